@@ -1,0 +1,90 @@
+"""Errors, named for who can fix them.
+
+    BuddyError
+    ├── UserError       the person can fix it: bad config, unknown session     one line + hint, exit 64
+    ├── ProtocolError   the peer can fix it: carries the wire code             error response
+    ├── ProviderError   time may fix it: retryable or not                      retry, then the run fails
+    ├── ToolError       the model can fix it                                   tool result, the run goes on
+    └── LogError        the store refused an append
+        ├── Fenced        another process owns the session now
+        ├── SeqConflict   the log grew behind the writer's back
+        ├── NotClaimed    the call was claimed before, so it may have run
+        ├── Undecidable   the approval was decided, or expired, before
+        └── StorageFull   no room; retryable once there is
+
+Anything else is a bug: it ends the run as failed and is logged once, in the session.
+"""
+
+
+class BuddyError(Exception):
+    """The root: everything Buddy raises on purpose."""
+
+
+class UserError(BuddyError):
+    """Shown as one line and a hint, without a traceback."""
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = 64) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+class ProtocolError(BuddyError):
+    """Becomes the error of a response; `code` is one of the protocol's error codes."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.detail = detail
+
+
+class ProviderError(BuddyError):
+    """A model call failed. `retry_after` is what the server asked for, in seconds."""
+
+    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.hint = hint
+
+
+class ToolError(BuddyError):
+    """A tool call failed in a way the model can react to; `code` is one of the protocol's tool error types."""
+
+    def __init__(
+        self, message: str, *, code: str = "UNKNOWN", retryable: bool = False, detail: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        self.detail = detail
+
+
+class LogError(BuddyError):
+    """The store refused an append; nothing of it was written."""
+
+
+class Fenced(LogError):
+    """Another process took the session over; this one must stop writing."""
+
+
+class SeqConflict(LogError):
+    """`expected_seq` is not the last seq of the log."""
+
+
+class NotClaimed(LogError):
+    """This call and attempt were claimed before."""
+
+
+class Undecidable(LogError):
+    """The approval is not pending any more; `state` says what it is."""
+
+    def __init__(self, approval_id: str, state: str) -> None:
+        super().__init__(f"{approval_id} is {state}")
+        self.state = state
+
+
+class StorageFull(LogError):
+    """The disk has no room for the next record."""

@@ -1,0 +1,190 @@
+"""What a session needs of its store: narrow interfaces with one conformance suite over every implementation.
+
+What always holds:
+- an append is all or nothing, and names the epoch it was written under: a writer that lost its lease cannot write;
+- `seq` starts at 1 per session and is gapless; what was appended is never changed;
+- a lease gates writes, never reads;
+- no order across sessions is promised.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from buddy.protocol.codes import Role, SessionState, Verdict
+from buddy.protocol.envelopes import Event
+from buddy.protocol.shapes import Repo
+
+
+class SessionRecord(Struct, frozen=True):
+    """A session's row: what can be listed without reading its log. `state` is a cache of the log's fold."""
+
+    session_id: str
+    repo: Repo
+    mode: str
+    state: SessionState
+    created_at: int
+    updated_at: int
+    first_seq: int
+    last_seq: int
+    title: str | None = None
+
+
+class Lease(Struct, frozen=True):
+    """The right to write one session's log, until a higher epoch exists."""
+
+    session_id: str
+    epoch: int
+    owner: str
+
+
+class Claim(Struct, frozen=True):
+    """The record, committed before a tool starts, that it is about to start. Unique by (call_id, attempt)."""
+
+    call_id: str
+    attempt: int
+    digest: str
+
+
+class ApprovalRecord(Struct, frozen=True):
+    approval_id: str
+    run_id: str
+    call_id: str
+    digest: str
+    expires_at: int
+    state: Literal["pending", "approve", "deny", "expired"] = "pending"
+
+
+class Decision(Struct, frozen=True):
+    """A compare-and-set from pending: to a verdict, or to expired."""
+
+    approval_id: str
+    state: Verdict | Literal["expired"]
+    by: str
+
+
+class InboxItem(Struct, frozen=True):
+    """Something a session will take up in order: `kind` says what, `body` is JSON text."""
+
+    item_id: int
+    key: str
+    kind: str
+    body: bytes
+
+
+class TokenRecord(Struct, frozen=True):
+    """An attach token at rest: its SHA-256, never itself."""
+
+    token_hash: str
+    session_id: str
+    role: Role
+    expires_at: int | None = None
+
+
+class Batch(Struct, frozen=True):
+    """One append: events whose seqs follow `expected_seq`, and the rows that must change with them or not at all."""
+
+    session_id: str
+    epoch: int
+    expected_seq: int
+    events: Sequence[Event]
+    durable: bool = False
+    key: str | None = None
+    state: SessionState | None = None
+    title: str | None = None
+    claim: Claim | None = None
+    approval: ApprovalRecord | None = None
+    decision: Decision | None = None
+    taken: tuple[int, ...] = ()
+
+
+class EventLog(Protocol):
+    async def append(self, batch: Batch) -> int:
+        """Commit the batch; give the log's last seq after it.
+
+        With a `key` that an earlier batch of this session had, nothing is written and that batch's last seq is given.
+        Raises Fenced, SeqConflict, NotClaimed, Undecidable or StorageFull. `taken` inbox items are removed with it.
+        `durable` batches survive power loss once this returns; others survive the death of the process.
+        """
+        ...
+
+    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]: ...
+
+    async def wait(self, session_id: str, after: int, timeout: float) -> bool:
+        """Wait until the log may have grown past `after`; a hint, the caller reads again. False on timeout."""
+        ...
+
+    async def prune(self, lease: Lease, before_seq: int) -> int:
+        """Forget events below `before_seq`; give the first seq that is left."""
+        ...
+
+
+class SessionRows(Protocol):
+    async def create(self, record: SessionRecord, owner: str) -> Lease:
+        """Make the row and its first lease, epoch 1."""
+        ...
+
+    async def get(self, session_id: str) -> SessionRecord | None: ...
+
+    async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
+        """Newest first by last use."""
+        ...
+
+    async def active(self) -> list[SessionRecord]:
+        """Those whose state is running or awaiting_approval, whoever owns them."""
+        ...
+
+    async def delete(self, session_id: str) -> bool: ...
+
+
+class Leases(Protocol):
+    async def acquire(self, session_id: str, owner: str) -> Lease | None:
+        """Take the session, with a higher epoch; None while a living process holds it."""
+        ...
+
+    async def release(self, lease: Lease) -> None: ...
+
+    async def renew(self, owner: str) -> None:
+        """Say that the owner still lives; all its leases go on."""
+        ...
+
+
+class Inbox(Protocol):
+    async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
+        """Queue an item once per key; give its position (1 = next), or None when `limit` items wait already."""
+        ...
+
+    async def waiting(self, session_id: str) -> list[InboxItem]: ...
+
+
+class Approvals(Protocol):
+    async def approval(self, approval_id: str) -> ApprovalRecord | None: ...
+
+
+class Blobs(Protocol):
+    """Content-addressed texts and bytes; a blob id is the SHA-256 of what it names."""
+
+    async def put_blob(self, content: bytes) -> str: ...
+
+    async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
+        """A part, and the whole size; None where there is no such blob."""
+        ...
+
+
+class Tokens(Protocol):
+    async def put_token(self, token: TokenRecord) -> None: ...
+
+    async def token(self, token_hash: str) -> TokenRecord | None: ...
+
+    async def revoke(self, token_hash: str) -> bool: ...
+
+
+class Log(EventLog, SessionRows, Leases, Inbox, Approvals, Blobs, Tokens, Protocol):
+    """The whole store."""
+
+    def has_room(self) -> bool:
+        """Whether there is disk enough for the next side effect and its record."""
+        ...
+
+    async def close(self) -> None: ...

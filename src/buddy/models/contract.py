@@ -1,0 +1,104 @@
+"""What the loop needs of a model: a prompt in, one stream of pieces out, the last of them the whole reply.
+
+What always holds:
+- every stream ends with exactly one `Reply`, or raises `ProviderError`;
+- pieces that came before a `Restart` are void;
+- a reply that was cut off says so (`truncated`) and has no tool calls.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from buddy.protocol.shapes import ToolCallItem
+
+
+class UserItem(Struct, frozen=True):
+    text: str
+
+
+class AssistantItem(Struct, frozen=True):
+    text: str
+    calls: tuple[ToolCallItem, ...] = ()
+    opaque: dict[str, Any] | None = None
+
+
+class ToolItem(Struct, frozen=True):
+    call_id: str
+    text: str
+
+
+Item = UserItem | AssistantItem | ToolItem
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as the model sees it; `parameters` is its JSON Schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Prompt(Struct, frozen=True):
+    """All that one model call is made from. `items` only grows between turns, so wires may keep what they encoded."""
+
+    system: str
+    items: Sequence[Item]
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+class TokenUsage(Struct, frozen=True):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class Restart(Struct, frozen=True):
+    """What came so far is void; the reply starts again."""
+
+    reason: str
+
+
+class Retrying(Struct, frozen=True):
+    """The call failed and is made again after `wait_ms`; `attempt` is the number of the coming one."""
+
+    attempt: int
+    reason: str
+    wait_ms: int
+
+
+class Reply(Struct, frozen=True):
+    text: str
+    calls: tuple[ToolCallItem, ...] = ()
+    finish: str = "stop"
+    truncated: bool = False
+    usage: TokenUsage | None = None
+    opaque: dict[str, Any] | None = None
+
+
+Piece = TextDelta | ThinkingDelta | Restart | Retrying | Reply
+
+
+class Provider(Protocol):
+    """One model behind one API. `profile`, `model` and `api` are for the record; `context_limit` is in tokens."""
+
+    profile: str
+    model: str
+    api: str
+    context_limit: int
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[Piece]: ...
+
+    async def close(self) -> None: ...

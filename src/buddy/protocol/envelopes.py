@@ -1,0 +1,199 @@
+"""The three envelopes, and NDJSON: one JSON object per line.
+
+What always holds: an event's line is spliced from its final payload text and never re-encoded; a line that cannot be a
+request becomes a `ProtocolError`, whatever bytes it had.
+"""
+
+import re
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from buddy.errors import ProtocolError
+from buddy.protocol.codes import VERSION
+from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
+from buddy.protocol.requests import REQUESTS
+from buddy.protocol.shapes import ErrorInfo, Shape
+
+MAX_FRAME = 1024 * 1024
+MAX_DEPTH = 64
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+
+class Request(Struct, frozen=True, rename="camel"):
+    request_id: str
+    type: str
+    payload: Raw
+    session_id: str | UnsetType = UNSET
+    v: str = VERSION
+    kind: Literal["request"] = "request"
+
+    def line(self) -> bytes:
+        return _encoder.encode(self) + b"\n"
+
+
+class Response(Struct, frozen=True, rename="camel"):
+    request_id: str
+    type: str
+    ok: bool
+    payload: Raw
+    error: ErrorInfo | None
+    session_id: str | UnsetType = UNSET
+    v: str = VERSION
+    kind: Literal["response"] = "response"
+
+    def line(self) -> bytes:
+        return _encoder.encode(self) + b"\n"
+
+
+class Event(Struct, frozen=True, rename="camel", gc=False):
+    """One thing that happened. `payload` is its final JSON text: in memory, in the log and on the wire alike."""
+
+    session_id: str
+    seq: int
+    ts: int
+    type: str
+    payload: Raw
+    run_id: str | None = None
+
+    def line(self) -> bytes:
+        run = f'"runId":"{self.run_id}",' if self.run_id else ""
+        head = (
+            f'{{"v":"{VERSION}","kind":"event","sessionId":"{self.session_id}",{run}"seq":{self.seq},'
+            f'"ts":{self.ts},"type":"{self.type}","payload":'
+        )
+        return b"%b%b}\n" % (head.encode(), self.payload)
+
+    def body(self) -> EventBody | None:
+        """The typed payload, or None for an event type this version does not know."""
+        decoder = _bodies.get(self.type)
+        return decoder.decode(self.payload) if decoder else None
+
+
+def event_of(body: EventBody, *, session_id: str, seq: int, ts: int, run_id: str | None = None) -> Event:
+    """Put a body into its envelope; here its payload gets its final text."""
+    return Event(session_id, seq, ts, EVENT_NAMES[type(body)], Raw(_encoder.encode(body)), run_id)
+
+
+def encode(shape: Shape) -> Raw:
+    return Raw(_encoder.encode(shape))
+
+
+def decode(payload: bytes | Raw, shape: type[AnyShape]) -> AnyShape:
+    """Read a payload; a wrong one is the peer's to fix, so the error says which field and why."""
+    try:
+        return msgspec.json.decode(payload, type=shape)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError("INVALID_REQUEST", str(error)) from error
+
+
+def parse_request(line: bytes) -> Request:
+    """Read one request line, strictly."""
+    _check_shape(line)
+    try:
+        request = _requests.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _version_error(line) or ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
+    if request.v != VERSION:
+        raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {request.v!r}")
+    if not re.fullmatch(r"req_[A-Za-z0-9._:-]{1,200}", request.request_id):
+        raise ProtocolError("INVALID_REQUEST", "requestId must look like req_… (letters, digits, . _ : -)")
+    return request
+
+
+def parse_incoming(line: bytes) -> Response | Event:
+    """Read one line that the runtime sent (the client's side)."""
+    head = _heads.decode(line)
+    if head.v != VERSION:
+        raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {head.v!r}")
+    return _responses.decode(line) if head.kind == "response" else _events.decode(line)
+
+
+def payload_of(request: Request) -> Shape:
+    """The typed payload of a request; an unknown type is answered as such."""
+    known = REQUESTS.get(request.type)
+    if known is None:
+        raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"no request type {request.type[:60]!r}")
+    return decode(request.payload, known[0])
+
+
+def salvage(line: bytes) -> tuple[str | None, str | None]:
+    """The requestId and type of a bad line where they can be read, so that the error reaches its sender."""
+    try:
+        found = msgspec.json.decode(line, type=_Salvage)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None, None
+    return found.request_id, found.type
+
+
+class _Head(Struct):
+    v: str
+    kind: str
+
+
+class _Salvage(Struct, rename="camel"):
+    request_id: str | None = None
+    type: str | None = None
+    v: Any = VERSION
+
+
+def _version_error(line: bytes) -> ProtocolError | None:
+    try:
+        found = msgspec.json.decode(line, type=_Salvage).v
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if found == VERSION:
+        return None
+    return ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {str(found)[:60]!r}")
+
+
+def _check_shape(line: bytes) -> None:
+    """Refuse what a lenient parser would let through: too deep, or a key twice in one object."""
+    if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
+        raise ProtocolError("INVALID_REQUEST", f"JSON is nested deeper than {MAX_DEPTH}")
+    import json
+
+    try:
+        json.loads(line, object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
+    except ProtocolError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("INVALID_REQUEST", f"not JSON: {error}") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ProtocolError("INVALID_REQUEST", "a key occurs twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number != 0:
+        raise ProtocolError("INVALID_REQUEST", f"{text[:20]} is not a number JSON can hold")
+    return number
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NOT_BRACKET = re.compile(rb"[^\[\]{}]+")
+
+
+def _depth(line: bytes) -> int:
+    depth = deepest = 0
+    for bracket in _NOT_BRACKET.sub(b"", _STRING.sub(b"", line)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+_encoder = msgspec.json.Encoder()
+_requests = msgspec.json.Decoder(Request)
+_responses = msgspec.json.Decoder(Response)
+_events = msgspec.json.Decoder(Event)
+_heads = msgspec.json.Decoder(_Head)
+_bodies: dict[str, msgspec.json.Decoder[EventBody]] = {
+    name: msgspec.json.Decoder(body) for name, body in EVENTS.items()
+}

@@ -1,0 +1,372 @@
+"""What a client may want: a request payload and its response payload per type, the seed's nine first."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
+from buddy.protocol.events import SessionSnapshot
+from buddy.protocol.shapes import (
+    AcceptanceOptions,
+    ApprovalRequest,
+    BudgetState,
+    ContextState,
+    Count,
+    Criterion,
+    Positive,
+    Replay,
+    Repo,
+    RunOptions,
+    SessionOptions,
+    SessionSummary,
+    Shape,
+    Text,
+)
+
+SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+$")]
+RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+$")]
+MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]
+ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+$")]
+AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$")]
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+# --- the seed's nine -----------------------------------------------------------------------------------------------
+
+
+class Hello(Shape, frozen=True):
+    client_name: Text
+    client_version: Text
+    capabilities: tuple[str, ...]
+
+
+class HelloReply(Shape, frozen=True):
+    runtime_name: str
+    runtime_version: str
+    protocol_version: str
+    capabilities: tuple[str, ...]
+    sandbox: dict[str, str] | None = None
+
+
+class StartSession(Shape, frozen=True):
+    mode: Mode
+    provider: Text
+    sandbox_provider: Text
+    repo: Repo
+    metadata: dict[str, Any] | None = None
+    options: SessionOptions | None = None
+
+
+class StartSessionReply(Shape, frozen=True):
+    session_id: str
+    state: SessionState
+    attach_token: str
+
+
+class ListSessions(Shape, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=200)] = 20
+    root_path: str | None = None
+
+
+class ListSessionsReply(Shape, frozen=True):
+    sessions: tuple[SessionSummary, ...]
+
+
+class AttachSession(Shape, frozen=True):
+    session_id: str
+    last_seen_seq: Count
+    attach_token: str | None = None
+
+
+class AttachSessionReply(Shape, frozen=True):
+    session_id: str
+    state: SessionState
+    replay: Replay
+
+
+class ResumeSession(AttachSession, frozen=True):
+    """An alias of attach, with the state in the reply."""
+
+
+class SendUserMessage(Shape, frozen=True):
+    session_id: str
+    client_message_id: MessageId
+    text: Text
+    acceptance_criteria: tuple[Criterion, ...] = ()
+    options: RunOptions | None = None
+    acceptance: AcceptanceOptions | None = None
+
+
+class SendUserMessageReply(Shape, frozen=True):
+    run_id: str
+    accepted: bool
+
+
+class SubmitApproval(Shape, frozen=True):
+    session_id: str
+    run_id: str
+    approval_id: str
+    decision: Verdict
+    comment: str | None = None
+    scope: Scope = "once"
+    stop: bool = False
+
+
+class CancelRun(Shape, frozen=True):
+    session_id: str
+    run_id: str
+    reason: str = "user_cancelled"
+
+
+class AcceptedReply(Shape, frozen=True):
+    accepted: bool
+
+
+class Ping(Shape, frozen=True):
+    pass
+
+
+class PingReply(Shape, frozen=True):
+    pong: bool
+    ts: Count
+
+
+# --- beyond the seed's nine ----------------------------------------------------------------------------------------
+
+
+class SetApprovalPolicy(Shape, frozen=True):
+    policy: Policy
+    duration_seconds: Seconds | None = None
+
+
+class SetApprovalPolicyReply(Shape, frozen=True):
+    policy: Policy
+    expires_at: Count | None = None
+
+
+class SwitchModel(Shape, frozen=True):
+    profile: str | None = None
+    model: str | None = None
+
+
+class SwitchModelReply(Shape, frozen=True):
+    profile: str
+    model: str
+    api: str
+
+
+class CompactSession(Shape, frozen=True):
+    undo: bool = False
+
+
+class CompactSessionReply(Shape, frozen=True):
+    before_tokens: Count
+    after_tokens: Count
+
+
+class GetSnapshot(Shape, frozen=True):
+    pass
+
+
+class GetSnapshotReply(SessionSnapshot, frozen=True, kw_only=True):
+    budget: BudgetState | None
+    context: ContextState
+    approvals: tuple[ApprovalRequest, ...]
+
+
+class ReadEvents(Shape, frozen=True):
+    after: Count
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 500
+
+
+class ReadEventsReply(Shape, frozen=True):
+    events: tuple[dict[str, Any], ...]
+    last_seq: Count
+
+
+class ReadBlob(Shape, frozen=True):
+    blob: Text
+    offset: Count = 0
+    limit: Annotated[int, Meta(ge=1, le=262144)] = 32768
+
+
+class ReadBlobReply(Shape, frozen=True):
+    text: str
+    total: Count
+
+
+class ListApprovals(Shape, frozen=True):
+    pass
+
+
+class ListApprovalsReply(Shape, frozen=True):
+    approvals: tuple[ApprovalRequest, ...]
+
+
+class SteerRun(Shape, frozen=True):
+    run_id: str
+    text: Text
+
+
+class QueueMessage(Shape, frozen=True):
+    client_message_id: MessageId
+    text: Text
+
+
+class QueueMessageReply(Shape, frozen=True):
+    position: Count
+
+
+class ForkSession(Shape, frozen=True):
+    seq: Count
+
+
+class ForkSessionReply(Shape, frozen=True):
+    session_id: str
+    attach_token: str
+
+
+class DeleteSession(Shape, frozen=True):
+    pass
+
+
+class DeleteSessionReply(Shape, frozen=True):
+    deleted: bool
+
+
+class PruneSession(Shape, frozen=True):
+    before_seq: Positive
+
+
+class PruneSessionReply(Shape, frozen=True):
+    first_seq: Positive
+
+
+class MintToken(Shape, frozen=True):
+    role: Role
+    expires_in_seconds: Seconds | None = None
+
+
+class MintTokenReply(Shape, frozen=True):
+    attach_token: str
+
+
+class RevokeToken(Shape, frozen=True):
+    attach_token: str
+
+
+class RevokeTokenReply(Shape, frozen=True):
+    revoked: bool
+
+
+class TrustFolder(Shape, frozen=True):
+    root_path: Text
+    trusted: bool
+
+
+class TrustFolderReply(Shape, frozen=True):
+    hash: str
+
+
+class CreateProject(Shape, frozen=True, rename={"root_path": "rootPath"}):
+    name: Text
+    root_path: Text
+    agent_runtime: str | None = None
+
+
+class CreateProjectReply(Shape, frozen=True):
+    project_id: str
+
+
+class ListProjects(Shape, frozen=True):
+    pass
+
+
+class ListProjectsReply(Shape, frozen=True):
+    projects: tuple[dict[str, Any], ...]
+
+
+class ProjectOptions(Shape, frozen=True):
+    pass
+
+
+class AgentRuntimes(Shape, frozen=True):
+    available: tuple[str, ...]
+    default: str
+
+
+class ProjectOptionsReply(Shape, frozen=True, rename=None):
+    agent_runtimes: AgentRuntimes
+
+
+class DaemonStatus(Shape, frozen=True):
+    pass
+
+
+class DaemonStatusReply(Shape, frozen=True):
+    version: str
+    uptime: float
+    sessions: Count
+    runs: Count
+    connections: Count
+
+
+class Shutdown(Shape, frozen=True):
+    pass
+
+
+REQUESTS: dict[str, tuple[type[Shape], type[Shape]]] = {
+    "hello": (Hello, HelloReply),
+    "start_session": (StartSession, StartSessionReply),
+    "list_sessions": (ListSessions, ListSessionsReply),
+    "attach_session": (AttachSession, AttachSessionReply),
+    "resume_session": (ResumeSession, AttachSessionReply),
+    "send_user_message": (SendUserMessage, SendUserMessageReply),
+    "submit_approval": (SubmitApproval, AcceptedReply),
+    "cancel_run": (CancelRun, AcceptedReply),
+    "ping": (Ping, PingReply),
+    "set_approval_policy": (SetApprovalPolicy, SetApprovalPolicyReply),
+    "switch_model": (SwitchModel, SwitchModelReply),
+    "compact_session": (CompactSession, CompactSessionReply),
+    "get_snapshot": (GetSnapshot, GetSnapshotReply),
+    "read_events": (ReadEvents, ReadEventsReply),
+    "read_blob": (ReadBlob, ReadBlobReply),
+    "list_approvals": (ListApprovals, ListApprovalsReply),
+    "steer_run": (SteerRun, AcceptedReply),
+    "queue_message": (QueueMessage, QueueMessageReply),
+    "fork_session": (ForkSession, ForkSessionReply),
+    "delete_session": (DeleteSession, DeleteSessionReply),
+    "prune_session": (PruneSession, PruneSessionReply),
+    "mint_token": (MintToken, MintTokenReply),
+    "revoke_token": (RevokeToken, RevokeTokenReply),
+    "trust_folder": (TrustFolder, TrustFolderReply),
+    "create_project": (CreateProject, CreateProjectReply),
+    "list_projects": (ListProjects, ListProjectsReply),
+    "project_options": (ProjectOptions, ProjectOptionsReply),
+    "daemon_status": (DaemonStatus, DaemonStatusReply),
+    "shutdown": (Shutdown, AcceptedReply),
+}
+
+#: Requests that act on one session: they name it in the envelope, and in the payload where the seed says so.
+SESSION_REQUESTS = frozenset(
+    {
+        "attach_session",
+        "resume_session",
+        "send_user_message",
+        "submit_approval",
+        "cancel_run",
+        "set_approval_policy",
+        "switch_model",
+        "compact_session",
+        "get_snapshot",
+        "read_events",
+        "read_blob",
+        "steer_run",
+        "queue_message",
+        "fork_session",
+        "delete_session",
+        "prune_session",
+        "mint_token",
+        "revoke_token",
+    }
+)

@@ -1,0 +1,150 @@
+"""Objects that requests and events share. Every field without a default is always on the wire."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from buddy.protocol.codes import SessionState, ToolErrorType, Verdict
+
+
+class Shape(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A value on the wire: camelCase there, snake_case here; what equals its default is left out."""
+
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class ErrorInfo(Shape, frozen=True):
+    code: Text
+    message: Text
+    retryable: bool
+    detail: str | None = None
+
+
+class Repo(Shape, frozen=True):
+    root_path: Text
+    current_branch: str | None = None
+    default_branch: str | None = None
+    remote_url: str | None = None
+
+
+class Criterion(Shape, frozen=True):
+    id: Text
+    check: Text
+    exit_code: int = 0
+    description: str | None = None
+
+
+class CriterionResult(Shape, frozen=True):
+    id: str
+    passed: bool
+    exit_code: int
+    output: str
+
+
+class Acceptance(Shape, frozen=True):
+    total: Count
+    passed: Count
+    results: tuple[CriterionResult, ...]
+
+
+class AcceptanceOptions(Shape, frozen=True):
+    max_rounds: Positive = 3
+
+
+class Headless(Shape, frozen=True):
+    exit_code_hint: Count
+
+
+class Replay(Shape, frozen=True):
+    from_seq: Positive
+    to_seq: Count
+    completed: bool
+    gap: bool
+
+
+class SessionSummary(Shape, frozen=True):
+    session_id: str
+    state: SessionState
+    updated_at: Count
+    repo: Repo
+    title: str | None = None
+    mode: str | None = None
+    last_seq: Count | None = None
+
+
+class ToolFailure(Shape, frozen=True):
+    type: ToolErrorType
+    retryable: bool
+    message: str
+    detail: str | None = None
+
+
+class ToolCallItem(Shape, frozen=True):
+    """A call as the model wrote it; `arguments` is its JSON text, byte for byte."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class BudgetLimits(Shape, frozen=True):
+    max_turns: Positive | None = None
+    max_cost_usd: Annotated[float, Meta(gt=0)] | None = None
+    max_tokens: Positive | None = None
+    max_seconds: Annotated[float, Meta(gt=0)] | None = None
+    max_tool_calls: Positive | None = None
+
+
+class BudgetState(Shape, frozen=True):
+    """What a run has used so far, and its limits."""
+
+    turns: Count
+    tokens: Count
+    tool_calls: Count
+    seconds: Annotated[float, Meta(ge=0)]
+    limits: BudgetLimits
+    cost_usd: float | None = None
+
+
+class ContextState(Shape, frozen=True):
+    used: Count
+    limit: Positive
+
+
+class RunOptions(Shape, frozen=True):
+    """What a client may ask for one run; the rest comes from the session."""
+
+    approval_policy: str | None = None
+    budget: BudgetLimits | None = None
+
+
+class SessionOptions(Shape, frozen=True):
+    agent_runtime: str | None = None
+    profile: str | None = None
+    model: str | None = None
+    target: str | None = None
+    tmux: bool | str | None = None
+    sandbox: str | None = None
+    plan: bool = False
+    approval_policy: str | None = None
+    budget: BudgetLimits | None = None
+    system_prompt: str | None = None
+
+
+class ApprovalRequest(Shape, frozen=True):
+    """A question that holds one tool call. `details` shows everything that will run; `digest` is bound to it."""
+
+    approval_id: str
+    kind: str
+    title: str
+    summary: str
+    details: dict[str, Any]
+    options: Annotated[tuple[Verdict, ...], Meta(min_length=1)]
+    expires_at: Count
+    call_id: str | None = None
+    digest: str | None = None
+    session_id: str | None = None
+    run_id: str | None = None

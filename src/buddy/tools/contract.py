@@ -1,0 +1,64 @@
+"""What a tool is: a name, a tier, typed arguments, a statement of what it would do, and doing it.
+
+What always holds: `intent` shows everything that will run and has no effect; approval is decided by dispatch from the
+declared tier, never inside a tool.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from msgspec import Struct
+
+from buddy.protocol.codes import ApprovalKind, Source, Tier
+from buddy.targets.contract import Target
+
+Args = TypeVar("Args", bound=Struct)
+Args_contra = TypeVar("Args_contra", bound=Struct, contravariant=True)
+
+
+class Intent(Struct, frozen=True):
+    """What a call would do, for the person who decides and for the digest that binds the decision to it."""
+
+    kind: ApprovalKind
+    title: str
+    summary: str
+    details: dict[str, Any]
+
+
+class Output(Struct, frozen=True):
+    """What came of a call. `text` is whole; dispatch cuts it for the model and keeps the rest as a blob."""
+
+    text: str
+    exit_code: int | None = None
+    is_error: bool = False
+    error_type: str = "UNKNOWN"
+
+
+class Place(Struct, frozen=True):
+    """Where a call works: the target, the workspace on it, and how commands are confined there."""
+
+    target: Target
+    root: str
+    sandbox: str = "host"
+
+
+class Call(Struct, frozen=True):
+    """One call under way: its place, its nonce, and where its output goes while it runs."""
+
+    call_id: str
+    place: Place
+    nonce: str
+    on_output: Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
+
+
+class Tool(Protocol, Generic[Args_contra]):
+    name: str
+    tier: Tier
+    source: Source
+    description: str
+    args: type[Struct]
+    timeout: float | None
+
+    def intent(self, args: Args_contra, place: Place) -> Intent: ...
+
+    async def run(self, args: Args_contra, call: Call) -> Output: ...
