@@ -93,6 +93,7 @@ def parse_request(line: bytes) -> Request:
     """Read one request line, strictly."""
     _check_shape(line)
     try:
+        _heads.decode(line)  # `v` and `kind` have defaults in `Request`, but a peer must send them
         request = _requests.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _version_error(line) or ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
@@ -105,10 +106,13 @@ def parse_request(line: bytes) -> Request:
 
 def parse_incoming(line: bytes) -> Response | Event:
     """Read one line that the runtime sent (the client's side)."""
-    head = _heads.decode(line)
-    if head.v != VERSION:
-        raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {head.v!r}")
-    return _responses.decode(line) if head.kind == "response" else _events.decode(line)
+    try:
+        head = _heads.decode(line)
+        if head.v != VERSION:
+            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {head.v!r}")
+        return _responses.decode(line) if head.kind == "response" else _events.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError("INVALID_REQUEST", f"not a response or an event: {error}") from error
 
 
 def payload_of(request: Request) -> Shape:

@@ -154,8 +154,8 @@ class UserMessage(Payload, frozen=True, kw_only=True):
 class StartedOptions(Shape, frozen=True, kw_only=True):
     """What belongs to the run and survives with it."""
 
-    approval_policy: str
     budget: BudgetLimits
+    approval_policy: str | None = None
     acceptance_criteria: tuple[Criterion, ...] = ()
     max_rounds: Positive = 3
     profile: str | None = None

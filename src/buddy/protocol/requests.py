@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 
 from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
@@ -180,7 +180,7 @@ class ReadEvents(Shape, frozen=True):
 
 
 class ReadEventsReply(Shape, frozen=True):
-    events: tuple[dict[str, Any], ...]
+    events: tuple[Raw, ...]
     last_seq: Count
 
 

@@ -1,0 +1,67 @@
+# One front door: `make demo` to see it, `make check` for everything that CI runs.
+# The first target that needs it makes .venv from requirements.lock (hashes checked), once.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV ?= $(shell command -v $(BIN)/uv || command -v uv)
+ARGS ?=
+
+# With it set, nothing would be compiled and every start of `buddy` would pay for it.
+unexport PYTHONDONTWRITEBYTECODE
+unexport PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install demo test check bench faults schema lock clean
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+install: $(READY) ## Make .venv with everything in it
+
+# Debian splits the installer out of `venv`: without it, the system's pip installs into the new environment.
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed" >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(VENV) >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear --without-pip $(VENV)
+	@set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; \
+	if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+	elif "$(PYTHON)" -m pip --version >/dev/null 2>&1; then pip="$(PYTHON) -m pip --python $(BIN)/python"; \
+	else echo "error: no pip; install python3-venv or python3-pip" >&2; exit 1; fi; \
+	echo "Installing into $(VENV)…" >&2; \
+	$$pip install -q --require-hashes -r requirements.lock; \
+	$$pip install -q --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src || true
+	@touch $@
+
+demo: $(READY) ## Watch a whole run with the built-in model: no key, no network
+	@$(BIN)/buddy demo $(ARGS)
+
+test: $(READY) ## Run the tests (ARGS="tests/log -k name" to choose)
+	$(BIN)/pytest $(ARGS)
+
+check: $(READY) ## Everything that CI runs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/pytest $(ARGS)
+
+bench: $(READY) ## Measure; prints a table
+	$(BIN)/python -m bench $(ARGS)
+
+faults: $(READY) ## Kill the runtime at every named boundary and check what is left
+	$(BIN)/pytest tests/faults $(ARGS)
+
+schema: $(READY) ## Write schema/ anew from the protocol's types
+	$(BIN)/python -m buddy.protocol.schema schema
+
+lock: ## Resolve the dependencies anew (needs uv)
+	@test -n "$(UV)" || { echo "error: uv is needed to make the lock" >&2; exit 1; }
+	$(UV) pip compile pyproject.toml --group dev --universal --upgrade --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header -q -o requirements.lock
+
+clean: ## Remove what was made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,147 @@
+"""What turns a user message into events, and what it is given to do so.
+
+What always holds: a backend does no I/O on the log of its own. It emits, asks and claims through its `Run`; whatever it
+left unfinished when the process died is in `Run.state`, so starting again and going on are the same code.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from buddy.backends.runstate import OpenCall, RunState
+from buddy.errors import BuddyError
+from buddy.protocol.codes import Tier
+from buddy.protocol.events import EventBody
+from buddy.tools.contract import Intent, Place
+
+
+class Question(Struct, frozen=True):
+    """May this call start? `digest` is bound to exactly what would run."""
+
+    call_id: str
+    tier: Tier
+    intent: Intent
+    digest: str
+
+
+class Ruling(Struct, frozen=True):
+    approved: bool
+    by: str
+    comment: str = ""
+
+
+class Run(Protocol):
+    """One run, as its backend sees it."""
+
+    session_id: str
+    run_id: str
+    place: Place
+
+    @property
+    def state(self) -> RunState: ...
+
+    def emit(self, body: EventBody) -> None:
+        """Record an event; it is committed soon, and only then shown."""
+        ...
+
+    def stream(self, kind: str, text: str) -> None:
+        """Record a piece of text (`assistant_token`, `thinking_token`); pieces close in time become one event."""
+        ...
+
+    def stream_output(self, call_id: str, stream: str, text: str) -> None:
+        """Record a piece of a running tool's output."""
+        ...
+
+    async def commit(self) -> None:
+        """Wait until everything emitted so far is in the log."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until everything emitted so far is in the log for good, power loss included."""
+        ...
+
+    async def claim(self, call_id: str, tier: Tier, digest: str) -> None:
+        """Record, durably, that this call is about to start; raises if it ever was claimed before."""
+        ...
+
+    async def ask(self, question: Question) -> Ruling:
+        """Have it decided, by policy, rule or person; a denial that ends the run raises `RunDenied`."""
+        ...
+
+    async def steers(self) -> bool:
+        """Take up what the user said meanwhile, as messages of this run; False where there was nothing."""
+        ...
+
+    def seconds(self) -> float:
+        """How long the run has been going, restarts included."""
+        ...
+
+    def arguments_of(self, call: OpenCall) -> str:
+        """The arguments as the model wrote them; ToolError where only their scrubbed form is left."""
+        ...
+
+    async def keep(self, text: str) -> str:
+        """Keep a long text as a blob; give its id."""
+        ...
+
+
+class ModelName(Struct, frozen=True):
+    profile: str
+    model: str
+    api: str
+    context_limit: int
+
+
+class Compaction(Struct, frozen=True):
+    """History up to `through_seq` can be told in `summary`."""
+
+    summary: str
+    through_seq: int
+    before_tokens: int
+    after_tokens: int
+
+
+class Backend(Protocol):
+    """What a session drives; it sees every event of the session, past and present, through `observe`."""
+
+    name: str
+
+    def observe(self, seq: int, body: EventBody) -> None: ...
+
+    def model(self) -> ModelName: ...
+
+    async def switch(self, profile: str | None, model: str | None) -> ModelName:
+        """Use another model from the next run on; UserError where it is not configured."""
+        ...
+
+    def compact(self) -> Compaction | None:
+        """How the history could be shortened; None where that would not shrink it."""
+        ...
+
+    async def execute(self, run: Run) -> None:
+        """Work until the model has answered (`run.state.answered`)."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RunEnded(BuddyError):
+    """Ends a run before its answer; `reason` goes into run_complete."""
+
+    outcome = "failed"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetExceeded(RunEnded):
+    def __init__(self, message: str) -> None:
+        super().__init__("budget_exceeded", message)
+
+
+class RunDenied(RunEnded):
+    outcome = "denied"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("denied", message)

@@ -1,0 +1,25 @@
+"""The digest that binds a decision to exactly what runs."""
+
+import hashlib
+import json
+
+from buddy.tools.contract import Intent, Place
+
+
+def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
+    """SHA-256 over tool, arguments, everything the approval shows, and the place."""
+    shown = {
+        "tool": tool,
+        "arguments": arguments,
+        "details": intent.details,
+        "target": place.target.name,
+        "root": place.root,
+        "sandbox": place.sandbox,
+    }
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def nonce_of(session_id: str, call_id: str) -> str:
+    """The mark that every process of this call carries; known again after a crash."""
+    return hashlib.sha256(f"{session_id}\0{call_id}".encode()).hexdigest()[:32]

@@ -1,0 +1,205 @@
+"""Tool dispatch: the one place where a call is checked, decided, claimed, run and answered.
+
+What always holds: every open call ends with exactly one result; contiguous read-only calls run together, anything else
+alone, and results are recorded in the order of the calls; a call above read-only starts only with a decision whose
+digest matches what would run now, and after its claim is in the log.
+"""
+
+import asyncio
+import codecs
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from buddy import faults
+from buddy.backends.contract import Question, Run, RunEnded
+from buddy.backends.native.bounds import bounded
+from buddy.backends.native.digest import digest_of, nonce_of
+from buddy.backends.runstate import OpenCall
+from buddy.errors import ToolError
+from buddy.protocol.codes import ToolErrorType
+from buddy.protocol.events import Recovery, ToolCall, ToolResult
+from buddy.protocol.shapes import ToolFailure
+from buddy.tools.contract import Call, Intent, Output, Tool
+from buddy.tools.registry import Registry
+
+
+class Prepared(Struct, frozen=True):
+    """A call that could be run: its tool, its typed arguments, what it would do."""
+
+    tool: Tool[Struct]
+    args: Struct
+    intent: Intent
+    digest: str
+
+
+class Dispatch:
+    def __init__(self, registry: Registry, has_room: Callable[[], bool]) -> None:
+        self._registry = registry
+        self._has_room = has_room
+
+    async def settle(self, run: Run) -> None:
+        """Give every open call of the run its result."""
+        for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
+            calls = list(group)
+            if read_only and len(calls) > 1:
+                async with asyncio.TaskGroup() as together:
+                    tasks = [together.create_task(self._result_of(run, call)) for call in calls]
+                for task in tasks:
+                    run.emit(task.result())
+            else:
+                for call in calls:
+                    run.emit(await self._result_of(run, call))
+                    faults.reached("result.emitted")
+
+    def _is_read_only(self, call: OpenCall) -> bool:
+        tool = self._known(call)
+        return tool is not None and tool.tier == "read-only"
+
+    def _known(self, call: OpenCall) -> Tool[Struct] | None:
+        try:
+            return self._registry.get(call.item.name)
+        except ToolError:
+            return None
+
+    async def _result_of(self, run: Run, call: OpenCall) -> ToolResult:
+        started = run.seconds()
+        try:
+            output = await self._perform(run, call)
+        except ToolError as error:
+            failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
+            return self._result(run, call, started, f"Tool execution failed: {error}", failure=failure)
+        failure = None
+        if output.is_error:
+            failure = ToolFailure(_error_type(output.error_type), False, output.text[:200])
+        text, kept = bounded(output.text), None
+        if len(text) < len(output.text):
+            kept = await run.keep(output.text)
+        return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
+
+    async def _perform(self, run: Run, call: OpenCall) -> Output:
+        prepared = self._announce(run, call)
+        if call.stage == "claimed":
+            await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
+            run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
+            raise ToolError(
+                "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "
+                "or in part. Find out before repeating it.",
+                code="UNKNOWN_OUTCOME",
+            )
+        if prepared.tool.tier != "read-only":
+            prepared = await self._permit(run, call, prepared)
+        return await self._execute(run, call, prepared)
+
+    def _announce(self, run: Run, call: OpenCall) -> Prepared:
+        """Record the call once, then check it: even a call that cannot be run is seen."""
+        prepared: Prepared | None = None
+        problem: ToolError | None = None
+        try:
+            prepared = self._prepare(run, call)
+        except ToolError as error:
+            problem = error
+        if call.stage == "requested":
+            run.emit(
+                ToolCall(
+                    source=prepared.tool.source if prepared else "unknown",
+                    tool_name=call.item.name,
+                    args=_shown_arguments(call.item.arguments),
+                    call_id=call.item.call_id,
+                    target=run.place.target.name,
+                )
+            )
+        if prepared is None:
+            raise problem or ToolError("the call could not be prepared")
+        return prepared
+
+    def _prepare(self, run: Run, call: OpenCall) -> Prepared:
+        tool = self._registry.get(call.item.name)
+        arguments = run.arguments_of(call)
+        args = self._registry.parse(tool, arguments)
+        intent = tool.intent(args, run.place)
+        return Prepared(tool, args, intent, digest_of(tool.name, arguments, intent, run.place))
+
+    async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
+        """Have the call decided and claimed; what changed since it was decided is decided again."""
+        if not self._has_room():
+            raise RunEnded(
+                "storage_full", "less than 200 MiB of disk are free: nothing is done that cannot be recorded"
+            )
+        while True:
+            if not (call.stage == "approved" and call.digest == prepared.digest):
+                question = Question(call.item.call_id, prepared.tool.tier, prepared.intent, prepared.digest)
+                ruling = await run.ask(question)
+                if not ruling.approved:
+                    why = f": {ruling.comment}" if ruling.comment else ""
+                    raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
+            again = self._prepare(run, call)
+            if again.digest == prepared.digest:
+                break
+            prepared = again
+        await run.claim(call.item.call_id, prepared.tool.tier, prepared.digest)
+        return prepared
+
+    async def _execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:
+        decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+
+        async def on_output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
+            text = decoders[stream].decode(data)
+            if text:
+                run.stream_output(call.item.call_id, stream, text)
+
+        nonce = nonce_of(run.session_id, call.item.call_id)
+        under_way = Call(call.item.call_id, run.place, nonce, on_output)
+        faults.reached("tool.run.before")
+        try:
+            async with asyncio.timeout(prepared.tool.timeout):
+                output = await prepared.tool.run(prepared.args, under_way)
+        except TimeoutError:
+            raise ToolError(
+                f"{prepared.tool.name} took longer than {prepared.tool.timeout:g} s and was ended", code="EXEC_TIMEOUT"
+            ) from None
+        faults.reached("tool.run.after")
+        return output
+
+    def _result(
+        self,
+        run: Run,
+        call: OpenCall,
+        started: float,
+        text: str,
+        *,
+        failure: ToolFailure | None,
+        kept: str | None = None,
+        exit_code: int | None = None,
+    ) -> ToolResult:
+        tool = self._known(call)
+        return ToolResult(
+            source=tool.source if tool else "unknown",
+            tool_name=call.item.name,
+            duration_ms=max(0, round((run.seconds() - started) * 1000)),
+            is_error=failure is not None,
+            text=text,
+            structured_error=failure,
+            call_id=call.item.call_id,
+            target=run.place.target.name,
+            output=kept,
+            exit_code=exit_code,
+        )
+
+
+def _shown_arguments(arguments: str) -> dict[str, Any]:
+    """Arguments as an object, for people to see; what is not one is shown as it came."""
+    try:
+        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {"raw": arguments}
+
+
+def _error_type(code: str) -> ToolErrorType:
+    for known in get_args(ToolErrorType):
+        if known == code:
+            return known
+    return "UNKNOWN"

@@ -1,0 +1,201 @@
+"""The command line: subcommands, the flags they share, and how errors are told."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from buddy.errors import BuddyError, ProtocolError, UserError
+
+Command = Callable[[argparse.Namespace], int]
+
+TRY_AGAIN = frozenset({"RUN_IN_PROGRESS", "OVERLOADED", "STORAGE_FULL"})
+USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_REQUEST", "SESSION_NOT_FOUND"})
+
+
+class Parser(argparse.ArgumentParser):
+    """Usage errors are one line and a hint, with exit code 64."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message, hint=f"{self.prog} --help shows how")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
+    try:
+        options = build_parser().parse_args(arguments)
+        command: Command | None = getattr(options, "command", None)
+        if command is None:
+            build_parser().print_help(sys.stderr)
+            return 64
+        return command(options)
+    except UserError as error:
+        return _tell(str(error), error.hint, error.exit_code)
+    except ProtocolError as error:
+        code = 75 if error.code in TRY_AGAIN else 64 if error.code in USAGE else 1
+        return _tell(error.message, error.detail or "", code)
+    except BuddyError as error:
+        return _tell(str(error), "", 1)
+    except BrokenPipeError:
+        # The reader of our output is gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="buddy", description="Run AI agents as durable sessions.", epilog=_EPILOG, formatter_class=_Raw
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_exec(commands)
+    _add_resume(commands)
+    _add_session(commands)
+    _add_small(commands)
+    return parser
+
+
+class _Raw(argparse.RawDescriptionHelpFormatter):
+    pass
+
+
+_EPILOG = """\
+examples:
+  buddy exec "what does this repository do?"      one question, the answer on stdout
+  git diff | buddy exec - --json                  the prompt from stdin, the outcome as JSON
+  buddy exec "fix the test" --approve all --accept "make test"
+  buddy resume --last                             go on with what was interrupted here
+  buddy demo                                      see all of it, with nothing configured
+"""
+
+Subparsers = "argparse._SubParsersAction[Parser]"
+
+
+def _add_exec(commands: "argparse._SubParsersAction[Parser]") -> None:
+    for name, help_text in (("exec", "one run; the answer on stdout"), ("run", "the same as exec")):
+        parser = commands.add_parser(name, help=help_text, description="Run one prompt to its outcome.")
+        parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
+        if name == "run":
+            parser.add_argument("--headless", action="store_true", required=True, help="no interaction")
+            parser.add_argument("--task", dest="task", metavar="PROMPT", help="another way to give the prompt")
+        _add_output(parser)
+        parser.add_argument(
+            "--accept", action="append", default=[], metavar="CMD", help="a check that must pass; repeatable"
+        )
+        parser.add_argument(
+            "--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)"
+        )
+        _add_run_flags(parser)
+        _add_common(parser)
+        parser.set_defaults(command=_exec)
+
+
+def _add_resume(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = commands.add_parser("resume", help="go on with a session's interrupted run, to its outcome")
+    parser.add_argument("session_id", nargs="?", metavar="ID")
+    parser.add_argument("--last", action="store_true", help="the last session of this directory")
+    _add_output(parser)
+    _add_common(parser)
+    parser.set_defaults(command=_resume)
+
+
+def _add_session(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = commands.add_parser("session", help="list, show, export or delete sessions")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="sessions by last use")
+    listing.add_argument("--all", action="store_true", help="of all directories, not only this one")
+    listing.add_argument("--limit", type=int, default=20)
+    listing.add_argument("--json", action="store_true")
+    for name, help_text in (
+        ("show", "what happened, readable"),
+        ("export", "every event, one JSON object per line"),
+        ("delete", "remove a session and its log"),
+    ):
+        action = actions.add_parser(name, help=help_text)
+        action.add_argument("session_id", metavar="ID")
+        _add_common(action)
+        action.set_defaults(command=_session, action=name)
+    _add_common(listing)
+    listing.set_defaults(command=_session, action="list")
+
+
+def _add_small(commands: "argparse._SubParsersAction[Parser]") -> None:
+    doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
+    _add_common(doctor)
+    doctor.set_defaults(command=_doctor)
+    demo = commands.add_parser("demo", help="a whole session with nothing configured: run, crash, recovery, outcome")
+    demo.add_argument("--fast", action="store_true", help="do not pause for reading")
+    demo.set_defaults(command=_demo)
+    commands.add_parser("help", help="show this help").set_defaults(command=_help)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    form.add_argument("--stream-json", action="store_true", help="print every event, one JSON object per line")
+
+
+def _add_run_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--approve", metavar="POLICY", help="ask, all, none or a duration like 10m")
+    parser.add_argument("--max-turns", type=int, metavar="N")
+    parser.add_argument("--max-cost", type=float, metavar="USD")
+    parser.add_argument("--max-time", metavar="DURATION", help="such as 90s or 10m")
+    parser.add_argument("--max-tokens", type=int, metavar="N")
+    parser.add_argument("--profile", metavar="NAME", help="a model profile of buddy.toml")
+    parser.add_argument("-m", "--model", metavar="MODEL")
+    parser.add_argument("--agent-runtime", metavar="NAME", help="native")
+    parser.add_argument("--sandbox", metavar="LEVEL", help="host")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE")
+    parser.add_argument("--state-dir", metavar="DIR")
+    parser.add_argument("--socket", metavar="PATH")
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="the workspace (this directory)")
+
+
+def _exec(options: argparse.Namespace) -> int:
+    from buddy.cli.exec import execute
+
+    return execute(options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from buddy.cli.exec import resume
+
+    return resume(options)
+
+
+def _session(options: argparse.Namespace) -> int:
+    from buddy.cli.session import session
+
+    return session(options)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from buddy.cli.doctor import doctor
+
+    return doctor(options)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from buddy.cli.demo import demo
+
+    return demo(fast=options.fast)
+
+
+def _help(_: argparse.Namespace) -> int:
+    build_parser().print_help()
+    return 0
+
+
+def _tell(message: str, hint: str, code: int) -> int:
+    from buddy.terminal.escape import escape
+
+    print(f"error: {escape(message)}", file=sys.stderr)
+    if hint:
+        print(f"hint: {escape(hint)}", file=sys.stderr)
+    return code

@@ -1,0 +1,259 @@
+"""`buddy exec` and `buddy resume`: one run to its outcome, without a person where there is none.
+
+What always holds: the answer goes to stdout and everything else to stderr; the exit code is the run's; nobody is waited
+for who is not there.
+"""
+
+import argparse
+import asyncio
+import getpass
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+
+from buddy.cli.embedded import connected, read_config
+from buddy.cli.report import Report
+from buddy.client.client import Client
+from buddy.client.view import View
+from buddy.errors import ProtocolError, UserError
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalRequired
+from buddy.protocol.ids import Ulids
+from buddy.protocol.requests import (
+    GetSnapshot,
+    GetSnapshotReply,
+    ListSessions,
+    ListSessionsReply,
+    SendUserMessage,
+    StartSession,
+    SubmitApproval,
+)
+from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, Criterion, Repo, SessionOptions
+from buddy.sessions.policy import parse_duration, parse_policy
+from buddy.terminal.escape import escape
+
+INTERRUPTED = 130
+
+
+def execute(options: argparse.Namespace) -> int:
+    prompt = read_prompt(options)
+    wish = _session_wish(options)
+    _check_cost(options)
+
+    async def work() -> int:
+        async with connected(options, "cli" if _asks(options) else "headless") as client:
+            started = await client.start_session(wish)
+            message = SendUserMessage(
+                started.session_id,
+                Ulids()("msg"),
+                prompt,
+                _criteria(options),
+                acceptance=AcceptanceOptions(options.max_rounds) if options.max_rounds else None,
+            )
+            run_id = await client.send(message)
+            return await _Following(client, options, started.session_id, run_id).until_complete()
+
+    return _run(work())
+
+
+def resume(options: argparse.Namespace) -> int:
+    async def work() -> int:
+        async with connected(options, "cli") as client:
+            session_id = await _session_of(client, options)
+            attached = await client.attach(session_id)
+            shown = await client.request(GetSnapshot(), GetSnapshotReply, session_id)
+            following = _Following(client, options, session_id, shown.active_run_id, attached.replay.to_seq)
+            return await following.until_complete()
+
+    return _run(work())
+
+
+def read_prompt(options: argparse.Namespace) -> str:
+    """The prompt from the command line, or from stdin where that was asked for or nothing else is there."""
+    prompt: str | None = options.prompt if options.prompt is not None else getattr(options, "task", None)
+    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
+        prompt = sys.stdin.buffer.read().decode(errors="replace")
+    if prompt is None or not prompt.strip():
+        raise UserError("there is no prompt", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
+    return prompt
+
+
+class _Following:
+    """Shows what happens until the run is complete; without an active run, until the log is told."""
+
+    def __init__(
+        self, client: Client, options: argparse.Namespace, session_id: str, run_id: str | None, replayed: int = 0
+    ) -> None:
+        self._client = client
+        self._asks = _asks(options)
+        self._session_id = session_id
+        self._run_id = run_id
+        self._replayed = replayed
+        self._view = View()
+        self._report = Report(json=options.json, stream_json=options.stream_json)
+
+    async def until_complete(self) -> int:
+        self._report.session(self._session_id)
+        asked: set[str] = set()
+        with _Stopping(self._client, self._session_id, self._run_id):
+            async for event in self._client.events():
+                self._view.apply(event)
+                self._report.event(event)
+                if self._is_over(event):
+                    break
+                if self._asks and event.seq >= self._replayed:
+                    for approval in [found for key, found in self._view.approvals.items() if key not in asked]:
+                        asked.add(approval.approval_id)
+                        await _answer(self._client, self._session_id, self._view.active or "", approval)
+        run = self._view.runs.get(self._run_id or "") or next(reversed(self._view.runs.values()), None)
+        if run is None:
+            raise UserError(f"{self._session_id} has no run to go on with", hint='start one: buddy exec "…"')
+        return self._report.finish(self._session_id, run)
+
+    def _is_over(self, event: Event) -> bool:
+        if self._run_id is None:
+            return event.seq >= self._replayed
+        return event.type == "run_complete" and event.run_id == self._run_id
+
+
+class _Stopping:
+    """The first interrupt cancels the run, the second ends the waiting."""
+
+    def __init__(self, client: Client, session_id: str, run_id: str | None) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._run_id = run_id
+        self._cancelling: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> None:
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        for number, reason in (
+            (signal.SIGINT, "interrupted"),
+            (signal.SIGTERM, "terminated"),
+            (signal.SIGHUP, "hangup"),
+        ):
+            loop.add_signal_handler(number, self._stop, reason, me)
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _stop(self, reason: str, waiting: "asyncio.Task[object] | None") -> None:
+        run_id = self._run_id
+        if self._cancelling is not None or run_id is None:
+            if waiting is not None:
+                waiting.cancel()
+            return
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel(run_id, reason))
+
+    async def _cancel(self, run_id: str, reason: str) -> None:
+        try:
+            await self._client.cancel(self._session_id, run_id, reason)
+        except ProtocolError:
+            pass  # it is over already
+
+
+async def _answer(client: Client, session_id: str, run_id: str, approval: ApprovalRequired) -> None:
+    """Ask the person at the terminal; nothing but a clear yes is one."""
+    command = str(approval.details.get("command") or approval.summary)
+    who = f"{getpass.getuser()}@{socket.gethostname()}"
+    print(f"{who}$ {escape(command)}", file=sys.stderr)
+    for key, value in approval.details.items():
+        if key != "command" and value not in ("", None, {}, []):
+            print(f"  {escape(str(key))}: {escape(str(value))}", file=sys.stderr)
+    print("approve? [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = (await _read_line()).strip().lower()
+    decision = "approve" if answer in ("y", "yes") else "deny"
+    try:
+        await client.approve(SubmitApproval(session_id, run_id, approval.approval_id, decision))
+    except ProtocolError as error:
+        print(f"warning: {escape(error.message)}", file=sys.stderr)
+
+
+async def _read_line() -> str:
+    """A line from the terminal, without a thread that could not be ended."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ready.set)
+    try:
+        await ready.wait()
+        return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+
+
+async def _session_of(client: Client, options: argparse.Namespace) -> str:
+    if options.session_id and not options.last:
+        return str(options.session_id)
+    if not options.last:
+        raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
+    root = os.path.realpath(options.directory)
+    found = await client.request(ListSessions(1, root), ListSessionsReply)
+    if not found.sessions:
+        raise UserError(f"no session in {root}", hint="buddy session list --all")
+    return found.sessions[0].session_id
+
+
+def _session_wish(options: argparse.Namespace) -> StartSession:
+    seconds = parse_duration(options.max_time) if options.max_time else None
+    if options.max_time and seconds is None:
+        raise UserError(f"--max-time {options.max_time} is not a duration", hint="such as 90s, 10m or 1h")
+    for name in ("max_turns", "max_tokens", "max_rounds", "max_cost"):
+        if (value := getattr(options, name)) is not None and value <= 0:
+            raise UserError(f"--{name.replace('_', '-')} must be more than 0")
+    root = os.path.realpath(options.directory)
+    if not os.path.isdir(root):
+        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
+    return StartSession(
+        "headless",
+        options.profile or "default",
+        "local",
+        Repo(root),
+        {"source": "cli"},
+        SessionOptions(
+            agent_runtime=options.agent_runtime,
+            profile=options.profile,
+            model=options.model,
+            sandbox=options.sandbox,
+            approval_policy=_policy(options),
+            budget=BudgetLimits(options.max_turns, options.max_cost, options.max_tokens, seconds),
+        ),
+    )
+
+
+def _policy(options: argparse.Namespace) -> str:
+    """Asking needs somebody who can answer; without a terminal it is no."""
+    policy = options.approve or "ask"
+    parse_policy(policy, 0)
+    return "none" if policy == "ask" and not _asks(options) else policy
+
+
+def _asks(options: argparse.Namespace) -> bool:
+    wants = getattr(options, "approve", None) in (None, "ask")
+    return wants and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _criteria(options: argparse.Namespace) -> tuple[Criterion, ...]:
+    return tuple(Criterion(f"accept-{number}", check) for number, check in enumerate(options.accept, 1))
+
+
+def _check_cost(options: argparse.Namespace) -> None:
+    if options.max_cost is None:
+        return
+    from buddy.config.resolve import resolve_profile
+
+    found = resolve_profile(read_config(options), os.environ, options.profile, options.model)
+    if found.input_price is None or found.output_price is None:
+        raise UserError(
+            f"--max-cost cannot hold: the price of {found.model or found.profile} is not known",
+            hint=f"set input_price and output_price in [models.{found.profile}], or use --max-tokens",
+        )
+
+
+def _run(work: Coroutine[object, object, int]) -> int:
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        return INTERRUPTED

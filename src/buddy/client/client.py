@@ -1,0 +1,155 @@
+"""The protocol's client: requests with their responses, and the events of the sessions it is attached to.
+
+What always holds: events come in the order of their seq and each once, whatever was sent twice; while a request waits
+for its response the client goes on reading, so the two never block each other.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+import msgspec
+
+from buddy.errors import ProtocolError
+from buddy.protocol import requests as ask
+from buddy.protocol.codes import VERSION
+from buddy.protocol.envelopes import Event, Request, Response, encode, parse_incoming
+from buddy.protocol.ids import Ids, Ulids
+from buddy.protocol.requests import REQUESTS
+from buddy.protocol.shapes import Shape
+
+MAX_BUFFERED = 10_000
+
+Reply = TypeVar("Reply", bound=Shape)
+
+
+class Link(Protocol):
+    """What carries the lines: a socket, a WebSocket, or a queue in this process."""
+
+    async def read_line(self) -> bytes | None: ...
+
+    async def write(self, lines: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Client:
+    """Use it as `async with Client(link, "my-app") as client`."""
+
+    def __init__(self, link: Link, name: str, version: str = "0", ids: Ids | None = None) -> None:
+        self.runtime: ask.HelloReply | None = None
+        self._link = link
+        self._name = name
+        self._version = version
+        self._ids = ids or Ulids()
+        self._waiting: dict[str, asyncio.Future[Response]] = {}
+        self._events: deque[Event] = deque()
+        self._changed = asyncio.Event()
+        self._seen: dict[str, int] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._gone = False
+
+    async def __aenter__(self) -> Self:
+        self._reader = asyncio.get_running_loop().create_task(self._read())
+        capabilities = ("stream_tokens", "approvals", "replay_attach")
+        self.runtime = await self.request(ask.Hello(self._name, self._version, capabilities), ask.HelloReply)
+        if self.runtime.protocol_version != VERSION:
+            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {self.runtime.protocol_version}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.close()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+
+    async def request(self, payload: Shape, reply: type[Reply], session_id: str | None = None) -> Reply:
+        """Send a request and wait for its response; a refusal is a ProtocolError."""
+        kind = _KINDS[type(payload)]
+        request_id = self._ids("req")
+        session_id = session_id or getattr(payload, "session_id", None)
+        request = Request(request_id, kind, encode(payload), session_id or msgspec.UNSET)
+        waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = waiting
+        self._changed.set()
+        try:
+            if self._gone:
+                raise ConnectionResetError("the runtime is gone")
+            await self._link.write(request.line())
+            response = await waiting
+        finally:
+            del self._waiting[request_id]
+        if response.error is not None or not response.ok:
+            error = response.error
+            if error is None:
+                raise ProtocolError("INTERNAL_ERROR", "a refusal without a reason")
+            raise ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
+        return msgspec.json.decode(response.payload, type=reply)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event from now on, until the connection ends."""
+        while True:
+            while self._events:
+                event = self._events.popleft()
+                self._changed.set()
+                yield event
+            if self._gone:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    # --- the requests a front end makes all the time ----------------------------------------------------------------
+
+    async def start_session(self, wish: ask.StartSession) -> ask.StartSessionReply:
+        return await self.request(wish, ask.StartSessionReply)
+
+    async def attach(self, session_id: str, last_seen_seq: int = 0, token: str | None = None) -> ask.AttachSessionReply:
+        self._seen[session_id] = last_seen_seq
+        return await self.request(ask.AttachSession(session_id, last_seen_seq, token), ask.AttachSessionReply)
+
+    async def send(self, message: ask.SendUserMessage) -> str:
+        return (await self.request(message, ask.SendUserMessageReply)).run_id
+
+    async def approve(self, answer: ask.SubmitApproval) -> None:
+        await self.request(answer, ask.AcceptedReply)
+
+    async def cancel(self, session_id: str, run_id: str, reason: str = "user_cancelled") -> None:
+        await self.request(ask.CancelRun(session_id, run_id, reason), ask.AcceptedReply)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        try:
+            while (line := await self._link.read_line()) is not None:
+                if line:
+                    self._take(line)
+                while len(self._events) >= MAX_BUFFERED and not self._waiting:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except ConnectionError:
+            pass
+        finally:
+            self._gone = True
+            self._changed.set()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionResetError("the runtime is gone"))
+
+    def _take(self, line: bytes) -> None:
+        match parse_incoming(line):
+            case Response() as response:
+                waiting = self._waiting.get(response.request_id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(response)
+            case Event() as event:
+                if event.seq > self._seen.get(event.session_id, 0):
+                    self._seen[event.session_id] = event.seq
+                    self._events.append(event)
+                    self._changed.set()
+
+
+_KINDS: dict[type[Shape], str] = {shapes[0]: kind for kind, shapes in REQUESTS.items()}

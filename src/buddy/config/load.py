@@ -1,0 +1,140 @@
+"""Find and read the configuration file.
+
+What always holds: the first file that exists is the configuration, files are never merged; a project's own
+`buddy.toml` is not read; whatever is wrong in a file is a `UserError` with the file, the line and what to write.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from buddy.config.lines import line_of
+from buddy.config.places import Places
+from buddy.config.settings import AgentSettings, Config, DisplaySettings, Profile, ServerSettings, Table, ToolSettings
+from buddy.errors import UserError
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+_TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
+
+
+def load_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Config:
+    """Read the file that was named, else the user's; without any, the defaults."""
+    path = _find(env, explicit, places)
+    return parse_config(_read(path), str(path)) if path else Config()
+
+
+def parse_config(text: str, source: str) -> Config:
+    """Read the text of a file; `source` is its name in errors and the start of relative paths."""
+    return _Reader(text, source).config()
+
+
+def _find(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
+    named = explicit or (Path(env["BUDDY_CONFIG"]) if env.get("BUDDY_CONFIG") else None)
+    if named:
+        path = named.expanduser().absolute()
+        if not path.is_file():
+            raise UserError(f"no configuration file at {path}", hint="check --config or BUDDY_CONFIG")
+        return path
+    home = places.config_dir
+    candidates = (home / "buddy.toml", home / "agent.toml", home.parent / "agent" / "agent.toml")
+    found = next((path for path in candidates if path.is_file()), None)
+    if found:
+        _check_owner(found)
+    return found
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a file that somebody else could have written: it says where requests and keys go."""
+    for place in (path, path.parent):
+        status = place.stat()
+        if status.st_mode & 0o002 or status.st_uid not in (os.geteuid(), 0):
+            raise UserError(f"{place} can be written by others", hint=f"chown it to you and chmod go-w {place}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+class _Reader:
+    """One file's text, so that an error can point into it."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+
+    def config(self) -> Config:
+        tables = self._tables()
+        models = {name: self._table(("models", name), table, Profile) for name, table in tables["models"].items()}
+        return Config(
+            models=models,
+            agent=self._table(("agent",), tables["agent"], AgentSettings),
+            tools=self._table(("tools",), tables["tools"], ToolSettings),
+            display=self._table(("display",), tables["display"], DisplaySettings),
+            server=self._table(("server",), tables["server"], ServerSettings),
+            permissions=tables["permissions"],
+            limits=tables["limits"],
+            source=self._source,
+        )
+
+    def _tables(self) -> dict[str, dict[str, Any]]:
+        document = self._document()
+        for name, table in document.items():
+            if name not in _TABLES:
+                raise self._unknown((), name, _TABLES)
+            if not isinstance(table, dict):
+                raise self._error((name,), f"{name} must be a table", f"write [{name}]")
+        return {name: document.get(name, {}) for name in _TABLES}
+
+    def _document(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self._text)
+        except tomllib.TOMLDecodeError as error:
+            what, line, _ = (*_SYNTAX.split(str(error), maxsplit=1), "", "")[:3]
+            number = int(line) if line else self._text.count("\n") + 1
+            raise UserError(f"{self._source}:{number}: {what}", hint="the file must be valid TOML") from error
+
+    def _table(self, path: tuple[str, ...], table: object, shape: type[AnyTable]) -> AnyTable:
+        try:
+            return msgspec.convert(table, shape)
+        except msgspec.ValidationError as error:
+            raise self._explain(path, str(error), shape) from error
+
+    def _explain(self, path: tuple[str, ...], message: str, shape: type[Table]) -> UserError:
+        if unknown := _UNKNOWN.search(message):
+            return self._unknown(path, unknown[1], shape.__struct_fields__)
+        what, _, where = message.partition(" - at `$.")
+        if where:
+            key = where.rstrip("`")
+            return self._error((*path, key), f"{key} in [{'.'.join(path)}]: {_lower(what)}")
+        return self._error(path, f"[{'.'.join(path)}]: {_lower(what)}")
+
+    def _unknown(self, path: tuple[str, ...], key: str, valid: tuple[str, ...]) -> UserError:
+        import difflib
+
+        near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        where = f"key {key!r} in [{'.'.join(path)}]" if path else f"table {key!r}"
+        return self._error((*path, key), f"unknown {where}{meant}", f"there are {', '.join(valid)}")
+
+    def _error(self, path: tuple[str, ...], message: str, hint: str = "") -> UserError:
+        line = line_of(self._text, path)
+        return UserError(f"{self._source}:{line}: {message}" if line else f"{self._source}: {message}", hint=hint)
+
+
+_SYNTAX = re.compile(r" \(at line (\d+), column \d+\)")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,159 @@
+"""Decide which model is spoken to, and how: a profile of the file, the environment, or the built-in scripted model.
+
+What always holds: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
+`BUDDY_API_KEY` override the active profile; a profile that was chosen by name beats them, and they only fill in what it
+leaves open, so that choosing a profile never sends its requests elsewhere.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from buddy.config.settings import Api, Auth, Config, Profile
+from buddy.errors import UserError
+
+UNKNOWN_CONTEXT = 8192
+SCRIPTED = "scripted"
+FROM_ENV = "env"
+
+
+class Resolved(Struct, frozen=True):
+    """One model, ready to be spoken to. `context_known` is false where the limit is only the cautious default."""
+
+    profile: str
+    api: Api
+    base_url: str
+    api_key: str
+    model: str
+    context_limit: int
+    script: Path | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    auth: Auth = "api-key"
+    context_known: bool = True
+
+    def __repr__(self) -> str:
+        return f"Resolved(profile={self.profile!r}, api={self.api!r}, base_url={self.base_url!r}, model={self.model!r})"
+
+
+def resolve_profile(
+    config: Config, env: Mapping[str, str], name: str | None = None, model: str | None = None
+) -> Resolved:
+    """`name` is a profile; `model` is a profile, `profile/model`, or a model of the active profile."""
+    choice = _choose(config, env, name, model)
+    profile = _profiles(config, env)[choice.profile]
+    if profile.api == "scripted":
+        return _resolved(config, choice, profile, base_url="", api_key="")
+    base_url, key = _override(env, "BASE_URL"), _override(env, "API_KEY")
+    if choice.by_name:
+        base_url, key = profile.api_base_url or base_url, _own_key(config, env, profile) or key
+    else:
+        base_url, key = base_url or profile.api_base_url, key or _own_key(config, env, profile)
+    if not base_url and profile.auth == "api-key":
+        raise UserError(
+            f"profile {choice.profile!r} has no api_base_url",
+            hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
+        )
+    return _resolved(config, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
+
+
+def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
+    """All profiles that can be chosen, the built-in one last."""
+    return tuple(_profiles(config, env))
+
+
+class _Choice(Struct, frozen=True):
+    profile: str
+    model: str
+    by_name: bool
+
+
+def _choose(config: Config, env: Mapping[str, str], name: str | None, model: str | None) -> _Choice:
+    profiles = _profiles(config, env)
+    if name:
+        _check_known(name, profiles)
+    wanted, named_model = _split(model or "", profiles, within=name)
+    if wanted or name:
+        return _Choice(wanted or name or "", named_model, by_name=True)
+    wanted, env_model = _split(_override(env, "MODEL"), profiles)
+    return _Choice(wanted or _active(config, profiles), named_model or env_model, by_name=False)
+
+
+def _split(text: str, profiles: Mapping[str, Profile], within: str | None = None) -> tuple[str, str]:
+    """Read `profile`, `profile/model` or `model` into (profile, model); inside a named profile only it counts."""
+    known = profiles if within is None else (within,)
+    if text in known:
+        return text, ""
+    prefix, slash, rest = text.partition("/")
+    return (prefix, rest) if slash and rest and prefix in known else ("", text)
+
+
+def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
+    chosen = config.agent.model or next(iter(profiles))
+    if chosen == SCRIPTED and not config.agent.model and SCRIPTED not in config.models:
+        raise UserError(
+            "no model is configured",
+            hint="set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or add [models.NAME] to "
+            f"{config.source or 'buddy.toml in your configuration folder'}",
+        )
+    _check_known(chosen, profiles)
+    return chosen
+
+
+def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
+    found = dict(config.models)
+    base_url = _override(env, "BASE_URL")
+    if base_url and not found:
+        model = _override(env, "MODEL").removeprefix(f"{FROM_ENV}/")
+        found[FROM_ENV] = Profile(
+            api_base_url=base_url, model="default" if model in ("", FROM_ENV, SCRIPTED) else model
+        )
+    found.setdefault(SCRIPTED, Profile(api="scripted", model=SCRIPTED))
+    return found
+
+
+def _check_known(name: str, profiles: Mapping[str, Profile]) -> None:
+    if name not in profiles:
+        raise UserError(f"no profile {name!r}; there are {', '.join(profiles)}", hint="profiles are [models.NAME]")
+
+
+def _override(env: Mapping[str, str], name: str) -> str:
+    return env.get(f"BUDDY_{name}") or env.get(f"AGENT_{name}") or ""
+
+
+def _own_key(config: Config, env: Mapping[str, str], profile: Profile) -> str:
+    if profile.api_key_env:
+        return env.get(profile.api_key_env, "")
+    if profile.api_key_file:
+        path = _beside(config, profile.api_key_file)
+        try:
+            return path.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read api_key_file {path}", hint="check that it exists and is yours") from error
+    return profile.api_key
+
+
+def _beside(config: Config, path: str) -> Path:
+    """A path in the file: from `~`, absolute, or from the file's own folder."""
+    return Path(config.source).parent / Path(path).expanduser()
+
+
+def _resolved(config: Config, choice: _Choice, profile: Profile, *, base_url: str, api_key: str) -> Resolved:
+    return Resolved(
+        profile=choice.profile,
+        api=profile.api,
+        base_url=base_url,
+        api_key=api_key,
+        model=choice.model or profile.model or choice.profile,
+        context_limit=profile.context_limit or UNKNOWN_CONTEXT,
+        script=_beside(config, profile.script) if profile.script else None,
+        temperature=config.agent.temperature,
+        top_p=config.agent.top_p,
+        input_price=profile.input_price,
+        output_price=profile.output_price,
+        auth=profile.auth,
+        context_known=profile.context_limit is not None,
+    )

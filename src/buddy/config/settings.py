@@ -1,0 +1,103 @@
+"""The settings of `buddy.toml`, one frozen struct per table.
+
+What always holds: every field has a default, so an empty file is a whole configuration; an unknown key or a wrong type
+is refused; a profile names at most one source for its key, and no `repr` shows a key.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
+
+Api = Literal["completions", "responses", "scripted"]
+Auth = Literal["api-key", "login"]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Price = Annotated[float, Meta(ge=0)]
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+KEY_SOURCES = ("api_key", "api_key_env", "api_key_file")
+DEFAULT_MAX_TURNS = 50
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class Profile(Table, frozen=True):
+    """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file a scripted model plays."""
+
+    api_base_url: str = ""
+    api: Api = "completions"
+    auth: Auth = "api-key"
+    api_key: str = ""
+    api_key_env: str = ""
+    api_key_file: str = ""
+    model: str = ""
+    context_limit: Positive | None = None
+    script: str = ""
+    input_price: Price | None = None
+    output_price: Price | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name, value in zip(KEY_SOURCES, self._keys(), strict=True) if value]
+        if len(given) > 1:
+            raise ValueError(f"a profile has one key source, not {' and '.join(given)}")
+
+    def __repr__(self) -> str:
+        return f"Profile(api={self.api!r}, api_base_url={self.api_base_url!r}, model={self.model!r})"
+
+    def _keys(self) -> tuple[str, str, str]:
+        return self.api_key, self.api_key_env, self.api_key_file
+
+
+class AgentSettings(Table, frozen=True):
+    """`[agent]`. `model` names the active profile; `max_iterations` is another name of `max_turns`."""
+
+    model: str = ""
+    system_prompt: str = ""
+    max_turns: Positive = DEFAULT_MAX_TURNS
+    max_iterations: Positive | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    approval_timeout_seconds: Seconds = 300.0
+
+    def __post_init__(self) -> None:
+        if self.max_iterations is None:
+            return
+        if self.max_turns not in (DEFAULT_MAX_TURNS, self.max_iterations):
+            raise ValueError("max_iterations is another name of max_turns: give one of them")
+        force_setattr(self, "max_turns", self.max_iterations)
+        force_setattr(self, "max_iterations", None)
+
+
+class ToolSettings(Table, frozen=True):
+    shell_enabled: bool = True
+    files_enabled: bool = True
+    fetch_enabled: bool = True
+    search_enabled: bool = True
+    shell_confirm: bool = True
+
+
+class DisplaySettings(Table, frozen=True):
+    color: bool = True
+    show_tokens: bool = False
+    show_tool_calls: bool = True
+
+
+class ServerSettings(Table, frozen=True):
+    agent_runtime: str = "native"
+
+
+class Config(Struct, frozen=True):
+    """A whole file, and its path (empty without one): relative paths in it start from its folder."""
+
+    models: dict[str, Profile] = field(default_factory=dict[str, Profile])
+    agent: AgentSettings = AgentSettings()
+    tools: ToolSettings = ToolSettings()
+    display: DisplaySettings = DisplaySettings()
+    server: ServerSettings = ServerSettings()
+    permissions: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    source: str = ""

@@ -1,0 +1,169 @@
+"""One client's connection: requests in, responses and events out.
+
+What always holds: events reach a client from the log, by its cursor, so a slow client only falls behind; the response
+to an attach is sent before the first replayed event; what a peer may do comes from its token, never from a payload.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+from msgspec import UNSET, Raw
+
+from buddy.daemon.link import Link
+from buddy.daemon.pump import Pump
+from buddy.errors import LogError, ProtocolError, UserError
+from buddy.log.contract import Log
+from buddy.protocol.codes import Role
+from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage
+from buddy.protocol.requests import SESSION_REQUESTS
+from buddy.protocol.shapes import ErrorInfo, Shape
+from buddy.sessions.sessions import Sessions
+
+RESERVED = frozenset({"policy", "timeout", "daemon", "acceptance", "restart"})
+_RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
+
+
+class Connection:
+    """Serve with `serve()`; the handlers of the requests are passed in."""
+
+    def __init__(self, link: Link, sessions: Sessions, log: Log, handlers: "Handlers", *, trusted: bool) -> None:
+        self.name = ""
+        self.trusted = trusted
+        self._link = link
+        self._sessions = sessions
+        self._log = log
+        self._handlers = handlers
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._roles: dict[str, Role] = {}
+        self._after: list[Callable[[], None]] = []
+        self._request_ids = 0
+
+    async def serve(self) -> None:
+        """Until the peer is gone; then nothing of it is left."""
+        try:
+            while (line := await self._link.read_line()) is not None:
+                if line.strip():
+                    await self._link.write((await self.answer(line)).line())
+                    self._follow_up()
+        except ConnectionError:
+            pass
+        finally:
+            await self._stop()
+
+    async def answer(self, line: bytes) -> Response:
+        """The response to one line, whatever the line is."""
+        try:
+            request = parse_request(line)
+        except ProtocolError as error:
+            request_id, kind = salvage(line)
+            return self._refusal(self._request_id(request_id), kind or "unknown", error)
+        session_id = None if request.session_id is UNSET else request.session_id
+        try:
+            reply = await self._handle(request, session_id)
+        except ProtocolError as error:
+            return self._refusal(request.request_id, request.type, error)
+        except UserError as error:
+            wrong = ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None)
+            return self._refusal(request.request_id, request.type, wrong)
+        except LogError as error:
+            wrong = ProtocolError("STORAGE_FULL", str(error) or "the log refused", retryable=True)
+            return self._refusal(request.request_id, request.type, wrong)
+        session_id = getattr(reply, "session_id", None) or session_id
+        return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
+
+    async def _handle(self, request: Request, session_id: str | None) -> Shape:
+        payload = payload_of(request)
+        if not self.name and request.type not in ("hello", "ping"):
+            raise ProtocolError("INVALID_REQUEST", "say hello first")
+        if request.type in SESSION_REQUESTS:
+            session_id = _one_session(session_id, payload)
+        handler = self._handlers.get(request.type)
+        if handler is None:
+            raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
+        return await handler(self, payload, session_id or "")
+
+    # --- what handlers use -----------------------------------------------------------------------------------------
+
+    def introduce(self, name: str) -> None:
+        """Register the peer's name: it is the `by` of all it does."""
+        name = re.sub(r"[^A-Za-z0-9._ -]", "", name)[:40].strip() or "client"
+        self.name = f"{name}-client" if name in RESERVED else name
+
+    def require(self, session_id: str, role: Role) -> None:
+        """Refuse what this peer's role on the session does not allow."""
+        have = self._roles.get(session_id)
+        rank = _RANK[have] if have else _RANK["driver"] if self.trusted else -1
+        if rank < _RANK[role]:
+            raise ProtocolError("ATTACH_FORBIDDEN", f"this needs the {role} role on the session")
+
+    async def admit(self, session_id: str, token: str | None) -> None:
+        """Take the role from the token; a token that is presented must be right."""
+        if token is not None:
+            role = await self._sessions.role_of(token, session_id)
+            if role is None:
+                raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
+            self._roles[session_id] = role
+        elif not self.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
+
+    def grant(self, session_id: str, role: Role) -> None:
+        self._roles[session_id] = role
+
+    def is_attached(self, session_id: str) -> bool:
+        return session_id in self._pumps
+
+    def attach(self, session_id: str, cursor: int) -> None:
+        """Send the session's events after the cursor, once the response to this request is out."""
+        self._after.append(lambda: self._start_pump(session_id, cursor))
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _follow_up(self) -> None:
+        waiting, self._after = self._after, []
+        for step in waiting:
+            step()
+
+    async def _replace(self, previous: asyncio.Task[None] | None, pump: Pump) -> None:
+        if previous is not None:
+            previous.cancel()
+            await asyncio.wait([previous])
+        await pump.run()
+
+    def _start_pump(self, session_id: str, cursor: int) -> None:
+        pump = Pump(self._link, self._sessions, self._log, session_id, cursor)
+        replacing = self._replace(self._pumps.get(session_id), pump)
+        self._pumps[session_id] = asyncio.get_running_loop().create_task(replacing)
+
+    async def _stop(self) -> None:
+        self._link.close()
+        pumps = list(self._pumps.values())
+        for pump in pumps:
+            pump.cancel()
+        if pumps:
+            await asyncio.wait(pumps)
+        self._pumps.clear()
+
+    def _request_id(self, known: str | None) -> str:
+        if known and re.fullmatch(r"req_[A-Za-z0-9._:-]{1,200}", known):
+            return known
+        self._request_ids += 1
+        return f"req_unknown.{self._request_ids}"
+
+    def _refusal(self, request_id: str, kind: str, error: ProtocolError) -> Response:
+        info = ErrorInfo(error.code, error.message or error.code, error.retryable, error.detail)
+        return Response(request_id, kind[:100], False, Raw(b"{}"), info)
+
+
+Handlers = dict[str, Callable[[Connection, Shape, str], Awaitable[Shape]]]
+
+
+def _one_session(envelope: str | None, payload: Shape) -> str:
+    """The session a request means; the envelope and the payload must not disagree."""
+    inner = getattr(payload, "session_id", None)
+    if envelope and inner and envelope != inner:
+        raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
+    found = envelope or inner
+    if not found:
+        raise ProtocolError("INVALID_REQUEST", "sessionId is missing")
+    return found

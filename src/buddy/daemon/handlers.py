@@ -1,0 +1,235 @@
+"""What each request does, in the words of the sessions. A request without a handler is answered as unsupported."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from buddy.daemon.connection import Connection, Handlers
+from buddy.errors import ProtocolError
+from buddy.log.contract import Log
+from buddy.protocol import requests as ask
+from buddy.protocol.codes import VERSION
+from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions, token_hash
+
+CAPABILITIES = (
+    "stream_tokens",
+    "approvals",
+    "replay_attach",
+    "headless",
+    "multi_client",
+    "crash_recovery",
+    "acceptance",
+    "read_events",
+    "blobs",
+    "queue",
+    "steer",
+    "prune",
+    "tokens",
+)
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+
+class Requests:
+    """The handlers, over what they act on."""
+
+    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], version: str) -> None:
+        self._sessions = sessions
+        self._log = log
+        self._clock = clock
+        self._version = version
+
+    def handlers(self) -> Handlers:
+        return {
+            "hello": _typed(ask.Hello, self.hello),
+            "ping": _typed(ask.Ping, self.ping),
+            "start_session": _typed(ask.StartSession, self.start_session),
+            "list_sessions": _typed(ask.ListSessions, self.list_sessions),
+            "attach_session": _typed(ask.AttachSession, self.attach_session),
+            "resume_session": _typed(ask.ResumeSession, self.attach_session),
+            "send_user_message": _typed(ask.SendUserMessage, self.send_user_message),
+            "submit_approval": _typed(ask.SubmitApproval, self.submit_approval),
+            "cancel_run": _typed(ask.CancelRun, self.cancel_run),
+            "set_approval_policy": _typed(ask.SetApprovalPolicy, self.set_approval_policy),
+            "switch_model": _typed(ask.SwitchModel, self.switch_model),
+            "compact_session": _typed(ask.CompactSession, self.compact_session),
+            "get_snapshot": _typed(ask.GetSnapshot, self.get_snapshot),
+            "read_events": _typed(ask.ReadEvents, self.read_events),
+            "read_blob": _typed(ask.ReadBlob, self.read_blob),
+            "list_approvals": _typed(ask.ListApprovals, self.list_approvals),
+            "steer_run": _typed(ask.SteerRun, self.steer_run),
+            "queue_message": _typed(ask.QueueMessage, self.queue_message),
+            "delete_session": _typed(ask.DeleteSession, self.delete_session),
+            "prune_session": _typed(ask.PruneSession, self.prune_session),
+            "mint_token": _typed(ask.MintToken, self.mint_token),
+            "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
+        }
+
+    async def hello(self, peer: Connection, wish: ask.Hello, _: str) -> Shape:
+        peer.introduce(wish.client_name)
+        return ask.HelloReply("buddyd", self._version, VERSION, CAPABILITIES, {"host": "available"})
+
+    async def ping(self, _peer: Connection, _wish: ask.Ping, _: str) -> Shape:
+        return ask.PingReply(True, self._clock())
+
+    async def start_session(self, peer: Connection, wish: ask.StartSession, _: str) -> Shape:
+        session, token = await self._sessions.start(wish)
+        peer.grant(session.session_id, "driver")
+        peer.attach(session.session_id, 0)
+        return ask.StartSessionReply(session.session_id, session.state, token)
+
+    async def list_sessions(self, _peer: Connection, wish: ask.ListSessions, _: str) -> Shape:
+        records = await self._log.newest(wish.limit, wish.root_path)
+        return ask.ListSessionsReply(
+            tuple(
+                SessionSummary(
+                    record.session_id,
+                    record.state,
+                    record.updated_at,
+                    record.repo,
+                    record.title,
+                    record.mode,
+                    record.last_seq,
+                )
+                for record in records
+            )
+        )
+
+    async def attach_session(self, peer: Connection, wish: ask.AttachSession, session_id: str) -> Shape:
+        record = await self._sessions.record(session_id)
+        await peer.admit(session_id, wish.attach_token)
+        session = await self._opened(session_id)
+        gap = wish.last_seen_seq + 1 < record.first_seq
+        cursor = min(wish.last_seen_seq, await self._last_seq(session_id))
+        if gap and session is not None:
+            cursor = await self._last_seq(session_id)
+            await session.announce_gap(wish.last_seen_seq, record.first_seq)
+        last = await self._last_seq(session_id)
+        peer.attach(session_id, cursor)
+        state = session.state if session is not None else record.state
+        return ask.AttachSessionReply(session_id, state, Replay(cursor + 1, max(last, 1), True, gap))
+
+    async def send_user_message(self, peer: Connection, wish: ask.SendUserMessage, session_id: str) -> Shape:
+        session = await self._driven(peer, session_id)
+        if not peer.is_attached(session_id):
+            peer.attach(session_id, await self._last_seq(session_id))
+        return ask.SendUserMessageReply(await session.send(wish, peer.name), True)
+
+    async def submit_approval(self, peer: Connection, wish: ask.SubmitApproval, session_id: str) -> Shape:
+        await self._sessions.record(session_id)
+        peer.require(session_id, "approver")
+        await (await self._sessions.open(session_id)).submit_approval(wish, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def cancel_run(self, peer: Connection, wish: ask.CancelRun, session_id: str) -> Shape:
+        await (await self._driven(peer, session_id)).cancel(wish, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def set_approval_policy(self, peer: Connection, wish: ask.SetApprovalPolicy, session_id: str) -> Shape:
+        policy = await (await self._driven(peer, session_id)).set_policy(wish, peer.name)
+        return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
+
+    async def switch_model(self, peer: Connection, wish: ask.SwitchModel, session_id: str) -> Shape:
+        chosen = await (await self._driven(peer, session_id)).switch_model(wish, peer.name)
+        return ask.SwitchModelReply(chosen["profile"], chosen["model"], chosen["api"])
+
+    async def compact_session(self, peer: Connection, wish: ask.CompactSession, session_id: str) -> Shape:
+        return await (await self._driven(peer, session_id)).compact(peer.name, undo=wish.undo)
+
+    async def get_snapshot(self, peer: Connection, _wish: ask.GetSnapshot, session_id: str) -> Shape:
+        await self._sessions.record(session_id)
+        peer.require(session_id, "observer")
+        session = await self._sessions.open(session_id)
+        shown = session.snapshot()
+        return ask.GetSnapshotReply(
+            state=shown.state,
+            pending_approval=shown.pending_approval,
+            meta=shown.meta,
+            active_run_id=shown.active_run_id,
+            last_assistant_text=shown.last_assistant_text,
+            budget=_budget_of(session, self._clock()),
+            context=session.fold.context,
+            approvals=tuple(session.pending_approvals()),
+        )
+
+    async def read_events(self, peer: Connection, wish: ask.ReadEvents, session_id: str) -> Shape:
+        record = await self._sessions.record(session_id)
+        peer.require(session_id, "observer")
+        events = await self._log.read(session_id, wish.after, wish.limit)
+        return ask.ReadEventsReply(tuple(msgspec.Raw(event.line()[:-1]) for event in events), record.last_seq)
+
+    async def read_blob(self, peer: Connection, wish: ask.ReadBlob, session_id: str) -> Shape:
+        await self._sessions.record(session_id)
+        peer.require(session_id, "observer")
+        found = await self._log.read_blob(wish.blob, wish.offset, wish.limit)
+        if found is None:
+            raise ProtocolError("INVALID_REQUEST", f"no blob {wish.blob[:80]!r}")
+        return ask.ReadBlobReply(found[0].decode(errors="replace"), found[1])
+
+    async def list_approvals(self, peer: Connection, _wish: ask.ListApprovals, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list all approvals")
+        sessions = self._sessions.open_sessions
+        return ask.ListApprovalsReply(tuple(found for session in sessions for found in session.pending_approvals()))
+
+    async def steer_run(self, peer: Connection, wish: ask.SteerRun, session_id: str) -> Shape:
+        await (await self._driven(peer, session_id)).steer(wish, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def queue_message(self, peer: Connection, wish: ask.QueueMessage, session_id: str) -> Shape:
+        return ask.QueueMessageReply(await (await self._driven(peer, session_id)).queue(wish, peer.name))
+
+    async def delete_session(self, peer: Connection, _wish: ask.DeleteSession, session_id: str) -> Shape:
+        await self._driven(peer, session_id)
+        return ask.DeleteSessionReply(await self._sessions.delete(session_id))
+
+    async def prune_session(self, peer: Connection, wish: ask.PruneSession, session_id: str) -> Shape:
+        return ask.PruneSessionReply(await (await self._driven(peer, session_id)).prune(wish.before_seq))
+
+    async def mint_token(self, peer: Connection, wish: ask.MintToken, session_id: str) -> Shape:
+        await self._driven(peer, session_id)
+        expires = None if wish.expires_in_seconds is None else self._clock() + int(wish.expires_in_seconds * 1000)
+        return ask.MintTokenReply(await self._sessions.mint(session_id, wish.role, expires))
+
+    async def revoke_token(self, peer: Connection, wish: ask.RevokeToken, session_id: str) -> Shape:
+        await self._driven(peer, session_id)
+        return ask.RevokeTokenReply(await self._log.revoke(token_hash(wish.attach_token)))
+
+    async def _driven(self, peer: Connection, session_id: str) -> Session:
+        await self._sessions.record(session_id)
+        peer.require(session_id, "driver")
+        return await self._sessions.open(session_id)
+
+    async def _opened(self, session_id: str) -> Session | None:
+        """The session where this process may write it; one that another process drives can still be read."""
+        try:
+            return await self._sessions.open(session_id)
+        except ProtocolError as error:
+            if error.code == "RUN_IN_PROGRESS":
+                return None
+            raise
+
+    async def _last_seq(self, session_id: str) -> int:
+        return (await self._sessions.record(session_id)).last_seq
+
+
+def _typed(
+    shape: type[AnyShape], handler: Callable[[Connection, AnyShape, str], Awaitable[Shape]]
+) -> Callable[[Connection, Shape, str], Awaitable[Shape]]:
+    async def call(peer: Connection, payload: Shape, session_id: str) -> Shape:
+        if not isinstance(payload, shape):
+            raise ProtocolError("INTERNAL_ERROR", "the payload has another type than its request")
+        return await handler(peer, payload, session_id)
+
+    return call
+
+
+def _budget_of(session: Session, now: int) -> BudgetState | None:
+    run = session.fold.run
+    if run is None:
+        return None
+    seconds = max(0.0, (now - run.started_ts) / 1000)
+    return BudgetState(run.turns, run.tokens, run.tool_calls, seconds, run.options.budget, run.cost_usd)

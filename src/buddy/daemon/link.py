@@ -1,0 +1,59 @@
+"""A way to exchange lines with one peer: what a connection needs of a transport, and the one in memory.
+
+What always holds: a write is whole lines; a full buffer makes the writer wait, never the other side's work.
+"""
+
+import asyncio
+from typing import Protocol
+
+
+class Link(Protocol):
+    async def read_line(self) -> bytes | None:
+        """The next line without its newline; None when the peer is gone."""
+        ...
+
+    async def write(self, lines: bytes) -> None:
+        """Send whole lines; ConnectionError when the peer is gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MemoryLink:
+    """One end of a pair in this process."""
+
+    def __init__(self, incoming: "asyncio.Queue[bytes | None]", outgoing: "asyncio.Queue[bytes | None]") -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._lines: list[bytes] = []
+        self._closed = False
+
+    async def read_line(self) -> bytes | None:
+        while not self._lines:
+            chunk = await self._incoming.get()
+            if chunk is None:
+                return None
+            self._lines = chunk.splitlines()
+            self._lines.reverse()
+        return self._lines.pop()
+
+    async def write(self, lines: bytes) -> None:
+        if self._closed:
+            raise ConnectionResetError("the connection is closed")
+        await self._outgoing.put(lines)
+
+    def close(self) -> None:
+        """Tell both ends; what is on its way to us is of no use any more."""
+        if not self._closed:
+            self._closed = True
+            for queue in (self._outgoing, self._incoming):
+                while queue.full():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+
+
+def memory_pair(size: int = 64) -> tuple[MemoryLink, MemoryLink]:
+    """Two ends that talk to each other."""
+    to_runtime: asyncio.Queue[bytes | None] = asyncio.Queue(size)
+    to_client: asyncio.Queue[bytes | None] = asyncio.Queue(size)
+    return MemoryLink(to_client, to_runtime), MemoryLink(to_runtime, to_client)

@@ -1,0 +1,71 @@
+"""One session's events on their way to one client. The log is the queue, the cursor is all that is kept.
+
+What always holds: only committed events are sent, in order, each once per pump; a slow client makes nobody wait.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from buddy.daemon.link import Link
+from buddy.log.contract import Log
+from buddy.protocol.envelopes import Event
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
+
+PAGE = 500
+LOOK_AGAIN = 1.0
+
+
+class Pump:
+    def __init__(self, link: Link, sessions: Sessions, log: Log, session_id: str, cursor: int) -> None:
+        self._link = link
+        self._sessions = sessions
+        self._log = log
+        self._session_id = session_id
+        self._cursor = cursor
+        self._heard = asyncio.Event()
+        self._session: Session | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled or the client is gone."""
+        try:
+            while True:
+                self._follow()
+                self._heard.clear()
+                events = await self._next()
+                if events:
+                    await self._link.write(b"".join([event.line() for event in events]))
+                    self._cursor = events[-1].seq
+                else:
+                    await self._wait()
+        except ConnectionError:
+            self._link.close()
+        finally:
+            if self._session is not None:
+                self._session.unlisten(self._heard)
+
+    def _follow(self) -> None:
+        """Listen to the session where it is open here; after a failure it may be another object."""
+        live = self._sessions.live(self._session_id)
+        if live is self._session:
+            return
+        if self._session is not None:
+            self._session.unlisten(self._heard)
+        self._session = live
+        if live is not None:
+            live.listen(self._heard)
+
+    async def _next(self) -> Sequence[Event]:
+        recent = self._session.recent(self._cursor) if self._session is not None else None
+        return await self._log.read(self._session_id, self._cursor, PAGE) if recent is None else recent
+
+    async def _wait(self) -> None:
+        """For something new; now and then it looks for itself, in case the session was replaced meanwhile."""
+        if self._session is None:
+            await self._log.wait(self._session_id, self._cursor, LOOK_AGAIN)
+            return
+        try:
+            async with asyncio.timeout(LOOK_AGAIN):
+                await self._heard.wait()
+        except TimeoutError:
+            pass

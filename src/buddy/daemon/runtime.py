@@ -1,0 +1,165 @@
+"""The composition root: the one place where concrete classes are named and put together."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from buddy.backends.contract import Backend, Run
+from buddy.backends.native.dispatch import Dispatch
+from buddy.backends.native.loop import Native
+from buddy.backends.native.prompt import build_prompt
+from buddy.backends.native.transcript import Transcript
+from buddy.config.places import Places
+from buddy.config.resolve import Resolved, resolve_profile
+from buddy.config.settings import Config
+from buddy.daemon.connection import Connection, Handlers
+from buddy.daemon.handlers import Requests
+from buddy.daemon.link import MemoryLink, memory_pair
+from buddy.errors import ProtocolError, UserError
+from buddy.log.contract import Log
+from buddy.log.owners import this_owner
+from buddy.models.contract import Prompt, Provider, ToolSpec
+from buddy.protocol.events import SessionStarted
+from buddy.protocol.ids import Ids, Ulids
+from buddy.scrub import Scrubber
+from buddy.sessions.session import Surroundings
+from buddy.sessions.sessions import Makers, Sessions
+from buddy.targets.local import Local
+from buddy.tools.contract import Place
+from buddy.tools.registry import Registry, builtin
+from buddy.version import VERSION as PRODUCT_VERSION
+
+
+def unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Parts(Struct, frozen=True):
+    """What may be replaced from outside: the clock, the ids, the log, the models."""
+
+    clock: Callable[[], int] = unix_ms
+    ids: Ids = Ulids()
+    log: Log | None = None
+    provider: Callable[[Resolved], Provider] | None = None
+
+
+class Runtime:
+    """Everything behind the protocol, in one process."""
+
+    def __init__(self, config: Config, places: Places, env: Mapping[str, str], parts: Parts | None = None) -> None:
+        parts = parts or Parts()
+        self.scrubber = Scrubber()
+        self.scrubber.register_environment(env)
+        self.log = parts.log or _open_log(places, parts.clock)
+        self._config = config
+        self._env = env
+        self._make_provider = parts.provider or make_provider
+        self._registry = _enabled(builtin(), config)
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+        around = Surroundings(
+            self.log,
+            parts.clock,
+            parts.ids,
+            self.scrubber,
+            approval_timeout=config.agent.approval_timeout_seconds,
+            max_turns=config.agent.max_turns,
+        )
+        self.sessions = Sessions(around, Makers(self._place, self._backend), this_owner())
+        self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, PRODUCT_VERSION).handlers()
+
+    def connect(self) -> MemoryLink:
+        """A client's end of a new connection inside this process."""
+        theirs, ours = memory_pair()
+        connection = Connection(ours, self.sessions, self.log, self._handlers, trusted=True)
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections[task] = connection
+        task.add_done_callback(lambda done: self._connections.pop(done, None))
+        return theirs
+
+    async def close(self) -> None:
+        """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""
+        await self.sessions.close()
+        tasks = list(self._connections)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.log.close()
+
+    def _place(self, started: SessionStarted) -> Place:
+        options = started.options
+        target = (options.target if options else None) or started.sandbox_provider
+        sandbox = (options.sandbox if options else None) or ("confined" if target == "confined" else "host")
+        if target not in ("local", "confined") or sandbox != "host":
+            raise ProtocolError(
+                "SANDBOX_UNAVAILABLE", f"{target} with sandbox {sandbox} is not to be had here; use local and host"
+            )
+        root = os.path.realpath(started.repo.root_path if started.repo else ".")
+        if not os.path.isdir(root):  # noqa: PTH112
+            raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory here")
+        return Place(Local(), root, sandbox)
+
+    def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
+        options = started.options
+        runtime = options.agent_runtime if options else None
+        if runtime not in (None, "native", "auto"):
+            raise ProtocolError("INVALID_REQUEST", f"agent runtime {runtime!r} is not available; there is native")
+        named = profile or (None if started.provider == "default" else started.provider)
+        instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
+        specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in self._registry.specs())
+
+        def prompt(run: Run, transcript: Transcript) -> Prompt:
+            return build_prompt(run, transcript, specs, instructions)
+
+        try:
+            return Native(self._provider, Dispatch(self._registry, self.log.has_room), prompt, named, model)
+        except UserError as error:
+            raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
+
+    def _provider(self, profile: str | None, model: str | None) -> Provider:
+        resolved = resolve_profile(self._config, self._env, profile, model)
+        self.scrubber.register(resolved.api_key)
+        return self._make_provider(resolved)
+
+
+def make_provider(resolved: Resolved) -> Provider:
+    """The model behind a resolved profile; imports are paid by who uses them."""
+    from buddy.models.retry import Reliable
+
+    if resolved.api == "scripted":
+        from buddy.models.script import load_script
+        from buddy.models.scripted import Scripted
+
+        script = load_script(resolved.script) if resolved.script else None
+        limit = resolved.context_limit if resolved.context_known else 128_000
+        return Reliable(Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo())
+    if resolved.api == "responses":
+        raise UserError("api = 'responses' is not spoken yet", hint="set api = 'completions' in the profile")
+    from buddy.models.completions import Completions
+
+    provider: Provider = Completions(
+        resolved.profile, resolved.base_url, resolved.api_key, resolved.model, resolved.context_limit
+    )
+    if resolved.input_price is not None and resolved.output_price is not None:
+        from buddy.models.priced import Priced
+
+        provider = Priced(provider, resolved.input_price, resolved.output_price)
+    return Reliable(provider)
+
+
+def _open_log(places: Places, clock: Callable[[], int]) -> Log:
+    from buddy.log.sqlite import SqliteLog
+
+    return SqliteLog.open(places.state_dir, clock)
+
+
+def _enabled(registry: Registry, config: Config) -> Registry:
+    off: set[str] = set()
+    if not config.tools.shell_enabled:
+        off |= {"run_shell"}
+    if not config.tools.files_enabled:
+        off |= {"read_file", "write_file"}
+    return registry.without(off) if off else registry

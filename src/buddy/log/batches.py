@@ -1,0 +1,28 @@
+"""What can be said of a batch without looking at a store.
+
+What always holds: a batch that passes `check_shape` cannot tear a hole into a log, whoever stores it.
+"""
+
+import re
+
+from buddy.log.contract import Batch
+from buddy.protocol.envelopes import Event
+
+_BLOB = re.compile(rb'"([0-9a-f]{64})"')
+_SHORTEST_WITH_BLOB = 66
+
+
+def check_shape(batch: Batch) -> None:
+    """Refuse events of another session, or whose seqs do not follow `expected_seq`: that is a bug of the caller."""
+    seq = batch.expected_seq
+    for event in batch.events:
+        seq += 1
+        if event.seq != seq or event.session_id != batch.session_id:
+            raise ValueError(f"{batch.session_id}:{seq} was to be appended, not {event.session_id}:{event.seq}")
+
+
+def blobs_named(event: Event) -> set[str]:
+    """The blob ids in an event's payload. Other digests may be among them; they name no blob and do no harm."""
+    if len(bytes(event.payload)) < _SHORTEST_WITH_BLOB:
+        return set()
+    return {found.decode() for found in _BLOB.findall(event.payload)}

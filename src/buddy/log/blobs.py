@@ -1,0 +1,100 @@
+"""Blobs as files: content-addressed, in two levels of directories.
+
+What always holds: a file under its final name is whole and on the disk; a name is only ever the SHA-256 of its content,
+so nothing a client sends becomes a path.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+
+from buddy.errors import StorageFull
+from buddy.log.room import is_full
+from buddy.log.statedir import make_private_dir
+
+_ID = re.compile(r"[0-9a-f]{64}")
+# A blob is stored before the event that names it. One that was asked for this recently may be about to be named.
+_GRACE_SECONDS = 60.0
+
+
+class FileBlobs:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def put(self, content: bytes) -> str:
+        return await asyncio.to_thread(self._put, content)
+
+    async def read(self, blob: str, offset: int, limit: int | None) -> tuple[bytes, int] | None:
+        if not _ID.fullmatch(blob):
+            return None
+        return await asyncio.to_thread(_read_part, self._path(blob), max(offset, 0), limit)
+
+    def discard(self, blob: str) -> bool:
+        """Remove a blob that no event names; False where it is too young to be sure of that."""
+        path = self._path(blob)
+        try:
+            if time.time() - path.stat().st_mtime < _GRACE_SECONDS:
+                return False
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        return True
+
+    def _path(self, blob: str) -> Path:
+        return self._root / blob[:2] / blob[2:4] / blob
+
+    def _put(self, content: bytes) -> str:
+        blob = hashlib.sha256(content).hexdigest()
+        path = self._path(blob)
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            self._write(path, content)
+        return blob
+
+    def _write(self, path: Path, content: bytes) -> None:
+        temporary = self._root / f".new-{secrets.token_hex(8)}"
+        try:
+            _write_synced(temporary, content)
+            make_private_dir(path.parent.parent)
+            make_private_dir(path.parent)
+            temporary.rename(path)
+            for directory in (path.parent, path.parent.parent, self._root):
+                _sync_dir(directory)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            if is_full(error):
+                raise StorageFull(f"no room for a blob of {len(content)} bytes: {error.strerror}") from error
+            raise
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_dir(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_part(path: Path, offset: int, limit: int | None) -> tuple[bytes, int] | None:
+    try:
+        with path.open("rb") as file:
+            total = os.fstat(file.fileno()).st_size
+            file.seek(offset)
+            return file.read(-1 if limit is None else max(limit, 0)), total
+    except FileNotFoundError:
+        return None

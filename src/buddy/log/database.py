@@ -1,0 +1,52 @@
+"""The part of a database connection that the log uses, with types of its own.
+
+What always holds: every result is read to its end (`get`, or a whole iteration), because a statement that is left half
+read keeps old pages of the write-ahead log in use.
+
+apsw's own type stubs name a class that Python 3.11 does not have, which would make each call untyped.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+
+Value = int | str | bytes | None
+
+
+class Found(Protocol):
+    """What a statement gave: an iterator of rows, or all at once."""
+
+    @property
+    def get(self) -> Any:
+        """All that was found: a value, a row's tuple, or a list of either; None where that is nothing."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(Protocol):
+    @property
+    def in_transaction(self) -> bool: ...
+
+    @property
+    def system_errno(self) -> int: ...
+
+    def execute(
+        self, statements: str, bindings: Sequence[Value] | None = None, /, *, can_cache: bool = True
+    ) -> Found: ...
+
+    def executemany(self, statements: str, bindings: Iterable[Sequence[Value]], /) -> Found: ...
+
+    def pragma(self, name: str, /) -> Any: ...
+
+    def changes(self) -> int: ...
+
+    def set_busy_timeout(self, milliseconds: int, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def connect(path: Path, flags: int) -> Database:
+    return apsw.Connection(str(path), flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)

@@ -1,0 +1,257 @@
+"""The log in memory: for tests, simulations and sessions that are not to outlive the process.
+
+What always holds: it answers exactly as the SQLite log does (one suite runs over both); each method is synchronous
+inside, so nothing interleaves.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
+from buddy.log.batches import blobs_named, check_shape
+from buddy.log.contract import ApprovalRecord, Batch, Claim, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.owners import is_alive
+from buddy.log.rows import no_session
+from buddy.log.waiters import Waiters
+from buddy.protocol.envelopes import Event
+
+
+class _Session:
+    """A session's rows. `events[0]` has the seq `record.first_seq`."""
+
+    def __init__(self, record: SessionRecord, owner: str) -> None:
+        self.record = record
+        self.epoch = 1
+        self.owner: str | None = owner
+        self.events: list[Event] = []
+        self.keys: dict[str, int] = {}
+        self.claims: set[tuple[str, int]] = set()
+        self.approvals: dict[str, ApprovalRecord] = {}
+        self.inbox: dict[str, InboxItem] = {}
+        self.inbox_keys: set[str] = set()
+        self.blobs: set[str] = set()
+
+
+class MemoryLog:
+    """Satisfies `contract.Log`. Set `room` to False to see what happens on a full disk."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.room = True
+        self._clock = clock
+        self._sessions: dict[str, _Session] = {}
+        self._seen: dict[str, int] = {}
+        self._tokens: dict[str, TokenRecord] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._next_item = 1
+        self._waiters = Waiters()
+
+    async def close(self) -> None:
+        self._waiters.wake_all()
+
+    def has_room(self) -> bool:
+        return self.room
+
+    # --- events ---
+
+    async def append(self, batch: Batch) -> int:
+        check_shape(batch)
+        session = self._sessions.get(batch.session_id)
+        if session is None:
+            raise Fenced(f"{batch.session_id} is not in the log any more")
+        if batch.key is not None and batch.key in session.keys:
+            return session.keys[batch.key]
+        _check_head(session, batch)
+        if batch.claim and _claim_key(batch.claim) in session.claims:
+            raise NotClaimed(f"{batch.claim.call_id} was claimed before, attempt {batch.claim.attempt}")
+        self._check_approvals(session, batch)
+        _write(session, batch, self._clock())
+        self._waiters.wake(batch.session_id)
+        return session.record.last_seq
+
+    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+        session = self._sessions.get(session_id)
+        if session is None:
+            return []
+        start = max(after + 1 - session.record.first_seq, 0)
+        return session.events[start : start + max(limit, 0)]
+
+    async def wait(self, session_id: str, after: int, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while self._last_seq(session_id) <= after:
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            await self._waiters.wait_for_wake(session_id, left)
+        return True
+
+    async def prune(self, lease: Lease, before_seq: int) -> int:
+        session = self._sessions.get(lease.session_id)
+        if session is None or session.epoch != lease.epoch:
+            raise Fenced(f"{lease.session_id} is not held under epoch {lease.epoch} any more")
+        record = session.record
+        first_seq = max(record.first_seq, min(before_seq, record.last_seq + 1))
+        del session.events[: first_seq - record.first_seq]
+        session.record = msgspec.structs.replace(record, first_seq=first_seq)
+        return first_seq
+
+    def _last_seq(self, session_id: str) -> int:
+        session = self._sessions.get(session_id)
+        return session.record.last_seq if session else 0
+
+    def _check_approvals(self, session: _Session, batch: Batch) -> None:
+        asked = batch.approval.approval_id if batch.approval else None
+        if asked is not None:
+            known = self._approval(asked)
+            if known is not None:
+                raise Undecidable(asked, known.state)
+        if batch.decision and batch.decision.approval_id != asked:
+            known = session.approvals.get(batch.decision.approval_id)
+            if known is None or known.state != "pending":
+                raise Undecidable(batch.decision.approval_id, known.state if known else "unknown")
+
+    # --- sessions and leases ---
+
+    async def create(self, record: SessionRecord, owner: str) -> Lease:
+        if record.session_id in self._sessions:
+            raise LogError(f"{record.session_id} exists already")
+        record = msgspec.structs.replace(record, first_seq=1, last_seq=0)
+        self._sessions[record.session_id] = _Session(record, owner)
+        self._seen[owner] = self._clock()
+        return Lease(record.session_id, 1, owner)
+
+    async def get(self, session_id: str) -> SessionRecord | None:
+        session = self._sessions.get(session_id)
+        return session.record if session else None
+
+    async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
+        records = [session.record for session in reversed(self._sessions.values())]
+        mine = [record for record in records if root_path in (None, record.repo.root_path)]
+        return sorted(mine, key=lambda record: -record.updated_at)[: max(limit, 0)]
+
+    async def active(self) -> list[SessionRecord]:
+        records = [session.record for session in self._sessions.values()]
+        return [record for record in records if record.state in ("running", "awaiting_approval")]
+
+    async def delete(self, session_id: str) -> bool:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return False
+        self._tokens = {key: token for key, token in self._tokens.items() if token.session_id != session_id}
+        named = set[str]().union(*(other.blobs for other in self._sessions.values()))
+        for blob in session.blobs - named:
+            self._blobs.pop(blob, None)
+        self._waiters.wake(session_id)
+        return True
+
+    async def acquire(self, session_id: str, owner: str) -> Lease | None:
+        session = self._session(session_id)
+        now = self._clock()
+        if session.owner not in (None, owner) and is_alive(session.owner, self._seen.get(session.owner), now):
+            return None
+        session.epoch += 1
+        session.owner = owner
+        self._seen[owner] = now
+        return Lease(session_id, session.epoch, owner)
+
+    async def release(self, lease: Lease) -> None:
+        session = self._sessions.get(lease.session_id)
+        if session is not None and session.epoch == lease.epoch:
+            session.owner = None
+
+    async def renew(self, owner: str) -> None:
+        self._seen[owner] = self._clock()
+
+    # --- inbox, approvals, tokens ---
+
+    async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
+        """As in the contract; 0 for a key that was taken up before."""
+        session = self._session(session_id)
+        if key in session.inbox_keys:
+            return list(session.inbox).index(key) + 1 if key in session.inbox else 0
+        if len(session.inbox) >= limit:
+            return None
+        session.inbox_keys.add(key)
+        session.inbox[key] = InboxItem(self._next_item, key, kind, body)
+        self._next_item += 1
+        return len(session.inbox)
+
+    async def waiting(self, session_id: str) -> list[InboxItem]:
+        session = self._sessions.get(session_id)
+        return list(session.inbox.values()) if session else []
+
+    async def approval(self, approval_id: str) -> ApprovalRecord | None:
+        return self._approval(approval_id)
+
+    async def put_token(self, token: TokenRecord) -> None:
+        self._session(token.session_id)
+        self._tokens[token.token_hash] = token
+
+    async def token(self, token_hash: str) -> TokenRecord | None:
+        return self._tokens.get(token_hash)
+
+    async def revoke(self, token_hash: str) -> bool:
+        return self._tokens.pop(token_hash, None) is not None
+
+    # --- blobs ---
+
+    async def put_blob(self, content: bytes) -> str:
+        blob = hashlib.sha256(content).hexdigest()
+        self._blobs[blob] = content
+        return blob
+
+    async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
+        content = self._blobs.get(blob)
+        if content is None:
+            return None
+        start = max(offset, 0)
+        end = None if limit is None else start + max(limit, 0)
+        return content[start:end], len(content)
+
+    def _session(self, session_id: str) -> _Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise no_session(session_id)
+        return session
+
+    def _approval(self, approval_id: str) -> ApprovalRecord | None:
+        for session in self._sessions.values():
+            if approval_id in session.approvals:
+                return session.approvals[approval_id]
+        return None
+
+
+def _claim_key(claim: Claim) -> tuple[str, int]:
+    return claim.call_id, claim.attempt
+
+
+def _check_head(session: _Session, batch: Batch) -> None:
+    if session.epoch != batch.epoch:
+        raise Fenced(f"{batch.session_id} is at epoch {session.epoch}, this writer at {batch.epoch}")
+    if session.record.last_seq != batch.expected_seq:
+        raise SeqConflict(f"{batch.session_id} ends at {session.record.last_seq}, not at {batch.expected_seq}")
+
+
+def _write(session: _Session, batch: Batch, now: int) -> None:
+    session.events.extend(batch.events)
+    session.record = msgspec.structs.replace(
+        session.record,
+        last_seq=batch.expected_seq + len(batch.events),
+        updated_at=now,
+        state=batch.state or session.record.state,
+        title=session.record.title if batch.title is None else batch.title,
+    )
+    if batch.key is not None:
+        session.keys[batch.key] = session.record.last_seq
+    if batch.claim:
+        session.claims.add(_claim_key(batch.claim))
+    if batch.approval:
+        session.approvals[batch.approval.approval_id] = msgspec.structs.replace(batch.approval, state="pending")
+    if decision := batch.decision:
+        asked = session.approvals[decision.approval_id]
+        session.approvals[decision.approval_id] = msgspec.structs.replace(asked, state=decision.state)
+    session.inbox = {key: item for key, item in session.inbox.items() if item.item_id not in batch.taken}
+    session.blobs.update(*(blobs_named(event) for event in batch.events))

@@ -1,0 +1,80 @@
+"""Who holds a lease: the identity of a process, and whether that process still lives.
+
+What always holds: an identity is never given twice, not even to a process that gets the same pid; a process that can
+be looked up in this machine's /proc is judged by that, at once, and any other by its heartbeat.
+"""
+
+import functools
+import os
+import secrets
+from pathlib import Path
+
+from msgspec import Struct
+
+HEARTBEAT_MS = 15_000
+_PROC = Path("/proc")
+_GONE = ("Z", "X")  # a zombie has ended: its parent has just not asked how
+
+
+def this_owner() -> str:
+    """The identity of this process: host, boot, pid namespace, pid, start time and a random token."""
+    return _owner_of(os.getpid())
+
+
+def is_alive(owner: str, last_seen_ms: int | None, now_ms: int) -> bool:
+    """Whether the owner may still write. `last_seen_ms` is its last heartbeat."""
+    identity = _parse(owner)
+    if identity is not None and identity.boot and (identity.boot, identity.namespace) == (_boot(), _namespace()):
+        try:
+            return _start_of(identity.pid) == identity.start
+        except PermissionError:
+            pass
+    # The distance, not the age: a clock that was set back must not keep the dead alive for hours.
+    return last_seen_ms is not None and abs(now_ms - last_seen_ms) < HEARTBEAT_MS
+
+
+class _Identity(Struct, frozen=True):
+    boot: str
+    namespace: str
+    pid: int
+    start: str
+
+
+# By pid, so that a forked child does not pass for its parent.
+@functools.cache
+def _owner_of(pid: int) -> str:
+    host = os.uname().nodename.replace(":", "-")
+    return ":".join((host, _boot(), _namespace(), str(pid), _start_of(pid) or "", secrets.token_hex(8)))
+
+
+def _parse(owner: str) -> _Identity | None:
+    parts = owner.split(":")
+    if len(parts) != 6 or not parts[3].isdecimal():
+        return None
+    return _Identity(boot=parts[1], namespace=parts[2], pid=int(parts[3]), start=parts[4])
+
+
+@functools.cache
+def _boot() -> str:
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return str((_PROC / "self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""
+
+
+def _start_of(pid: int) -> str | None:
+    """When the process started, in clock ticks since boot; None where there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return None
+    # The program's name stands in parentheses and may hold anything, so count from behind it.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in _GONE else fields[19]

@@ -1,0 +1,168 @@
+"""The rows beside the events: sessions, leases, inbox, tokens. Writes run inside the writer's transaction.
+
+What always holds: an epoch only rises; an inbox key is queued once, for ever; with a session all its rows go.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from buddy.errors import Fenced, LogError, UserError
+from buddy.log.contract import ApprovalRecord, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.database import Database
+from buddy.log.owners import is_alive
+from buddy.protocol.shapes import Repo
+
+_OWNER_KEPT_MS = 24 * 3600 * 1000
+_BY_SESSION = ("events", "keys", "claims", "approvals", "inbox", "tokens", "blob_refs")
+_NOBODY = 0
+
+RECORD = """
+SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title FROM sessions
+"""
+
+
+def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
+    return [SessionRecord(row[0], _repos.decode(row[1]), *row[2:]) for row in rows]
+
+
+def no_session(session_id: str) -> UserError:
+    return UserError(f"no session {session_id}", hint="`buddy session list` shows those there are")
+
+
+def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
+    if db.execute("SELECT count(*) FROM sessions WHERE id = ?", (record.session_id,)).get:
+        raise LogError(f"{record.session_id} exists already")
+    repo = msgspec.json.encode(record.repo).decode()
+    db.execute(
+        "INSERT INTO sessions (id, repo, root_path, mode, state, title, created_at, updated_at, epoch, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?)",
+        (
+            *(record.session_id, repo, record.repo.root_path, record.mode, record.state, record.title),
+            *(record.created_at, record.updated_at, owner),
+        ),
+    )
+    renew(owner, now, db)
+    return Lease(record.session_id, 1, owner)
+
+
+def acquire(session_id: str, owner: str, now: int, db: Database) -> Lease | None:
+    found = db.execute(
+        "SELECT s.key, s.epoch, s.owner, o.seen FROM sessions s LEFT JOIN owners o ON o.owner = s.owner WHERE s.id = ?",
+        (session_id,),
+    ).get
+    if found is None:
+        raise no_session(session_id)
+    key, epoch, holder, seen = found
+    if holder not in (None, owner) and is_alive(holder, seen, now):
+        return None
+    db.execute("UPDATE sessions SET epoch = ?, owner = ? WHERE key = ?", (epoch + 1, owner, key))
+    renew(owner, now, db)
+    return Lease(session_id, epoch + 1, owner)
+
+
+def release(lease: Lease, db: Database) -> None:
+    db.execute("UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ?", (lease.session_id, lease.epoch))
+
+
+def renew(owner: str, now: int, db: Database) -> None:
+    db.execute("INSERT INTO owners VALUES (?, ?) ON CONFLICT DO UPDATE SET seen = excluded.seen", (owner, now))
+    db.execute("DELETE FROM owners WHERE seen < ?", (now - _OWNER_KEPT_MS,))
+
+
+def prune(lease: Lease, before_seq: int, db: Database) -> int:
+    found = db.execute("SELECT key, epoch, first_seq, last_seq FROM sessions WHERE id = ?", (lease.session_id,)).get
+    if found is None or found[1] != lease.epoch:
+        raise Fenced(f"{lease.session_id} is not held under epoch {lease.epoch} any more")
+    key, _, first_seq, last_seq = found
+    first_seq = max(first_seq, min(before_seq, last_seq + 1))
+    db.execute("DELETE FROM events WHERE session = ? AND seq < ?", (key, first_seq))
+    db.execute("UPDATE sessions SET first_seq = ? WHERE key = ?", (first_seq, key))
+    return first_seq
+
+
+def delete(session_id: str, db: Database) -> bool:
+    key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).get
+    if key is None:
+        return False
+    # Blobs are shared between sessions. What this one named is left to nobody, until it is known that nobody else does.
+    db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
+    for table in _BY_SESSION:
+        db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
+    db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+    return True
+
+
+def unnamed_blobs(db: Database) -> list[str]:
+    """The blobs that only deleted sessions named."""
+    rows = db.execute("SELECT blob FROM blob_refs GROUP BY blob HAVING max(session) = ?", (_NOBODY,))
+    return [blob for (blob,) in rows]
+
+
+def forget_blobs(blobs: list[str], db: Database) -> None:
+    db.executemany("DELETE FROM blob_refs WHERE blob = ? AND session = ?", [(blob, _NOBODY) for blob in blobs])
+
+
+def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int | None:
+    """Queue an item. Its id is given by the table; what is in `item.item_id` does not matter."""
+    session = _key_of(db, session_id)
+    queued = db.execute("SELECT item, taken FROM inbox WHERE session = ? AND key = ?", (session, item.key)).get
+    if queued is not None:
+        return 0 if queued[1] else _position(db, session, queued[0])
+    waiting = db.execute("SELECT count(*) FROM inbox WHERE session = ? AND taken = 0", (session,)).get
+    if waiting >= limit:
+        return None
+    db.execute(
+        "INSERT INTO inbox (session, key, kind, body) VALUES (?, ?, ?, ?)", (session, item.key, item.kind, item.body)
+    )
+    return waiting + 1
+
+
+def put_token(token: TokenRecord, db: Database) -> None:
+    session = _key_of(db, token.session_id)
+    values = (token.token_hash, session, token.role, token.expires_at)
+    db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?)", values)
+
+
+def revoke(token_hash: str, db: Database) -> bool:
+    db.execute("DELETE FROM tokens WHERE hash = ?", (token_hash,))
+    return db.changes() > 0
+
+
+def waiting(db: Database, session_id: str) -> list[InboxItem]:
+    rows = db.execute(
+        "SELECT i.item, i.key, i.kind, i.body FROM inbox i JOIN sessions s ON s.key = i.session"
+        " WHERE s.id = ? AND i.taken = 0 ORDER BY i.item",
+        (session_id,),
+    )
+    return [InboxItem(*row) for row in rows]
+
+
+def approval(db: Database, approval_id: str) -> ApprovalRecord | None:
+    sql = "SELECT id, run_id, call_id, digest, expires_at, state FROM approvals WHERE id = ?"
+    found = list(db.execute(sql, (approval_id,)))
+    return ApprovalRecord(*found[0]) if found else None
+
+
+def token(db: Database, token_hash: str) -> TokenRecord | None:
+    sql = (
+        "SELECT t.hash, s.id, t.role, t.expires_at FROM tokens t JOIN sessions s ON s.key = t.session WHERE t.hash = ?"
+    )
+    found = list(db.execute(sql, (token_hash,)))
+    return TokenRecord(*found[0]) if found else None
+
+
+def _key_of(db: Database, session_id: str) -> int:
+    key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).get
+    if key is None:
+        raise no_session(session_id)
+    return key
+
+
+def _position(db: Database, session: int, item: int) -> int:
+    sql = "SELECT count(*) FROM inbox WHERE session = ? AND taken = 0 AND item <= ?"
+    return db.execute(sql, (session, item)).get
+
+
+_repos = msgspec.json.Decoder(Repo)

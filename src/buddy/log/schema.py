@@ -1,0 +1,183 @@
+"""The database file: its tables, its versions, and how it is opened.
+
+What always holds: a file under the final name has a schema, because a new one is built beside it and linked into place;
+a file that is not ours, damaged or from a newer version is left as it is and named in the error.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+import apsw
+
+from buddy.errors import UserError
+from buddy.log.database import Database, connect
+
+APPLICATION_ID = 0x42756464
+BUSY_SECONDS = 5.0
+
+# Events are in a plain table: its rows are written in the order of arrival and only the small index is touched at many
+# places. WITHOUT ROWID read about a tenth faster, but wrote at half the speed or less with a hundred sessions.
+_FIRST = """
+CREATE TABLE sessions (
+  key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, repo TEXT NOT NULL, root_path TEXT NOT NULL,
+  mode TEXT NOT NULL, state TEXT NOT NULL, title TEXT, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+  first_seq INTEGER NOT NULL DEFAULT 1, last_seq INTEGER NOT NULL DEFAULT 0, epoch INTEGER NOT NULL, owner TEXT
+) STRICT;
+CREATE TABLE owners (owner TEXT PRIMARY KEY, seen INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+  session INTEGER NOT NULL, seq INTEGER NOT NULL, ts INTEGER NOT NULL, run_id TEXT, type TEXT NOT NULL,
+  payload TEXT NOT NULL, PRIMARY KEY (session, seq)
+) STRICT;
+CREATE TABLE keys (
+  session INTEGER NOT NULL, key TEXT NOT NULL, last_seq INTEGER NOT NULL, PRIMARY KEY (session, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE claims (
+  session INTEGER NOT NULL, call_id TEXT NOT NULL, attempt INTEGER NOT NULL, digest TEXT NOT NULL,
+  PRIMARY KEY (session, call_id, attempt)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE approvals (
+  id TEXT PRIMARY KEY, session INTEGER NOT NULL, run_id TEXT NOT NULL, call_id TEXT NOT NULL, digest TEXT NOT NULL,
+  expires_at INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'pending', decided_by TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_of_session ON approvals (session);
+CREATE TABLE inbox (
+  item INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL,
+  body BLOB NOT NULL, taken INTEGER NOT NULL DEFAULT 0, UNIQUE (session, key)
+) STRICT;
+CREATE INDEX inbox_waiting ON inbox (session, item) WHERE taken = 0;
+CREATE TABLE tokens (
+  hash TEXT PRIMARY KEY, session INTEGER NOT NULL, role TEXT NOT NULL, expires_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_of_session ON tokens (session);
+CREATE TABLE blob_refs (
+  blob TEXT NOT NULL, session INTEGER NOT NULL, PRIMARY KEY (blob, session)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_refs_of_session ON blob_refs (session);
+"""
+
+# The script at index N brings a database from version N to N + 1. What was released is never changed.
+MIGRATIONS = (_FIRST,)
+
+
+def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
+    """Open the one connection that writes, making or migrating the database first."""
+    if not os.path.lexists(path):
+        _create(path)
+    _check_file(path)
+    try:
+        db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
+        try:
+            _check_identity(db, path)
+            _migrate(db)
+        except BaseException:
+            db.close()
+            raise
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return db
+
+
+def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
+    """Open a connection that cannot write."""
+    try:
+        db = _connect(path, apsw.SQLITE_OPEN_READONLY, busy_seconds)
+        db.execute("PRAGMA query_only = 1")
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return db
+
+
+def explain(error: apsw.Error, path: Path) -> Exception:
+    """Say what a person can do about an error of the database, where a person can do something."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return UserError(
+                f"{path} is locked by another program",
+                hint=f"find it with `fuser {path}`, end it, and try again",
+                exit_code=75,
+            )
+        case apsw.NotADBError() | apsw.CorruptError():
+            return UserError(f"{path} is damaged or not a database ({error})", hint=_MOVE_AWAY)
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return UserError(f"{path} cannot be opened for writing ({error})", hint="check its owner and mode")
+        case _:
+            return error
+
+
+_MOVE_AWAY = "restore it from a backup, or move it away to start with an empty log; nothing was changed"
+
+
+def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
+    db = connect(path, flags)
+    db.set_busy_timeout(int(busy_seconds * 1000))
+    db.execute("PRAGMA mmap_size = 0")
+    if flags & apsw.SQLITE_OPEN_READWRITE:
+        # Pages that a deleted session leaves behind are overwritten: what was deleted cannot be read from the file.
+        db.execute("PRAGMA secure_delete = 1")
+        db.execute("PRAGMA wal_autocheckpoint = 1000")
+        db.execute(f"PRAGMA journal_size_limit = {64 * 1024 * 1024}")
+    else:
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+    return db
+
+
+def _create(path: Path) -> None:
+    """Build a database under another name and link it into place; whoever comes second uses the first one's."""
+    building = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
+    os.close(os.open(building, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        # SQLite gives its -wal and -shm files the mode of the database, whatever the umask.
+        building.chmod(0o600)
+        db = connect(building, apsw.SQLITE_OPEN_READWRITE)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _migrate(db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.close()
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(building)
+    finally:
+        building.unlink()
+
+
+def _check_file(path: Path) -> None:
+    # Only looked at, never opened and closed: closing a file drops the locks that this process has on it.
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"{path} is not a regular file", hint="move it away, or choose another --state-dir")
+    if found.st_uid != os.geteuid():
+        raise UserError(f"{path} belongs to user {found.st_uid}, not to you", hint="choose another --state-dir")
+    if found.st_mode & 0o022:
+        raise UserError(f"{path} can be written to by others", hint=f"chmod 600 {path}")
+    if found.st_size == 0:
+        raise UserError(f"{path} is empty, so it is not a log of ours", hint=_MOVE_AWAY)
+
+
+def _check_identity(db: Database, path: Path) -> None:
+    if db.pragma("application_id") != APPLICATION_ID:
+        raise UserError(f"{path} is a database of another program", hint="move it away, or choose another --state-dir")
+    # The version is in the file's first bytes; the list of tables shows whether the rest of the first page is whole.
+    db.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
+    version = db.pragma("user_version")
+    if version > len(MIGRATIONS):
+        raise UserError(
+            f"{path} was written by a newer Buddy (schema {version}, this one knows {len(MIGRATIONS)})",
+            hint="upgrade Buddy, or choose another --state-dir",
+        )
+
+
+def _migrate(db: Database) -> None:
+    while db.pragma("user_version") < len(MIGRATIONS):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Read again inside the transaction: another process may have migrated meanwhile.
+            version: int = db.pragma("user_version")
+            if version < len(MIGRATIONS):
+                db.execute(MIGRATIONS[version])
+                db.execute(f"PRAGMA user_version = {version + 1}")
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise

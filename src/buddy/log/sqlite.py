@@ -1,0 +1,168 @@
+"""The log in one SQLite database: the embedded default.
+
+What always holds: every write goes through one thread and one connection; reads have a connection of their own that
+cannot write, and never wait for the writer; several processes may use one state directory at once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Raw
+
+from buddy.log import rows
+from buddy.log.appends import Appends
+from buddy.log.batches import check_shape
+from buddy.log.blobs import FileBlobs
+from buddy.log.contract import ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.database import Database
+from buddy.log.room import MIN_FREE, Room
+from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
+from buddy.log.statedir import make_private_dir
+from buddy.log.waiters import Waiters
+from buddy.log.writer import Result, Writer
+from buddy.protocol.envelopes import Event
+
+DATABASE = "buddy.db"
+# Other processes cannot wake our waiters, so these look for themselves once in a while.
+_POLL_SECONDS = 1.0
+
+_EVENTS = """
+SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
+WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ? ORDER BY seq LIMIT ?
+"""
+
+
+class SqliteLog:
+    """Satisfies `contract.Log`; made by `open`."""
+
+    def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
+        path = state_dir / DATABASE
+        self._clock = clock
+        self._writer = Writer(open_database(path, busy_seconds), path)
+        self._reader = open_reader(path, busy_seconds)
+        self._appends = Appends()
+        self._waiters = Waiters()
+        self._blobs = FileBlobs(state_dir / "blobs")
+        self._room = Room(state_dir, clock, min_free)
+
+    @classmethod
+    def open(
+        cls,
+        state_dir: Path,
+        clock: Callable[[], int],
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+        min_free: int = MIN_FREE,
+    ) -> "SqliteLog":
+        """Open the log below `state_dir`, making what is missing; UserError where that is not safe or not possible."""
+        make_private_dir(state_dir)
+        make_private_dir(state_dir / "blobs")
+        return cls(state_dir, clock, busy_seconds, min_free)
+
+    async def close(self) -> None:
+        self._reader.close()
+        self._waiters.wake_all()
+        await self._writer.close()
+
+    def has_room(self) -> bool:
+        return self._room.is_enough()
+
+    # --- events ---
+
+    async def append(self, batch: Batch) -> int:
+        check_shape(batch)
+        work = partial(self._appends.append, batch, self._clock())
+        try:
+            return await self._writer.submit(work, durable=batch.durable)
+        finally:
+            self._waiters.wake(batch.session_id)
+
+    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+        found = self._reader.execute(_EVENTS, (session_id, after, max(limit, 0)))
+        return [Event(session_id, seq, ts, kind, Raw(payload), run_id) for seq, ts, kind, payload, run_id in found]
+
+    async def wait(self, session_id: str, after: int, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while self._last_seq(session_id) <= after:
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            await self._waiters.wait_for_wake(session_id, min(left, _POLL_SECONDS))
+        return True
+
+    async def prune(self, lease: Lease, before_seq: int) -> int:
+        return await self._write(partial(rows.prune, lease, before_seq))
+
+    def _last_seq(self, session_id: str) -> int:
+        found: int | None = self._reader.execute("SELECT last_seq FROM sessions WHERE id = ?", (session_id,)).get
+        return found or 0
+
+    # --- sessions and leases ---
+
+    async def create(self, record: SessionRecord, owner: str) -> Lease:
+        return await self._write(partial(rows.create, record, owner, self._clock()))
+
+    async def get(self, session_id: str) -> SessionRecord | None:
+        found = rows.records_of(self._reader.execute(f"{rows.RECORD} WHERE id = ?", (session_id,)))
+        return found[0] if found else None
+
+    async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
+        where = "WHERE ?1 IS NULL OR root_path = ?1 ORDER BY updated_at DESC, key DESC LIMIT ?2"
+        return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}", (root_path, max(limit, 0))))
+
+    async def active(self) -> list[SessionRecord]:
+        where = "WHERE state IN ('running', 'awaiting_approval') ORDER BY key"
+        return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}"))
+
+    async def delete(self, session_id: str) -> bool:
+        was_there = await self._write(partial(rows.delete, session_id), durable=True)
+        if was_there:
+            self._waiters.wake(session_id)
+            gone = [blob for blob in rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]
+            await self._write(partial(rows.forget_blobs, gone))
+        return was_there
+
+    async def acquire(self, session_id: str, owner: str) -> Lease | None:
+        return await self._write(partial(rows.acquire, session_id, owner, self._clock()))
+
+    async def release(self, lease: Lease) -> None:
+        await self._write(partial(rows.release, lease))
+
+    async def renew(self, owner: str) -> None:
+        await self._write(partial(rows.renew, owner, self._clock()))
+
+    # --- inbox, approvals, tokens ---
+
+    async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
+        """As in the contract; 0 for a key that was taken up before."""
+        item = InboxItem(0, key, kind, body)
+        return await self._write(partial(rows.put_item, session_id, item, limit), durable=True)
+
+    async def waiting(self, session_id: str) -> list[InboxItem]:
+        return rows.waiting(self._reader, session_id)
+
+    async def approval(self, approval_id: str) -> ApprovalRecord | None:
+        return rows.approval(self._reader, approval_id)
+
+    async def put_token(self, token: TokenRecord) -> None:
+        await self._write(partial(rows.put_token, token), durable=True)
+
+    async def token(self, token_hash: str) -> TokenRecord | None:
+        return rows.token(self._reader, token_hash)
+
+    async def revoke(self, token_hash: str) -> bool:
+        return await self._write(partial(rows.revoke, token_hash), durable=True)
+
+    # --- blobs ---
+
+    async def put_blob(self, content: bytes) -> str:
+        return await self._blobs.put(content)
+
+    async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
+        return await self._blobs.read(blob, offset, limit)
+
+    async def _write(self, work: Callable[[Database], Result], *, durable: bool = False) -> Result:
+        return await self._writer.submit(work, durable=durable)

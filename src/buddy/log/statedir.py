@@ -1,0 +1,36 @@
+"""Directories that only their owner may write to.
+
+What always holds: a directory that somebody else could have prepared is refused and never repaired, because what is in
+it can be theirs; only a directory that was just made here gets its mode set.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from buddy.errors import UserError
+
+
+def make_private_dir(path: Path) -> None:
+    """Make sure that this is a real directory of ours, making it and what is missing above it with mode 0700."""
+    if not path.parent.exists():
+        make_private_dir(path.parent)
+    try:
+        path.mkdir(mode=0o700)
+        path.chmod(0o700)
+    except FileExistsError:
+        check_private(path)
+
+
+def check_private(path: Path) -> None:
+    """Refuse a path that is a link, no directory, another user's, or writable by others."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise UserError(f"{path} is a symbolic link", hint="name the directory that it points to instead")
+    if not stat.S_ISDIR(found.st_mode):
+        raise UserError(f"{path} is not a directory", hint="move it away, or choose another --state-dir")
+    if found.st_uid != os.geteuid():
+        raise UserError(f"{path} belongs to user {found.st_uid}, not to you", hint="choose another --state-dir")
+    if found.st_mode & 0o022:
+        mode = stat.S_IMODE(found.st_mode)
+        raise UserError(f"{path} can be written to by others (mode {mode:04o})", hint=f"chmod 700 {path}")

@@ -1,0 +1,35 @@
+"""Those who wait for a session's log to grow.
+
+What always holds: a wake-up is a hint, so one too many or one too few costs a read and never an event.
+"""
+
+import asyncio
+import contextlib
+
+
+class Waiters:
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+
+    async def wait_for_wake(self, session_id: str, timeout: float) -> None:
+        """Return at the next `wake` of this session, or after `timeout` seconds."""
+        future = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(session_id, set())
+        waiting.add(future)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await future
+        finally:
+            waiting.discard(future)
+            if not waiting and self._waiting.get(session_id) is waiting:
+                del self._waiting[session_id]
+
+    def wake(self, session_id: str) -> None:
+        for future in self._waiting.get(session_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def wake_all(self) -> None:
+        for session_id in tuple(self._waiting):
+            self.wake(session_id)

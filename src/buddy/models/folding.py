@@ -1,0 +1,136 @@
+"""A Chat Completions answer folded into one reply, chunk by chunk.
+
+What always holds:
+- the text deltas of one batch are one delta, and all deltas joined are the reply's text;
+- a reply is whole when the server said so (`[DONE]` or a finish reason); otherwise it is marked as truncated, and a
+  truncated reply has no calls;
+- reasoning is kept under the name it came with, to be sent back unmodified.
+"""
+
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from buddy.errors import ProviderError
+from buddy.models.calls import Calls
+from buddy.models.chunks import Chunk, Delta, read_chunk, read_fault
+from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.refusals import failed
+
+_CUT = {"length", "max_tokens", "model_length", "content_filter"}
+CUT_OFF = "cut"
+
+
+class Fold:
+    """The reply as far as it came."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: dict[str, list[str]] = {}
+        self._details: list[object] = []
+        self._calls = Calls()
+        self._usage: TokenUsage | None = None
+        self.finish = ""
+        self.done = False
+
+    def feed(self, events: list[bytes]) -> list[Piece]:
+        """Take in the events of one batch: at most one thinking delta and one text delta come of it."""
+        before = len(self._text)
+        thoughts: list[str] = []
+        for data in events:
+            if self.done or data.strip() == b"[DONE]":
+                self.done = True
+                break
+            chunk = self._checked(data)
+            if chunk.choices and (delta := chunk.choices[0].delta):
+                self._say(delta, thoughts)
+            if chunk.choices:
+                self._finish(chunk.choices[0].finish_reason)
+        return _pieces("".join(thoughts), "".join(self._text[before:]))
+
+    def feed_rest(self, events: list[bytes]) -> list[Piece]:
+        """Take in what was left at the end of the body: half an event is no reason to lose the rest."""
+        try:
+            return self.feed(events)
+        except ProviderError:
+            return []
+
+    def feed_whole(self, body: bytes) -> list[Piece]:
+        """Take in an answer that came as one JSON object."""
+        chunk = self._checked(body) if body.strip() else Chunk()
+        thoughts: list[str] = []
+        if chunk.choices and (message := chunk.choices[0].message):
+            # Without a stream every entry is a call of its own, with or without an id.
+            numbered = tuple(
+                msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())
+            )
+            self._say(msgspec.structs.replace(message, tool_calls=numbered), thoughts)
+            self._finish(chunk.choices[0].finish_reason)
+            self.done = True
+        return _pieces("".join(thoughts), "".join(self._text))
+
+    def reply(self, taken: AbstractSet[str]) -> Reply:
+        """The end of the stream: the reply, or ProviderError if nothing of it can be used."""
+        text = "".join(self._text)
+        if not self.finish and not self._has_substance():
+            raise ProviderError("empty response", retryable=True)
+        if not self.finish and not self.done:
+            if not text:
+                raise ProviderError("the answer ended before it was whole", retryable=True)
+            return Reply(text, finish=CUT_OFF, truncated=True, usage=self._usage, opaque=self._opaque())
+        finish = self.finish or ("tool_calls" if self._calls else "stop")
+        cut = finish in _CUT
+        calls = () if cut else self._calls.items(taken)
+        return Reply(text, calls, finish, cut, self._usage, self._opaque())
+
+    def has_text(self) -> bool:
+        return bool(self._text)
+
+    def _checked(self, data: bytes) -> Chunk:
+        chunk = read_chunk(data)
+        if chunk.error:
+            raise failed(chunk.error)
+        if chunk.object == "error":
+            raise failed(read_fault(data) or "no reason given")
+        if chunk.usage is not None:
+            self._usage = chunk.usage.tokens() or self._usage
+        return chunk
+
+    def _say(self, delta: Delta, thoughts: list[str]) -> None:
+        if text := delta.text():
+            self._text.append(text)
+        # Some servers send the same thought under both names: both are kept, one is shown.
+        if thought := delta.reasoning_content or delta.reasoning:
+            thoughts.append(thought)
+        for name, part in (("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)):
+            if part is not None:
+                self._reasoning.setdefault(name, []).append(part)
+        self._details.extend(delta.reasoning_details or ())
+        for call in delta.tool_calls or ():
+            self._calls.add(call)
+
+    def _finish(self, reason: str | None) -> None:
+        if reason == "error":
+            raise ProviderError("the model API failed in the middle of an answer", retryable=True)
+        self.finish = reason or self.finish
+
+    def _has_substance(self) -> bool:
+        return bool(self._text or self._calls or self._details or any(map(any, self._reasoning.values())))
+
+    def _opaque(self) -> dict[str, object] | None:
+        opaque: dict[str, object] = {name: "".join(parts) for name, parts in self._reasoning.items()}
+        # Many servers send an empty `reasoning` beside every word; only `reasoning_content` is asked for when empty.
+        if not opaque.get("reasoning"):
+            opaque.pop("reasoning", None)
+        if self._details:
+            opaque["reasoning_details"] = self._details
+        return opaque or None
+
+
+def _pieces(thought: str, text: str) -> list[Piece]:
+    pieces: list[Piece] = []
+    if thought:
+        pieces.append(ThinkingDelta(thought))
+    if text:
+        pieces.append(TextDelta(text))
+    return pieces

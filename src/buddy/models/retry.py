@@ -1,0 +1,79 @@
+"""A provider that makes another one reliable: it calls again, after a while, where time may fix the failure.
+
+What always holds:
+- a failure that time cannot fix, and the last of `attempts`, is raised as it came;
+- every wait is announced by `Retrying`, and bounded, whatever the server asks for;
+- where pieces were given before the failure, `Restart` voids them before the next attempt gives new ones.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from buddy.errors import ProviderError
+from buddy.models.contract import Piece, Prompt, Provider, Restart, Retrying, TextDelta, ThinkingDelta
+
+BASE_WAIT = 0.25
+MAX_WAIT = 8.0
+MAX_ASKED_WAIT = 60.0
+
+
+class Reliable:
+    """Wraps a provider and is one."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        attempts: int = 4,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self.profile = provider.profile
+        self.model = provider.model
+        self.api = provider.api
+        self.context_limit = provider.context_limit
+        self._provider = provider
+        self._attempts = attempts
+        self._sleep = sleep
+        self._rng = rng
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        attempt = 1
+        while True:
+            begun = False
+            try:
+                async with _closing(self._provider.stream(prompt)) as pieces:
+                    async for piece in pieces:
+                        begun = begun or isinstance(piece, TextDelta | ThinkingDelta)
+                        yield piece
+            except ProviderError as error:
+                if not error.retryable or attempt >= self._attempts:
+                    raise
+                failure = error
+            else:
+                return
+            wait = self._wait(attempt, failure)
+            attempt += 1
+            yield Retrying(attempt, str(failure), round(wait * 1000))
+            await self._sleep(wait)
+            if begun:
+                yield Restart(str(failure))
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    def _wait(self, attempt: int, failure: ProviderError) -> float:
+        # Half of the wait is fixed, half is chance, so that clients that failed together do not come back together.
+        backoff = min(MAX_WAIT, BASE_WAIT * 2 ** (attempt - 1)) * (0.5 + self._rng() / 2)
+        return max(backoff, min(MAX_ASKED_WAIT, failure.retry_after or 0.0))
+
+
+@asynccontextmanager
+async def _closing(pieces: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece]]:
+    """End the inner stream with the outer one, not when the garbage collector comes by."""
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()

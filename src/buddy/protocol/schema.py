@@ -1,0 +1,202 @@
+"""JSON Schemas (draft 2020-12) of the protocol, made from the types: `python -m buddy.protocol.schema [FOLDER]`.
+
+What always holds: the files are a pure function of the types and are checked in, so a change of the wire is seen in a
+review; whatever the runtime sends is valid by them; objects stay open, because a peer may be newer.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias, get_args
+
+import msgspec
+
+from buddy.protocol.codes import VERSION, ErrorCode
+from buddy.protocol.events import EVENTS
+from buddy.protocol.requests import REQUESTS, SESSION_REQUESTS
+from buddy.protocol.shapes import ErrorInfo, Shape
+
+Schema: TypeAlias = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+DEFS = "push-runtime-defs.schema.json"
+ENVELOPE = "push-runtime-envelope.schema.json"
+REQUEST = "push-runtime-request-envelope.schema.json"
+RESPONSE = "push-runtime-response-envelope.schema.json"
+EVENT = "push-runtime-event-envelope.schema.json"
+
+#: Events that belong to a run, and so always name it.
+RUN_EVENTS = frozenset(
+    {
+        "status",
+        "thinking_token",
+        "assistant_token",
+        "assistant_done",
+        "tool_call",
+        "tool_result",
+        "approval_required",
+        "approval_received",
+        "run_complete",
+        "run_started",
+        "run_cancelling",
+        "assistant_restart",
+        "assistant_message",
+        "tool_claimed",
+        "tool_output",
+        "approval_expired",
+        "acceptance_result",
+    }
+)
+
+#: The seed's requests whose answers name their session too.
+ANSWERED_BY_SESSION = ("attach_session", "resume_session", "send_user_message", "submit_approval", "cancel_run")
+
+_ID_FIELDS = {
+    "requestId": "req",
+    "sessionId": "sess",
+    "fromSessionId": "sess",
+    "runId": "run",
+    "activeRunId": "run",
+    "clientMessageId": "msg",
+    "approvalId": "appr",
+    "attachToken": "att",
+}
+
+
+def schemas() -> dict[str, Schema]:
+    """All files by name."""
+    return {
+        ENVELOPE: _file(ENVELOPE, "Any envelope", oneOf=[{"$ref": name} for name in (REQUEST, RESPONSE, EVENT)]),
+        REQUEST: _request(),
+        RESPONSE: _response(),
+        EVENT: _event(),
+        DEFS: _file(DEFS, "Payloads and the objects in them", **{"$defs": _definitions()}),
+    }
+
+
+def write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, schema in schemas().items():
+        (folder / name).write_bytes(render(schema))
+
+
+def render(schema: Schema) -> bytes:
+    """The text of a file, the same on every machine."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
+def _request() -> Schema:
+    rules = [
+        _when(kind, payload, needs=("sessionId",) if kind in SESSION_REQUESTS else ())
+        for kind, (payload, _) in REQUESTS.items()
+    ]
+    return _file(
+        REQUEST,
+        "What a client wants",
+        **_object(
+            ("v", "kind", "requestId", "type", "payload"),
+            v={"const": VERSION},
+            kind={"const": "request"},
+            requestId=_id("req"),
+            type={"enum": list(REQUESTS)},
+            sessionId=_id("sess"),
+            payload={"type": "object"},
+        ),
+        allOf=rules,
+    )
+
+
+def _response() -> Schema:
+    rules = [
+        _when(kind, reply, needs=("sessionId",) if kind in ANSWERED_BY_SESSION else (), ok=True)
+        for kind, (_, reply) in REQUESTS.items()
+    ]
+    known = {"properties": {"type": {"enum": list(REQUESTS)}, "error": {"type": "null"}}}
+    failed = {"properties": {"error": _ref(ErrorInfo)}}
+    outcome = {"if": {"properties": {"ok": {"const": True}}}, "then": known, "else": failed}
+    return _file(
+        RESPONSE,
+        "The answer to a request",
+        **_object(
+            ("v", "kind", "requestId", "type", "ok", "payload", "error"),
+            v={"const": VERSION},
+            kind={"const": "response"},
+            requestId=_id("req"),
+            type={"type": "string"},
+            sessionId=_id("sess"),
+            ok={"type": "boolean"},
+            payload={"type": "object"},
+            error={"anyOf": [_ref(ErrorInfo), {"type": "null"}]},
+        ),
+        allOf=[outcome, *rules],
+    )
+
+
+def _event() -> Schema:
+    rules = [_when(kind, body, needs=("runId",) if kind in RUN_EVENTS else ()) for kind, body in EVENTS.items()]
+    return _file(
+        EVENT,
+        "Something that happened in a session",
+        **_object(
+            ("v", "kind", "sessionId", "seq", "ts", "type", "payload"),
+            v={"const": VERSION},
+            kind={"const": "event"},
+            sessionId=_id("sess"),
+            runId=_id("run"),
+            seq={"type": "integer", "minimum": 1},
+            ts={"type": "integer", "minimum": 0},
+            type={"enum": list(EVENTS)},
+            payload={"type": "object"},
+        ),
+        allOf=rules,
+    )
+
+
+def _definitions() -> Schema:
+    shapes: list[type[Shape]] = [ErrorInfo, *EVENTS.values()]
+    for payload, reply in REQUESTS.values():
+        shapes += (payload, reply)
+    _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")
+    for component in components.values():
+        _pin_ids(component)
+    components["ErrorInfo"]["properties"]["code"] = {"enum": list(get_args(ErrorCode))}
+    return dict(sorted(components.items()))
+
+
+def _pin_ids(component: Schema) -> None:
+    """Give every id field its pattern: the types take any text, so that a wrong id is answered as not found."""
+    for name, prefix in _ID_FIELDS.items():
+        field = component.get("properties", {}).get(name)
+        for choice in field.get("anyOf", [field]) if field else ():
+            if choice.get("type") == "string":
+                choice.update(_id(prefix))
+
+
+def _when(kind: str, payload: type[Shape], needs: Iterable[str] = (), **where: bool) -> Schema:
+    """If the envelope is of this type, its payload has this shape."""
+    condition: Schema = {"type": {"const": kind}} | {name: {"const": value} for name, value in where.items()}
+    then: Schema = {"properties": {"payload": _ref(payload)}}
+    if needs:
+        then["required"] = list(needs)
+    return {"if": {"properties": condition}, "then": then}
+
+
+def _ref(shape: type[Shape]) -> Schema:
+    return {"$ref": f"{DEFS}#/$defs/{shape.__name__}"}
+
+
+def _id(prefix: str) -> Schema:
+    return {"type": "string", "pattern": rf"^{re.escape(prefix)}_[A-Za-z0-9._:-]+$"}
+
+
+def _object(required: Iterable[str], **properties: Schema) -> Schema:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+def _file(name: str, title: str, **body: Any) -> Schema:
+    return {"$schema": DRAFT, "$id": name, "title": f"{VERSION}: {title}", **body}
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "schema"))

@@ -1,0 +1,14 @@
+"""Which variables of an environment hold secrets, told by their names."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_PATH = re.compile(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
+
+
+def secrets_of(env: Mapping[str, str]) -> Iterator[str]:
+    """The values that must not be seen; a value that is a path only says where a secret is."""
+    for name, value in env.items():
+        if _NAME.search(name) and not _PATH.fullmatch(value):
+            yield value

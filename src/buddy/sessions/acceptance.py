@@ -1,0 +1,82 @@
+"""Acceptance checks: commands of the user's that say whether a run did what it was for.
+
+They run in the run's target and sandbox, without approval (the user wrote them), as events. A check that fails is told
+to the model, which tries again, for a bounded number of rounds.
+"""
+
+from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.backends.native.bounds import bounded
+from buddy.backends.native.digest import nonce_of
+from buddy.protocol.events import AcceptanceResult, Status, UserMessage
+from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
+
+
+class AcceptanceFailed(RunEnded):
+    def __init__(self, message: str) -> None:
+        super().__init__("acceptance_failed", message)
+
+
+async def work_until_accepted(run: Run, backend: Backend) -> None:
+    """Work, check, tell what failed, and again; returns when every check has passed."""
+    while True:
+        await backend.execute(run)
+        failed = [result for result in await _check(run) if not result.passed]
+        if not failed:
+            return
+        if run.state.round >= run.state.options.max_rounds:
+            names = ", ".join(result.id for result in failed)
+            raise AcceptanceFailed(f"acceptance checks still fail after {run.state.round} rounds: {names}")
+        number = run.state.round
+        run.emit(UserMessage(message_id=f"{run.run_id}.round{number}", text=_report(failed), by="acceptance"))
+
+
+def acceptance_of(run: Run) -> Acceptance | None:
+    """The last word on each check, for run_complete; None where there are no checks."""
+    criteria = run.state.options.acceptance_criteria
+    if not criteria:
+        return None
+    known = run.state.checks
+    results = tuple(
+        CriterionResult(found.id, found.passed, found.exit_code, found.output) if found else _not_checked(criterion)
+        for criterion in criteria
+        for found in [known.get(criterion.id)]
+    )
+    return Acceptance(len(results), sum(result.passed for result in results), results)
+
+
+async def _check(run: Run) -> list[AcceptanceResult]:
+    """Run the checks of this round that have no result yet (a restart may find some done)."""
+    for criterion in run.state.options.acceptance_criteria:
+        if criterion.id not in run.state.checks:
+            run.emit(Status(source="acceptance", phase="Checking", detail=criterion.check))
+            await run.commit()
+            run.emit(await _result_of(run, criterion))
+    return list(run.state.checks.values())
+
+
+async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
+    chunks: list[bytes] = []
+
+    async def on_output(_stream: str, data: bytes) -> None:
+        if sum(map(len, chunks)) < 1024 * 1024:
+            chunks.append(data)
+
+    nonce = nonce_of(run.session_id, f"{run.run_id}/{criterion.id}")
+    await run.place.target.end_strays(nonce)
+    finished = await run.place.target.run(criterion.check, cwd=run.place.root, nonce=nonce, on_output=on_output)
+    return AcceptanceResult(
+        id=criterion.id,
+        passed=finished.exit_code == criterion.exit_code,
+        exit_code=finished.exit_code,
+        output=bounded(b"".join(chunks).decode(errors="replace"), 4096),
+        round=run.state.round,
+    )
+
+
+def _not_checked(criterion: Criterion) -> CriterionResult:
+    return CriterionResult(criterion.id, False, -1, "not checked")
+
+
+def _report(failed: list[AcceptanceResult]) -> str:
+    parts = [f"Check {result.id} failed with exit code {result.exit_code}:\n{result.output}" for result in failed]
+    return "The work is not accepted yet.\n" + "\n".join(parts)

@@ -1,0 +1,101 @@
+"""One run as its backend sees it: `backends.contract.Run` over the session's journal, approvals and inbox."""
+
+from collections.abc import Awaitable, Callable
+
+from buddy import faults
+from buddy.backends.contract import Question, Ruling
+from buddy.backends.runstate import OpenCall, RunState
+from buddy.errors import ToolError
+from buddy.log.contract import Claim
+from buddy.protocol.codes import Tier
+from buddy.protocol.events import AssistantMessage, AssistantRestart, EventBody, ToolClaimed, ToolResult
+from buddy.sessions.approvals import Approvals
+from buddy.sessions.journal import Journal, Rows
+from buddy.tools.contract import Place
+
+STREAMED_PER_CALL = 1024 * 1024
+
+
+class ActiveRun:
+    def __init__(
+        self,
+        state: RunState,
+        place: Place,
+        journal: Journal,
+        approvals: Approvals,
+        *,
+        clock: Callable[[], int],
+        keep: Callable[[bytes], Awaitable[str]],
+        steers: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self.session_id = journal.lease.session_id
+        self.run_id = state.run_id
+        self.place = place
+        self._steers = steers
+        self._state = state
+        self._journal = journal
+        self._approvals = approvals
+        self._clock = clock
+        self._keep = keep
+        self._arguments: dict[str, str] = {}
+        self._streamed: dict[str, int] = {}
+
+    @property
+    def state(self) -> RunState:
+        return self._state
+
+    def emit(self, body: EventBody) -> None:
+        match body:
+            case AssistantMessage():
+                self._journal.end_streams()
+                recorded = self._journal.record(body, self.run_id)
+                if recorded is not body:
+                    self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
+            case AssistantRestart() | ToolResult():
+                self._journal.end_streams()
+                self._journal.record(body, self.run_id)
+            case _:
+                self._journal.record(body, self.run_id)
+
+    def stream(self, kind: str, text: str) -> None:
+        self._journal.stream((kind, "", ""), text, self.run_id)
+
+    def stream_output(self, call_id: str, stream: str, text: str) -> None:
+        """Shown up to a limit per call; the result keeps the rest."""
+        streamed = self._streamed.get(call_id, 0)
+        if streamed < STREAMED_PER_CALL:
+            self._streamed[call_id] = streamed + len(text)
+            self._journal.stream(("tool_output", call_id, stream), text, self.run_id)
+
+    async def commit(self) -> None:
+        await self._journal.commit()
+
+    async def finish(self) -> None:
+        await self._journal.commit(durable=True)
+
+    async def claim(self, call_id: str, tier: Tier, digest: str) -> None:
+        faults.reached("claim.before")
+        target = self.place.target.name
+        self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
+        await self._journal.commit(Rows(claim=Claim(call_id, 1, digest)), durable=True)
+        faults.reached("claim.after")
+
+    async def ask(self, question: Question) -> Ruling:
+        return await self._approvals.ask(question)
+
+    async def steers(self) -> bool:
+        return await self._steers()
+
+    def seconds(self) -> float:
+        return max(0.0, (self._clock() - self._state.started_ts) / 1000)
+
+    def arguments_of(self, call: OpenCall) -> str:
+        known = self._arguments.get(call.item.call_id)
+        if known is not None:
+            return known
+        if "[REDACTED" in call.item.arguments:
+            raise ToolError("not run: the arguments held a secret that is not kept, so the call cannot be repeated")
+        return call.item.arguments
+
+    async def keep(self, text: str) -> str:
+        return await self._keep(text.encode(errors="replace"))

@@ -1,0 +1,174 @@
+"""Decisions on tool calls: by policy, by a grant of this session, or by a person; each recorded before it has effect.
+
+What always holds: at most one decision per approval is accepted; a decision is bound to the digest it was made for;
+nobody deciding in time is a denial; without an active run the answer is no.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from buddy import faults
+from buddy.backends.contract import Question, Ruling, RunDenied
+from buddy.backends.runstate import OpenCall, RunState
+from buddy.errors import ProtocolError
+from buddy.log.contract import ApprovalRecord, Decision
+from buddy.protocol.codes import Verdict
+from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
+from buddy.protocol.ids import Ids
+from buddy.protocol.requests import SubmitApproval
+from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.policy import Effective, parse_policy
+from buddy.sessions.state import SessionFold
+
+
+class Approvals:
+    def __init__(
+        self, journal: Journal, fold: SessionFold, *, clock: Callable[[], int], ids: Ids, timeout: float
+    ) -> None:
+        self._journal = journal
+        self._fold = fold
+        self._clock = clock
+        self._ids = ids
+        self._timeout = timeout
+        self._decided: dict[str, asyncio.Event] = {}
+
+    async def ask(self, question: Question) -> Ruling:
+        """Decide, or have decided, whether this call may start."""
+        run = self._fold.run
+        call = run.open_calls.get(question.call_id) if run else None
+        if run is None or call is None:
+            return Ruling(approved=False, by="policy", comment="no run is active")
+        if call.stage == "awaiting" and call.approval and call.digest == question.digest:
+            await self._wait(run, call, call.approval)
+        elif call.stage != "denied":
+            await self._decide(run, call, question)
+        return self._ruling(call)
+
+    async def submit(self, submission: SubmitApproval, by: str) -> None:
+        """A person's decision; the first valid one wins."""
+        faults.reached("approval.submit.before")
+        call = self._fold.pending.get(submission.approval_id)
+        if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
+            raise await self._refusal(submission)
+        self._receive(
+            call, submission.decision, by, comment=submission.comment, scope=submission.scope, stop=submission.stop
+        )
+        await self._journal.commit(
+            Rows(decision=Decision(submission.approval_id, submission.decision, by)), durable=True
+        )
+        faults.reached("approval.submit.after")
+        self._wake(submission.approval_id)
+
+    async def settle_pending(self, decision: Verdict, by: str, comment: str | None = None) -> None:
+        """Decide everything that waits: a policy that no longer asks, a cancel, a shutdown."""
+        for approval_id, call in self._fold.pending.items():
+            self._receive(call, decision, by, comment=comment)
+            await self._journal.commit(Rows(decision=Decision(approval_id, decision, by)), durable=True)
+            self._wake(approval_id)
+
+    def policy(self) -> Effective:
+        """What holds for the active run: its own policy, else the session's, else asking where somebody can answer."""
+        fold, now = self._fold, self._clock()
+        if fold.run is not None and fold.run.options.approval_policy:
+            return parse_policy(fold.run.options.approval_policy, now)
+        if fold.policy is not None:
+            return Effective(fold.policy, fold.policy_expires_at)
+        started = fold.started
+        if started and started.options and started.options.approval_policy:
+            return parse_policy(started.options.approval_policy, now)
+        return Effective("none" if started and started.mode == "headless" else "ask")
+
+    async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
+        policy = self.policy().at(self._clock())
+        approval_id = self._ids("appr")
+        if policy == "all":
+            self._record(approval_id, question, "approve", "policy")
+        elif policy == "none":
+            self._record(approval_id, question, "deny", "policy")
+        elif question.digest in self._fold.granted:
+            self._record(approval_id, question, "approve", "rule:session")
+        else:
+            await self._require(run, call, question, approval_id)
+
+    def _record(self, approval_id: str, question: Question, decision: Verdict, by: str) -> None:
+        received = ApprovalReceived(
+            approval_id=approval_id, decision=decision, by=by, call_id=question.call_id, digest=question.digest
+        )
+        self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
+
+    async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str) -> None:
+        required = ApprovalRequired(
+            approval_id=approval_id,
+            kind=question.intent.kind,
+            title=question.intent.title,
+            summary=question.intent.summary,
+            details=question.intent.details,
+            options=("approve", "deny"),
+            expires_at=self._clock() + int(self._timeout * 1000),
+            call_id=question.call_id,
+            digest=question.digest,
+        )
+        faults.reached("approval.required.before")
+        self._journal.record(required, run.run_id)
+        record = ApprovalRecord(approval_id, run.run_id, question.call_id, question.digest, required.expires_at)
+        self._decided[approval_id] = asyncio.Event()
+        await self._journal.commit(Rows(approval=record), durable=True)
+        faults.reached("approval.required.after")
+        await self._wait(run, call, required)
+
+    async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:
+        """Until it is decided, or its time is over; the timer is monotonic, so a clock that jumps decides nothing."""
+        decided = self._decided.setdefault(required.approval_id, asyncio.Event())
+        remaining = (required.expires_at - self._clock()) / 1000
+        try:
+            async with asyncio.timeout(max(0.0, remaining)):
+                await decided.wait()
+        except TimeoutError:
+            if call.stage == "awaiting":
+                self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
+                expired = Decision(required.approval_id, "expired", "timeout")
+                await self._journal.commit(Rows(decision=expired), durable=True)
+        finally:
+            self._decided.pop(required.approval_id, None)
+
+    def _ruling(self, call: OpenCall) -> Ruling:
+        ruling = Ruling(approved=call.stage == "approved", by=call.by, comment=call.comment)
+        headless = self._fold.started is not None and self._fold.started.mode == "headless"
+        if not ruling.approved and (call.stop or (headless and call.by == "policy")):
+            raise RunDenied(f"{call.item.name} was denied by {call.by}")
+        return ruling
+
+    def _receive(
+        self,
+        call: OpenCall,
+        decision: Verdict,
+        by: str,
+        *,
+        comment: str | None = None,
+        scope: str | None = None,
+        stop: bool = False,
+    ) -> None:
+        if call.approval is None or self._fold.run is None:
+            return
+        received = ApprovalReceived(
+            approval_id=call.approval.approval_id,
+            decision=decision,
+            by=by,
+            call_id=call.item.call_id,
+            digest=call.digest,
+            comment=comment,
+            scope=None if scope == "once" else scope,
+            stop=stop,
+        )
+        self._journal.record(received, self._fold.run.run_id)
+
+    def _wake(self, approval_id: str) -> None:
+        decided = self._decided.get(approval_id)
+        if decided is not None:
+            decided.set()
+
+    async def _refusal(self, submission: SubmitApproval) -> ProtocolError:
+        known = await self._journal.approval(submission.approval_id)
+        if known is None or known.run_id != submission.run_id:
+            return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
+        return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} was decided before ({known.state})")

@@ -1,0 +1,108 @@
+"""How a run ends: exactly one `run_complete`, its last event, whatever happened before it."""
+
+import asyncio
+import traceback
+
+from msgspec import Struct
+
+from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.errors import LogError, ProviderError
+from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome
+from buddy.protocol.events import Error, RunComplete, ToolResult
+from buddy.protocol.shapes import Headless, ToolFailure
+from buddy.sessions.acceptance import acceptance_of, work_until_accepted
+
+_EXITS = {"budget_exceeded": EXIT_BUDGET, "acceptance_failed": EXIT_ACCEPTANCE}
+SUMMARY = 2000
+
+
+class Ending(Struct, frozen=True):
+    outcome: Outcome
+    summary: str
+    reason: str | None = None
+
+
+async def perform(run: Run, backend: Backend) -> None:
+    """Work until the run has ended, and record how; only a refused append gets out of here."""
+    ending = await _work(run, backend)
+    if run.state.cancelling is not None:
+        ending = Ending("cancelled", f"cancelled: {run.state.cancelling}", "cancelled")
+    complete(run, ending)
+    while True:
+        try:
+            await run.finish()
+        except asyncio.CancelledError:
+            continue  # the outcome is recorded: a late cancel finds nothing to stop
+        return
+
+
+def complete(run: Run, ending: Ending) -> None:
+    """Close what is open and record the outcome. Nothing awaits here, so no cancel can fall between."""
+    for call in list(run.state.open_calls.values()):
+        run.emit(_closing_result(run, call.item.name, call.item.call_id, started=call.stage == "claimed"))
+    acceptance = acceptance_of(run)
+    run.emit(
+        RunComplete(
+            run_id=run.run_id,
+            outcome=ending.outcome,
+            summary=ending.summary[:SUMMARY],
+            acceptance=acceptance,
+            headless=Headless(_EXITS.get(ending.reason or "", EXIT_CODES[ending.outcome])),
+            reason=ending.reason,
+        )
+    )
+
+
+async def _work(run: Run, backend: Backend) -> Ending:
+    limit = run.state.options.budget.max_seconds
+    left = None if limit is None else max(0.0, limit - run.seconds())
+    deadline = asyncio.timeout(left)
+    try:
+        async with deadline:
+            if run.state.cancelling is None:
+                await work_until_accepted(run, backend)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        return Ending("failed", f"the budget of {limit:g} seconds is used up", "budget_exceeded")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return Ending("cancelled", "cancelled", "cancelled")
+    except RunEnded as ended:
+        return Ending(_outcome(ended.outcome), str(ended), ended.reason)
+    except ProviderError as error:
+        run.emit(Error(code="PROVIDER_ERROR", message=str(error), retryable=error.retryable, detail=error.hint or None))
+        return Ending("failed", str(error), "provider_error")
+    except LogError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the one home of a broad except: a bug ends the run, not the session
+        detail = "".join(traceback.format_exception(error)[-3:])
+        run.emit(
+            Error(code="INTERNAL_ERROR", message=str(error) or type(error).__name__, retryable=False, detail=detail)
+        )
+        return Ending("failed", f"internal error: {error}", "internal_error")
+    return Ending("success", run.state.last_text)
+
+
+def _closing_result(run: Run, name: str, call_id: str, *, started: bool) -> ToolResult:
+    if started:
+        text = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
+    else:
+        text = "Not run: the run ended before this call started."
+    failure = ToolFailure("UNKNOWN_OUTCOME" if started else "UNKNOWN", False, text)
+    return ToolResult(
+        source="unknown",
+        tool_name=name,
+        duration_ms=0,
+        is_error=True,
+        text=text,
+        structured_error=failure,
+        call_id=call_id,
+        target=run.place.target.name,
+    )
+
+
+def _outcome(word: str) -> Outcome:
+    return "denied" if word == "denied" else "failed"

@@ -1,0 +1,226 @@
+"""A session's one way out: scrub → append → commit → tell the listeners.
+
+What always holds:
+- `record` gives an event its seq at once; events are committed in that order, and published only then;
+- one append is under way at a time, and everything recorded meanwhile goes into the next one;
+- pieces of text that come close together become one event before they get a seq;
+- after a refused append the journal is broken for good: the session is read again from the log.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from buddy import faults
+from buddy.errors import LogError
+from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log
+from buddy.protocol.codes import SessionState
+from buddy.protocol.envelopes import Event, encode
+from buddy.protocol.events import EVENT_NAMES, AssistantToken, EventBody, ThinkingToken, ToolOutput
+from buddy.scrub import Scrubber, Stream
+from buddy.sessions.spill import SPILL_ABOVE, spill
+
+MERGE_SECONDS = 0.005
+MERGE_CHARACTERS = 8 * 1024
+
+
+class Rows(Struct, frozen=True):
+    """What must be written with the next events, or not at all."""
+
+    key: str | None = None
+    claim: Claim | None = None
+    approval: ApprovalRecord | None = None
+    decision: Decision | None = None
+    taken: tuple[int, ...] = ()
+
+
+NO_ROWS = Rows()
+
+Lane = tuple[str, str, str]  # event type, call id, stream name
+
+
+class Journal:
+    def __init__(
+        self,
+        log: Log,
+        lease: Lease,
+        last_seq: int,
+        *,
+        clock: Callable[[], int],
+        scrubber: Scrubber,
+        apply: Callable[[Event, EventBody], None],
+        publish: Callable[[Sequence[Event]], None],
+        state: Callable[[], SessionState],
+    ) -> None:
+        self.lease = lease
+        self.last_seq = last_seq
+        self.failure: LogError | None = None
+        self._log = log
+        self._clock = clock
+        self._scrubber = scrubber
+        self._apply = apply
+        self._publish = publish
+        self._state = state
+        self._pending: list[Event] = []
+        self._blobs: dict[str, bytes] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._lanes: dict[Lane, Stream] = {}
+        self._lane: Lane | None = None
+        self._run_id: str | None = None
+        self._pieces: list[str] = []
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._merged_at = 0.0
+        self._scheduled = False
+
+    def record(self, body: EventBody, run_id: str | None = None) -> EventBody:
+        """Give the event its seq and have it committed soon; the body comes back as it was recorded."""
+        self._close_pieces()
+        return self._append(body, run_id)
+
+    def stream(self, lane: Lane, text: str, run_id: str) -> None:
+        """Record a piece of a running text."""
+        stream = self._lanes.get(lane)
+        if stream is None:
+            stream = self._lanes[lane] = self._scrubber.stream()
+        self._piece(lane, stream.feed(text), run_id)
+
+    def end_streams(self) -> None:
+        """The running texts are over: whatever was held back to be looked at comes out."""
+        lanes, self._lanes = self._lanes, {}
+        for lane, stream in lanes.items():
+            self._piece(lane, stream.finish(), self._run_id)
+        self._close_pieces()
+
+    async def commit(self, rows: Rows = NO_ROWS, *, durable: bool = False) -> None:
+        """Wait until all that was recorded is committed, together with `rows`."""
+        self._close_pieces()
+        if self._pending or rows is not NO_ROWS:
+            self._write(rows, durable=durable)
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+        if self.failure is not None:
+            raise self.failure
+
+    async def approval(self, approval_id: str) -> ApprovalRecord | None:
+        """An approval of this session, whatever became of it."""
+        return await self._log.approval(approval_id)
+
+    def _append(self, body: EventBody, run_id: str | None) -> EventBody:
+        tree: dict[str, Any] = msgspec.to_builtins(body)
+        scrubbed = self._scrubber.tree(tree)
+        if scrubbed is not tree:
+            body, tree = msgspec.convert(scrubbed, type(body)), scrubbed
+        payload = encode(body)
+        if len(bytes(payload)) > SPILL_ABOVE:
+            tree = msgspec.json.decode(payload)
+            self._blobs.update(spill(tree))
+            payload = Raw(msgspec.json.encode(tree))
+        self.last_seq += 1
+        event = Event(self.lease.session_id, self.last_seq, self._clock(), EVENT_NAMES[type(body)], payload, run_id)
+        self._pending.append(event)
+        self._apply(event, body)
+        self._schedule()
+        return body
+
+    def _piece(self, lane: Lane, text: str, run_id: str | None) -> None:
+        if not text:
+            return
+        if lane != self._lane or run_id != self._run_id:
+            self._close_pieces()
+            self._lane, self._run_id = lane, run_id
+        self._pieces.append(text)
+        self._size += len(text)
+        now = asyncio.get_running_loop().time()
+        if self._size >= MERGE_CHARACTERS or now - self._merged_at >= MERGE_SECONDS:
+            self._close_pieces()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(MERGE_SECONDS, self._close_pieces)
+
+    def _close_pieces(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._pieces or self._lane is None:
+            return
+        text = "".join(self._pieces)
+        self._pieces, self._size = [], 0
+        self._merged_at = asyncio.get_running_loop().time()
+        kind, call_id, name = self._lane
+        for start in range(0, len(text), MERGE_CHARACTERS):
+            part = text[start : start + MERGE_CHARACTERS]
+            self._append(_piece_body(kind, call_id, name, part), self._run_id)
+
+    def _schedule(self) -> None:
+        """Write at the end of this turn of the event loop, so that what is recorded together is written together."""
+        if not self._scheduled and self._writing is None:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_soon)
+
+    def _write_soon(self) -> None:
+        self._scheduled = False
+        if self._pending and self._writing is None:
+            self._write(NO_ROWS, durable=False)
+
+    def _write(self, rows: Rows, *, durable: bool) -> None:
+        events, self._pending = self._pending, []
+        blobs, self._blobs = self._blobs, {}
+        task = asyncio.get_running_loop().create_task(self._commit(self._writing, events, blobs, rows, durable))
+        self._writing = task
+        task.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        if self._writing is task:
+            self._writing = None
+            if self._pending:
+                self._schedule()
+
+    async def _commit(
+        self,
+        previous: asyncio.Task[None] | None,
+        events: list[Event],
+        blobs: dict[str, bytes],
+        rows: Rows,
+        durable: bool,
+    ) -> None:
+        if previous is not None:
+            await previous
+        if self.failure is not None:
+            return
+        expected = events[0].seq - 1 if events else self.last_seq
+        batch = Batch(
+            self.lease.session_id,
+            self.lease.epoch,
+            expected,
+            events,
+            durable=durable,
+            key=rows.key,
+            state=self._state(),
+            claim=rows.claim,
+            approval=rows.approval,
+            decision=rows.decision,
+            taken=rows.taken,
+        )
+        try:
+            for content in blobs.values():
+                await self._log.put_blob(content)
+            await self._log.append(batch)
+        except LogError as error:
+            self.failure = error
+            return
+        faults.reached("emit.before")
+        self._publish(events)
+        faults.reached("emit.after")
+
+
+def _piece_body(kind: str, call_id: str, name: str, text: str) -> EventBody:
+    match kind:
+        case "assistant_token":
+            return AssistantToken(text=text)
+        case "thinking_token":
+            return ThinkingToken(text=text)
+        case _:
+            return ToolOutput(call_id=call_id, stream="stderr" if name == "stderr" else "stdout", text=text)

@@ -1,0 +1,486 @@
+"""A session: the only writer of its log, one run at a time.
+
+What always holds: state changes in synchronous code between `record` and the next await, so two requests cannot
+interleave inside one; a request is answered only after what it changed is committed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+
+from msgspec import Struct
+
+from buddy.backends.contract import Backend
+from buddy.errors import LogError, ProtocolError, StorageFull, UserError
+from buddy.log.contract import InboxItem, Lease, Log
+from buddy.protocol.codes import SessionState
+from buddy.protocol.envelopes import Event, decode, encode
+from buddy.protocol.events import (
+    ApprovalPolicyChanged,
+    ApprovalRequired,
+    EventBody,
+    ModelSwitched,
+    Recovery,
+    RunCancelling,
+    RunStarted,
+    SessionCompacted,
+    SessionSnapshot,
+    SessionStarted,
+    SnapshotMeta,
+    StartedOptions,
+    UserMessage,
+    Warning,  # noqa: A004 - the seed's word
+)
+from buddy.protocol.ids import Ids
+from buddy.protocol.requests import (
+    CancelRun,
+    CompactSessionReply,
+    QueueMessage,
+    SendUserMessage,
+    SetApprovalPolicy,
+    SteerRun,
+    SubmitApproval,
+    SwitchModel,
+)
+from buddy.protocol.shapes import AcceptanceOptions, ApprovalRequest, BudgetLimits, RunOptions
+from buddy.scrub import Scrubber
+from buddy.sessions.active import ActiveRun
+from buddy.sessions.approvals import Approvals
+from buddy.sessions.ending import perform
+from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.policy import Effective, parse_policy
+from buddy.sessions.state import SessionFold
+from buddy.tools.contract import Place
+
+RECENT = 2000
+MAX_TEXT = 256 * 1024
+MAX_QUEUED = 100
+
+
+class Surroundings(Struct, frozen=True):
+    """What a session is given from outside; the same for all of them."""
+
+    log: Log
+    clock: Callable[[], int]
+    ids: Ids
+    scrubber: Scrubber
+    approval_timeout: float = 300.0
+    max_turns: int = 50
+
+
+class Session:
+    def __init__(
+        self, around: Surroundings, lease: Lease, place: Place, backend: Backend, fold: SessionFold, last_seq: int
+    ) -> None:
+        self.session_id = lease.session_id
+        self.fold = fold
+        self.backend = backend
+        self.broken = False
+        self._around = around
+        self._place = place
+        self._recent: deque[Event] = deque(maxlen=RECENT)
+        self._listeners: set[asyncio.Event] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._steered = True
+        self.journal = Journal(
+            around.log,
+            lease,
+            last_seq,
+            clock=around.clock,
+            scrubber=around.scrubber,
+            apply=self._apply,
+            publish=self._publish,
+            state=lambda: fold.state,
+        )
+        self.approvals = Approvals(
+            self.journal, fold, clock=around.clock, ids=around.ids, timeout=around.approval_timeout
+        )
+
+    @property
+    def state(self) -> SessionState:
+        return self.fold.state
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    # --- what clients see ------------------------------------------------------------------------------------------
+
+    def recent(self, after: int) -> Sequence[Event] | None:
+        """The committed events after a cursor where they are all still in memory, else None."""
+        if not self._recent or self._recent[0].seq > after + 1:
+            return None
+        return [event for event in self._recent if event.seq > after]
+
+    @property
+    def committed_seq(self) -> int | None:
+        return self._recent[-1].seq if self._recent else None
+
+    def listen(self, heard: asyncio.Event) -> None:
+        """Have an asyncio.Event set whenever something new is committed."""
+        self._listeners.add(heard)
+
+    def unlisten(self, heard: asyncio.Event) -> None:
+        self._listeners.discard(heard)
+
+    def snapshot(self) -> SessionSnapshot:
+        fold = self.fold
+        pending = next((call.approval for call in fold.pending.values() if call.approval), None)
+        started = fold.started
+        return SessionSnapshot(
+            state=fold.state,
+            pending_approval=_request_of(pending) if pending else None,
+            meta=SnapshotMeta(started.provider if started else "", started.sandbox_provider if started else "local"),
+            active_run_id=fold.run.run_id if fold.run else None,
+            last_assistant_text=fold.last_text or None,
+        )
+
+    def pending_approvals(self) -> list[ApprovalRequest]:
+        run_id = self.fold.run.run_id if self.fold.run else None
+        found = [call.approval for call in self.fold.pending.values() if call.approval]
+        return [_request_of(approval, self.session_id, run_id) for approval in found]
+
+    async def announce_gap(self, asked: int, first: int) -> None:
+        """Tell that replay cannot go back that far, and where things stand instead."""
+        detail = f"Requested lastSeenSeq={asked} but earliest retained seq is {first}"
+        self.journal.record(Warning(code="EVENT_GAP", message="Replay gap detected; snapshot sent.", detail=detail))
+        self.journal.record(self.snapshot())
+        await self.journal.commit()
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    async def begin(self, started: SessionStarted) -> None:
+        """The first event."""
+        self.journal.record(started)
+        await self.journal.commit(durable=True)
+
+    async def send(self, message: SendUserMessage, by: str) -> str:
+        """Accept a message and start its run; the same clientMessageId gives the same run."""
+        known = self.fold.runs.get(message.client_message_id)
+        if known is not None:
+            await self._committed()
+            return known
+        _check_text(message.text)
+        if self.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", f"{self.fold.run.run_id} is still active", retryable=True)
+        _check_criteria(message)
+        run_id = self._accept(message, by)
+        await self._committed(Rows(key=message.client_message_id))
+        self._start()
+        return run_id
+
+    async def submit_approval(self, submission: SubmitApproval, by: str) -> None:
+        if submission.scope == "always":
+            raise ProtocolError(
+                "INVALID_REQUEST", "scope 'always' needs a permission rule, and none was shown; use once or session"
+            )
+        await self._guard(self.approvals.submit(submission, by))
+
+    async def cancel(self, wish: CancelRun, by: str) -> None:
+        run = self.fold.run
+        if run is None or run.run_id != wish.run_id:
+            raise ProtocolError("NO_ACTIVE_RUN", f"{wish.run_id[:80]} is not active")
+        if run.cancelling is None:
+            await self._cancel(wish.reason or "user_cancelled", by)
+
+    async def set_policy(self, wish: SetApprovalPolicy, by: str) -> Effective:
+        """Change what is asked from now on; what waits is decided by it where it no longer asks."""
+        if (wish.policy == "until") != (wish.duration_seconds is not None):
+            raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with policy 'until', and only with it")
+        expires = None if wish.duration_seconds is None else self._around.clock() + int(wish.duration_seconds * 1000)
+        policy = Effective(wish.policy, expires)
+        self.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=expires, by=by))
+        await self._committed(durable=True)
+        now = self.approvals.policy().at(self._around.clock())
+        if now != "ask":
+            await self._guard(self.approvals.settle_pending("approve" if now == "all" else "deny", "policy"))
+        return policy
+
+    async def switch_model(self, wish: SwitchModel, by: str) -> dict[str, str]:
+        if self.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", "cannot switch model while a run is active", retryable=True)
+        before = self.backend.model()
+        try:
+            after = await self.backend.switch(wish.profile, wish.model)
+        except UserError as error:
+            raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
+        self.journal.record(
+            ModelSwitched(
+                before={"profile": before.profile, "model": before.model, "api": before.api},
+                after={"profile": after.profile, "model": after.model, "api": after.api},
+                by=by,
+            )
+        )
+        await self._committed(durable=True)
+        return {"profile": after.profile, "model": after.model, "api": after.api}
+
+    async def compact(self, by: str, *, undo: bool) -> CompactSessionReply:
+        if self.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", "cannot compact while a run is active", retryable=True)
+        compaction = self.backend.compact()
+        before = compaction.before_tokens if compaction else self.fold.context.used
+        if undo:
+            body = SessionCompacted(
+                before_tokens=before, after_tokens=before, through_seq=0, summary="", by=by, undo=True
+            )
+        elif compaction is None:
+            return CompactSessionReply(before, before)
+        else:
+            body = SessionCompacted(
+                before_tokens=before,
+                after_tokens=compaction.after_tokens,
+                through_seq=compaction.through_seq,
+                summary=compaction.summary,
+                by=by,
+            )
+        self.journal.record(body)
+        await self._committed(durable=True)
+        return CompactSessionReply(body.before_tokens, body.after_tokens)
+
+    async def steer(self, wish: SteerRun, by: str) -> None:
+        if self.fold.run is None or self.fold.run.run_id != wish.run_id:
+            raise ProtocolError("NO_ACTIVE_RUN", f"{wish.run_id[:80]} is not active")
+        _check_text(wish.text)
+        message = QueueMessage(self._around.ids("msg"), wish.text)
+        await self._put("steer", message, by)
+        self._steered = True
+
+    async def queue(self, message: QueueMessage, by: str) -> int:
+        """Keep a message until the runs before it are over; 0 where it starts at once."""
+        _check_text(message.text)
+        if message.client_message_id in self.fold.runs:
+            return 0
+        position = await self._put("message", message, by)
+        if self.fold.run is None:
+            await self._start_queued()
+            return 0
+        return position
+
+    async def prune(self, before_seq: int) -> int:
+        if self.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", "cannot prune while a run is active", retryable=True)
+        await self._committed()
+        first = await self._around.log.prune(self.journal.lease, min(before_seq, self.journal.last_seq))
+        while self._recent and self._recent[0].seq < first:
+            self._recent.popleft()
+        return first
+
+    # --- lifecycle -------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Take up what was in flight when the process died: the same code goes on from the folded state."""
+        if self.fold.policy == "until":
+            self.journal.record(ApprovalPolicyChanged(policy="ask", by="restart"))
+        run = self.fold.run
+        if run is not None:
+            self.journal.record(RunStarted(run_id=run.run_id, options=run.options, recovered=True), run.run_id)
+            if not run.open_calls:
+                action = "restarted" if run.partial else "continued"
+                self.journal.record(Recovery(action=action), run.run_id)
+            for call in run.open_calls.values():
+                if call.stage != "claimed":
+                    self.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
+            await self._committed(durable=True)
+            self._start()
+        else:
+            await self._committed()
+            await self._start_queued()
+
+    async def wait_idle(self) -> None:
+        """Wait until no run is active."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self, reason: str = "shutdown") -> None:
+        """A clean end: pending approvals are denied, active work is cancelled, the lease is given back."""
+        if self.fold.run is not None and self._task is not None and not self.broken:
+            await self._cancel(reason, "daemon")
+        await self.abandon()
+        if not self.broken:
+            await self._around.log.release(self.journal.lease)
+
+    async def abandon(self) -> None:
+        """Stop working without a word in the log (it is fenced, full, or ours no more)."""
+        task = self._task
+        if task is not None:
+            if self.broken:
+                task.cancel()
+            await asyncio.wait([task])
+        await self.backend.close()
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _accept(self, message: SendUserMessage, by: str) -> str:
+        run_id = self._around.ids("run")
+        options = message.options or RunOptions()
+        policy = options.approval_policy
+        model = self.backend.model()
+        self.journal.record(UserMessage(message_id=message.client_message_id, text=message.text, by=by), run_id)
+        self.journal.record(
+            RunStarted(
+                run_id=run_id,
+                options=StartedOptions(
+                    budget=self._budget(options),
+                    approval_policy=parse_policy(policy, self._around.clock()).text() if policy else None,
+                    acceptance_criteria=message.acceptance_criteria,
+                    max_rounds=(message.acceptance or AcceptanceOptions()).max_rounds,
+                    profile=model.profile,
+                    model=model.model,
+                    target=self._place.target.name,
+                    sandbox=self._place.sandbox,
+                ),
+            ),
+            run_id,
+        )
+        return run_id
+
+    def _budget(self, options: RunOptions) -> BudgetLimits:
+        """The run's own limits, then the session's, then the default."""
+        started = self.fold.started
+        outer = started.options.budget if started and started.options else None
+        mine, theirs = options.budget or BudgetLimits(), outer or BudgetLimits()
+        return BudgetLimits(
+            max_turns=mine.max_turns or theirs.max_turns or self._around.max_turns,
+            max_cost_usd=mine.max_cost_usd or theirs.max_cost_usd,
+            max_tokens=mine.max_tokens or theirs.max_tokens,
+            max_seconds=mine.max_seconds or theirs.max_seconds,
+            max_tool_calls=mine.max_tool_calls or theirs.max_tool_calls,
+        )
+
+    def _start(self) -> None:
+        if self.fold.run is None or self._task is not None or self.broken:
+            return
+        run = ActiveRun(
+            self.fold.run,
+            self._place,
+            self.journal,
+            self.approvals,
+            clock=self._around.clock,
+            keep=self._around.log.put_blob,
+            steers=self._take_steers,
+        )
+        self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
+
+    async def _perform(self, run: ActiveRun) -> None:
+        try:
+            await perform(run, self.backend)
+        except LogError:
+            self.broken = True
+        finally:
+            self._task = None
+            self._hear()
+        if self.fold.run is not None:
+            self._start()  # a message was accepted while the last run's outcome was being committed
+        elif not self.broken:
+            await self._start_queued()
+
+    async def _cancel(self, reason: str, by: str) -> None:
+        task, run = self._task, self.fold.run
+        if run is None:
+            return
+        self.journal.record(RunCancelling(reason=reason, by=by), run.run_id)
+        await self._guard(self.approvals.settle_pending("deny", by, reason))
+        if task is not None and self._task is task and self.fold.run is run:
+            task.cancel()
+        await self._committed()
+
+    async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
+        body = encode(SendUserMessage(self.session_id, message.client_message_id, message.text))
+        scrubbed = self._around.scrubber.text(bytes(body).decode())
+        position = await self._around.log.put(
+            self.session_id, message.client_message_id, f"{kind}:{by}", scrubbed.encode(), MAX_QUEUED
+        )
+        if position is None:
+            raise ProtocolError("OVERLOADED", f"{MAX_QUEUED} messages wait already", retryable=True)
+        return position
+
+    async def _take_steers(self) -> bool:
+        if not self._steered or self.fold.run is None:
+            return False
+        self._steered = False
+        items = [item for item in await self._around.log.waiting(self.session_id) if item.kind.startswith("steer:")]
+        for item in items:
+            message = decode(item.body, SendUserMessage)
+            by = item.kind.partition(":")[2]
+            self.journal.record(
+                UserMessage(message_id=message.client_message_id, text=message.text, by=by), self.fold.run.run_id
+            )
+        if items:
+            await self.journal.commit(Rows(taken=tuple(item.item_id for item in items)), durable=True)
+        return bool(items)
+
+    async def _start_queued(self) -> None:
+        """The next queued message becomes a run."""
+        if self.fold.run is not None:
+            return
+        waiting: list[InboxItem] = await self._around.log.waiting(self.session_id)
+        if not waiting or self.fold.run is not None:
+            return
+        item = waiting[0]
+        message = decode(item.body, SendUserMessage)
+        if message.client_message_id not in self.fold.runs:
+            self._accept(message, item.kind.partition(":")[2])
+        await self._committed(Rows(key=message.client_message_id, taken=(item.item_id,)))
+        self._start()
+
+    async def _committed(self, rows: Rows | None = None, *, durable: bool | None = None) -> None:
+        """Commit, and tell a refusal as the peer should hear it."""
+        committing = self.journal.commit(rows, durable=True) if rows else self.journal.commit(durable=bool(durable))
+        await self._guard(committing)
+
+    async def _guard(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except StorageFull as error:
+            self.broken = True
+            raise ProtocolError(
+                "STORAGE_FULL", "no room to record this; free some disk and try again", retryable=True
+            ) from error
+        except LogError as error:
+            self.broken = True
+            raise ProtocolError("INTERNAL_ERROR", f"the log refused: {error}", retryable=True) from error
+
+    def _apply(self, event: Event, body: EventBody) -> None:
+        self.fold.apply(event, body)
+        self.backend.observe(event.seq, body)
+
+    def _publish(self, events: Sequence[Event]) -> None:
+        self._recent.extend(events)
+        self._hear()
+
+    def _hear(self) -> None:
+        for heard in self._listeners:
+            heard.set()
+
+
+def _request_of(
+    approval: ApprovalRequired, session_id: str | None = None, run_id: str | None = None
+) -> ApprovalRequest:
+    return ApprovalRequest(
+        approval.approval_id,
+        approval.kind,
+        approval.title,
+        approval.summary,
+        approval.details,
+        approval.options,
+        approval.expires_at,
+        approval.call_id,
+        approval.digest,
+        session_id,
+        run_id,
+    )
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise ProtocolError("INVALID_REQUEST", "text is empty")
+    if len(text.encode(errors="replace")) > MAX_TEXT:
+        raise ProtocolError(
+            "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and name that"
+        )
+
+
+def _check_criteria(message: SendUserMessage) -> None:
+    ids = [criterion.id for criterion in message.acceptance_criteria]
+    if len(set(ids)) < len(ids):
+        raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")

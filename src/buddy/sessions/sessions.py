@@ -1,0 +1,201 @@
+"""All sessions of this process: started, opened from the log, recovered, closed.
+
+What always holds: a session is open at most once here, and only while this process holds its lease; reading a log needs
+neither.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from buddy.backends.contract import Backend
+from buddy.errors import ProtocolError
+from buddy.log.contract import SessionRecord, TokenRecord
+from buddy.protocol.codes import Role
+from buddy.protocol.events import EventBody, SessionStarted
+from buddy.protocol.ids import is_id
+from buddy.protocol.requests import StartSession
+from buddy.sessions.session import Session, Surroundings
+from buddy.sessions.spill import whole_body
+from buddy.sessions.state import SessionFold
+from buddy.tools.contract import Place
+
+HEARTBEAT_SECONDS = 5.0
+PAGE = 500
+
+
+class Makers(Struct, frozen=True):
+    """How a session gets its place and its backend; both refuse what is not to be had."""
+
+    place: Callable[[SessionStarted], Place]
+    backend: Callable[[SessionStarted, str | None, str | None], Backend]
+
+
+class Sessions:
+    def __init__(self, around: Surroundings, makers: Makers, owner: str) -> None:
+        self._around = around
+        self._makers = makers
+        self._owner = owner
+        self._open: dict[str, Session] = {}
+        self._opening: dict[str, asyncio.Task[Session]] = {}
+        self._heart: asyncio.Task[None] | None = None
+
+    @property
+    def open_sessions(self) -> list[Session]:
+        return list(self._open.values())
+
+    def live(self, session_id: str) -> Session | None:
+        """The session where it is open here and sound."""
+        session = self._open.get(session_id)
+        return session if session is not None and not session.broken else None
+
+    async def start(self, wish: StartSession) -> tuple[Session, str]:
+        """A new session, and the token that drives it."""
+        session_id = self._around.ids("sess")
+        started = SessionStarted(
+            session_id=session_id,
+            state="idle",
+            mode=wish.mode,
+            provider=wish.provider,
+            sandbox_provider=wish.sandbox_provider,
+            repo=wish.repo,
+            options=wish.options,
+            metadata=wish.metadata,
+        )
+        place = self._makers.place(started)
+        options = started.options
+        backend = self._makers.backend(
+            started, options.profile if options else None, options.model if options else None
+        )
+        now = self._around.clock()
+        record = SessionRecord(session_id, wish.repo, wish.mode, "idle", now, now, 1, 0)
+        lease = await self._around.log.create(record, self._owner)
+        session = Session(self._around, lease, place, backend, SessionFold(), 0)
+        self._open[session_id] = session
+        self._beat()
+        await session.begin(started)
+        return session, await self.mint(session_id, "driver")
+
+    async def open(self, session_id: str) -> Session:
+        """The session, for writing; read from the log and recovered where it was not open."""
+        found = self.live(session_id)
+        if found is not None:
+            return found
+        opening = self._opening.get(session_id)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._load(session_id))
+            self._opening[session_id] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
+        return await asyncio.shield(opening)
+
+    async def record(self, session_id: str) -> SessionRecord:
+        """The session's row; anything that is not one of our ids is not looked up anywhere."""
+        record = await self._around.log.get(session_id) if is_id(session_id, "sess") else None
+        if record is None:
+            raise ProtocolError("SESSION_NOT_FOUND", f"no session {session_id[:80]!r}")
+        return record
+
+    async def recover(self) -> list[Session]:
+        """Take up every session whose run was active when its process died."""
+        recovered: list[Session] = []
+        for record in await self._around.log.active():
+            try:
+                recovered.append(await self.open(record.session_id))
+            except ProtocolError:
+                continue  # a living process has it
+        return recovered
+
+    async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
+        """A new attach token; only its hash is kept, and it is a secret from now on."""
+        token = self._around.ids("att") + self._around.ids("x").removeprefix("x_")[10:]
+        self._around.scrubber.register(token)
+        await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
+        return token
+
+    async def role_of(self, token: str, session_id: str) -> Role | None:
+        """What a token allows on this session, if anything."""
+        known = await self._around.log.token(token_hash(token))
+        if known is None or known.session_id != session_id:
+            return None
+        return known.role if known.expires_at is None or known.expires_at > self._around.clock() else None
+
+    async def delete(self, session_id: str) -> bool:
+        session = self.live(session_id)
+        if session is not None and session.fold.run is not None:
+            raise ProtocolError("RUN_IN_PROGRESS", "cancel the active run first", retryable=True)
+        if session is not None:
+            del self._open[session_id]
+            await session.close()
+        return await self._around.log.delete(session_id)
+
+    async def close(self) -> None:
+        """The clean end of all of them."""
+        if self._heart is not None:
+            self._heart.cancel()
+            await asyncio.wait([self._heart])
+        for session in self.open_sessions:
+            await session.close()
+        self._open.clear()
+
+    async def _load(self, session_id: str) -> Session:
+        broken = self._open.pop(session_id, None)
+        if broken is not None:
+            await broken.abandon()
+        record = await self.record(session_id)
+        lease = await self._around.log.acquire(session_id, self._owner)
+        if lease is None:
+            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
+        fold, last_seq = SessionFold(), 0
+        bodies: list[tuple[int, EventBody]] = []
+        while events := await self._around.log.read(session_id, last_seq, PAGE):
+            for event in events:
+                body = await whole_body(event, self._blob)
+                if body is not None:
+                    fold.apply(event, body)
+                    bodies.append((event.seq, body))
+            last_seq = events[-1].seq
+        session = self._rebuild(record, fold, bodies)
+        opened = Session(self._around, lease, *session, fold, max(last_seq, record.last_seq))
+        self._open[session_id] = opened
+        self._beat()
+        await opened.recover()
+        return opened
+
+    def _rebuild(
+        self, record: SessionRecord, fold: SessionFold, bodies: list[tuple[int, EventBody]]
+    ) -> tuple[Place, Backend]:
+        started = fold.started or SessionStarted(
+            session_id=record.session_id,
+            state="idle",
+            mode="headless" if record.mode == "headless" else "interactive",
+            provider="default",
+            sandbox_provider="local",
+            repo=record.repo,
+        )
+        fold.started = started
+        options = started.options
+        profile = fold.profile or (options.profile if options else None)
+        model = fold.model or (options.model if options else None)
+        backend = self._makers.backend(started, profile, model)
+        for seq, body in bodies:
+            backend.observe(seq, body)
+        return self._makers.place(started), backend
+
+    async def _blob(self, blob: str) -> bytes | None:
+        found = await self._around.log.read_blob(blob)
+        return found[0] if found else None
+
+    def _beat(self) -> None:
+        if self._heart is None:
+            self._heart = asyncio.get_running_loop().create_task(self._heartbeat())
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await self._around.log.renew(self._owner)
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

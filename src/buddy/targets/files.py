@@ -1,0 +1,150 @@
+"""Reading, replacing and looking at files below a workspace, on this machine.
+
+What always holds: only regular files are opened, so nothing can hang or run; a file is replaced whole or not at all;
+every name is used relative to the directory that the guard in `paths` opened.
+"""
+
+import os
+import secrets
+import stat as modes
+from contextlib import suppress
+
+from buddy.errors import ToolError
+from buddy.targets.contract import FileStat
+from buddy.targets.paths import enter, reach
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read(path: str, root: str, limit: int) -> bytes:
+    """At most `limit` bytes from the start of a regular file."""
+    with reach(path, root) as spot:
+        if len(spot.rest) != 1:
+            raise _not_a_file(path) if not spot.rest else _missing(path)
+        try:
+            # Looked at before it is opened: opening alone can already have an effect on a device.
+            _check_regular(os.stat(spot.rest[0], dir_fd=spot.directory, follow_symlinks=False), path)
+            opened = os.open(spot.rest[0], _READ, dir_fd=spot.directory)
+            with open(opened, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+                _check_regular(os.fstat(opened), path)
+                return _read_up_to(file.fileno(), limit)
+        except FileNotFoundError as error:
+            raise _missing(path) from error
+        except OSError as error:
+            raise ToolError(f"{path!r} cannot be read: {error.strerror}", retryable=True) from error
+
+
+def stat(path: str, root: str) -> FileStat | None:
+    """What is there, a file or a directory; None where nothing is."""
+    with reach(path, root) as spot:
+        if len(spot.rest) > 1:
+            return None
+        name = spot.rest[0] if spot.rest else "."
+        try:
+            info = os.stat(name, dir_fd=spot.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ToolError(f"{path!r} cannot be looked at: {error.strerror}") from error
+        is_dir = modes.S_ISDIR(info.st_mode)
+        if not is_dir:
+            _check_regular(info, path)
+        return FileStat(size=info.st_size, is_dir=is_dir, modified_ns=info.st_mtime_ns)
+
+
+def write(path: str, content: bytes, root: str) -> None:
+    """Replace or make a regular file; directories on the way are made."""
+    with reach(path, root) as spot:
+        if not spot.rest:
+            raise _not_a_file(path, "WRITE_FAILED")
+        directory = os.dup(spot.directory)
+        try:
+            for name in spot.rest[:-1]:
+                directory = _make_and_enter(name, directory)
+            _replace(path, spot.rest[-1], directory, content)
+        except OSError as error:
+            raise ToolError(f"{path!r} was not written: {error.strerror}", code="WRITE_FAILED") from error
+        finally:
+            os.close(directory)
+
+
+def _make_and_enter(name: str, directory: int) -> int:
+    # Somebody else may have made it since the walk; entering it refuses what is no directory.
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    inner = enter(name, directory)
+    os.close(directory)
+    return inner
+
+
+def _replace(path: str, name: str, directory: int, content: bytes) -> None:
+    present = _present(path, name, directory)
+    temporary = f".buddy-{secrets.token_hex(8)}.tmp"
+    opened = os.open(temporary, _CREATE, 0o666 if present is None else 0o600, dir_fd=directory)
+    try:
+        with open(opened, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            _write_all(opened, content)
+            if present is not None:
+                _take_over(opened, present)
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _present(path: str, name: str, directory: int) -> os.stat_result | None:
+    try:
+        info = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check_regular(info, path, "WRITE_FAILED")
+    # Renaming over a file needs no permission on it, but a person who made it read-only meant it.
+    if not os.access(name, os.W_OK, dir_fd=directory):
+        raise ToolError(f"{path!r} is read-only; leave it or ask the user to change that", code="WRITE_FAILED")
+    return info
+
+
+def _take_over(opened: int, present: os.stat_result) -> None:
+    mine = os.fstat(opened)
+    if (mine.st_uid, mine.st_gid) != (present.st_uid, present.st_gid):
+        # Only root can give files away; the content matters more than the owner.
+        with suppress(PermissionError):
+            os.fchown(opened, present.st_uid, present.st_gid)
+    os.fchmod(opened, present.st_mode & 0o777)
+
+
+def _write_all(opened: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(opened, left) :]
+
+
+def _read_up_to(opened: int, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    left = limit
+    while left > 0 and (piece := os.read(opened, min(left, 1024 * 1024))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _check_regular(info: os.stat_result, path: str, code: str = "UNKNOWN") -> None:
+    if not modes.S_ISREG(info.st_mode):
+        raise _not_a_file(path, code)
+    # The kernel's own files call themselves regular; they show memory and environments of other processes.
+    if info.st_dev in _kernel_devices():
+        raise _not_a_file(path, code)
+
+
+def _kernel_devices() -> set[int]:
+    return {os.stat(place).st_dev for place in ("/proc", "/sys") if os.path.ismount(place)}  # noqa: PTH116
+
+
+def _not_a_file(path: str, code: str = "UNKNOWN") -> ToolError:
+    return ToolError(f"{path!r} is not a regular file; only regular files can be used", code=code)
+
+
+def _missing(path: str) -> ToolError:
+    return ToolError(f"{path!r} does not exist; list its directory to see what does", code="FILE_NOT_FOUND")

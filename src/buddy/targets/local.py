@@ -1,0 +1,99 @@
+"""This machine as a target: commands in process groups of their own, files below the workspace.
+
+What always holds: when `run` returns, or is cancelled, the child has been reaped; after a timeout or a cancellation
+nothing that carries the call's nonce is left. A job that a command left in the background on purpose goes on.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping
+
+from buddy import faults
+from buddy.targets import child, files, paths, strays
+from buddy.targets.completion import see_through
+from buddy.targets.contract import FileStat, Finished, OnOutput
+
+GRACE = 0.5
+# What configures this process, or is its secret, is not a command's business.
+WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
+
+
+class Local:
+    """Satisfies `Target`; `grace` is the time between asking a group to end and killing it."""
+
+    name: str = "local"
+
+    def __init__(self, *, grace: float = GRACE) -> None:
+        self._grace = grace
+        self._shell = _find_shell()
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        nonce: str,
+        on_output: OnOutput,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        faults.reached("tool.start.before")
+        # `--`: a command that starts with a dash is a command, not options for the shell.
+        started = child.start((self._shell, "-c", "--", command), cwd, _environment(nonce, env))
+        settled, in_time = False, True
+        try:
+            faults.reached("tool.start.after")
+            in_time = await started.follow(on_output, timeout, self._grace)
+            if not in_time:
+                await self.end_strays(nonce)
+            settled = True
+        finally:
+            try:
+                if not settled:
+                    await see_through(self._abandon(started, nonce))
+            finally:
+                code = started.close()
+        faults.reached("tool.end")
+        return Finished(exit_code=code, timed_out=not in_time)
+
+    async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
+        return await asyncio.to_thread(files.read, path, root, limit)
+
+    async def write_file(self, path: str, content: bytes, *, root: str) -> None:
+        # Seen through: whoever is told that the call was cancelled must not find the file changed later.
+        await see_through(asyncio.to_thread(files.write, path, content, root))
+
+    async def stat(self, path: str, *, root: str) -> FileStat | None:
+        return await asyncio.to_thread(files.stat, path, root)
+
+    async def end_strays(self, nonce: str) -> int:
+        return await asyncio.to_thread(strays.end, nonce)
+
+    def locate(self, path: str, *, root: str) -> str:
+        """The canonical path, at once: what an approval shows."""
+        return paths.locate(path, root)
+
+    def peek(self, path: str, *, root: str, limit: int) -> bytes:
+        """As `read_file`, at once: for showing what a call would change."""
+        return files.read(path, root, limit)
+
+    def look(self, path: str, *, root: str) -> FileStat | None:
+        """As `stat`, at once."""
+        return files.stat(path, root)
+
+    async def _abandon(self, started: child.Child, nonce: str) -> None:
+        await started.end(self._grace)
+        await self.end_strays(nonce)
+
+
+def _environment(nonce: str, more: Mapping[str, str] | None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
+    return {**kept, **(more or {}), strays.VARIABLE: nonce}
+
+
+def _find_shell() -> str:
+    for shell in ("/bin/bash", "/usr/bin/bash"):
+        if os.access(shell, os.X_OK):
+            return shell
+    return shutil.which("bash") or "/bin/sh"

@@ -1,0 +1,184 @@
+"""The one guard for paths: from a text that a model wrote to an open directory below the workspace.
+
+What always holds:
+- the walk goes name by name from an open root and never lets the kernel follow a link, so that nothing swapped
+  meanwhile leads outside;
+- links are read and walked by hand: they may lead anywhere below the root and nowhere else;
+- a walk has no effect.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+
+MAX_PATH = 4096
+MAX_LINKS = 40
+MAX_STEPS = 10_000
+
+# O_PATH needs only search permission; where it is missing, a directory has to be readable too.
+_ENTER = (os.O_PATH if sys.platform == "linux" else os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Spot(Struct, frozen=True):
+    """Where a walk ended: an open directory, how it was reached, and the names that are left to go.
+
+    `rest` is empty for the root itself, one name for a thing in `directory` that is no link or does not exist, and
+    more where directories are missing too.
+    """
+
+    directory: int
+    path: str
+    rest: tuple[str, ...]
+
+
+def locate(path: str, root: str) -> str:
+    """The canonical path, whether it exists or not; ToolError where it leaves the root."""
+    with reach(path, root) as spot:
+        return spot.path
+
+
+@contextmanager
+def reach(path: str, root: str) -> Generator[Spot]:
+    """Walk to a path below `root`; the directory it gives is open as long as the context."""
+    _check_text(path)
+    walk = _Walk(path, root)
+    try:
+        yield walk.go()
+    finally:
+        os.close(walk.directory)
+
+
+def enter(name: str, directory: int) -> int:
+    """Open a directory in a directory; a link is not one."""
+    return os.open(name, _ENTER, dir_fd=directory)
+
+
+def _check_text(path: str) -> None:
+    if not path:
+        raise ToolError("the path is empty; give one relative to the workspace")
+    if "\0" in path:
+        raise ToolError("the path has a NUL byte in it; give a plain path relative to the workspace")
+    if len(path) > MAX_PATH:
+        raise ToolError(f"the path has {len(path)} characters, at most {MAX_PATH} are possible; give a shorter one")
+    if path.startswith("~"):
+        raise ToolError(f"{path!r}: ~ is not expanded; give a path relative to the workspace (./~x for such a name)")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise ToolError("the path has characters that no file name can have; give a plain path") from error
+
+
+class _Walk:
+    """A walk under way: the directory it stands in, the names that led there, and those to come."""
+
+    def __init__(self, path: str, root: str) -> None:
+        self.asked = path
+        self.given_root = os.path.abspath(root)  # noqa: PTH100 - lexical, pathlib has no equal
+        self.root = os.path.realpath(root)
+        self.names: list[str] = []
+        self.pending = self._parts(path)
+        self.links = 0
+        try:
+            self.directory = os.open(self.root, _ENTER)
+        except OSError as error:
+            raise ToolError(f"the workspace {self.root} cannot be opened: {error.strerror}") from error
+
+    def go(self) -> Spot:
+        try:
+            rest = self._walk()
+        except OSError as error:
+            raise ToolError(f"{self.asked!r} cannot be reached: {error.strerror}; check the path") from error
+        path = os.path.join(self.root, *self.names, *rest)  # noqa: PTH118 - plain text, not yet a file
+        return Spot(self.directory, path, rest)
+
+    def _walk(self) -> tuple[str, ...]:
+        for _ in range(MAX_STEPS):
+            if not self.pending:
+                return ()
+            name = self.pending.pop(0)
+            if name == "..":
+                self._go_up()
+            elif self._is_end(name):
+                return (name, *self.pending)
+        raise ToolError(f"{self.asked[:200]!r} takes too many steps; give a more direct path")
+
+    def _is_end(self, name: str) -> bool:
+        """Take one step; True where there is none to take: the last name, or one that does not exist."""
+        target = self._read_link(name)
+        if target is not None:
+            self._follow(target)
+            return False
+        if not self.pending:
+            return True
+        try:
+            inner = enter(name, self.directory)
+        except FileNotFoundError:
+            self._check_missing(name)
+            return True
+        except NotADirectoryError as error:
+            raise ToolError(f"{self.asked!r}: {name!r} is not a directory; check the path") from error
+        os.close(self.directory)
+        self.directory = inner
+        self.names.append(name)
+        return False
+
+    def _read_link(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self.directory)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            raise
+
+    def _follow(self, target: str) -> None:
+        self.links += 1
+        if self.links > MAX_LINKS:
+            raise ToolError(f"{self.asked!r} goes through more than {MAX_LINKS} links; give the file's own path")
+        parts = self._parts(target)
+        if target.startswith("/"):
+            self._restart()
+        self.pending = parts + self.pending
+
+    def _go_up(self) -> None:
+        # From the root again: holding one directory is enough, and `..` as the kernel sees it may be elsewhere by now.
+        if not self.names:
+            raise self._outside()
+        self.pending = self.names[:-1] + self.pending
+        self._restart()
+
+    def _restart(self) -> None:
+        directory = os.open(self.root, _ENTER)
+        os.close(self.directory)
+        self.directory = directory
+        self.names = []
+
+    def _check_missing(self, name: str) -> None:
+        if ".." in self.pending:
+            raise ToolError(f"{self.asked!r}: {name!r} does not exist; check the path", code="FILE_NOT_FOUND")
+
+    def _parts(self, path: str) -> list[str]:
+        relative = path
+        if path.startswith("/"):
+            below = _below(path, self.root)
+            below = _below(path, self.given_root) if below is None else below
+            below = _below(os.path.realpath(path), self.root) if below is None else below
+            if below is None:
+                raise self._outside()
+            relative = below
+        return [part for part in relative.split("/") if part not in ("", ".")]
+
+    def _outside(self) -> ToolError:
+        return ToolError(f"{self.asked!r} is outside the workspace {self.root}; only paths below it can be used")
+
+
+def _below(path: str, base: str) -> str | None:
+    prefix = base.rstrip("/") + "/"
+    if path == base:
+        return ""
+    return path[len(prefix) :] if path.startswith(prefix) else None

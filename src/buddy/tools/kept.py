@@ -1,0 +1,44 @@
+"""What is kept of a command's output: all of it up to a limit, then its head and its tail.
+
+What always holds: both streams together stay below the limit, whatever is written; what was left out is counted. When
+one stream floods, it is cut first, so that a few lines of stderr survive beside a gigabyte of stdout.
+"""
+
+from typing import Literal
+
+LIMIT = 10 * 1024 * 1024
+
+Stream = Literal["stdout", "stderr"]
+
+
+class Kept:
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._half = limit // 2
+        self._heads: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._tails: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._dropped: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        self._head_left = self._half
+
+    def add(self, stream: Stream, chunk: bytes) -> None:
+        head = min(self._head_left, len(chunk))
+        self._heads[stream] += chunk[:head]
+        self._head_left -= head
+        self._tails[stream] += chunk[head:]
+        excess = sum(map(len, self._tails.values())) - self._half
+        if excess > 0:
+            self._drop(excess)
+
+    def text(self, stream: Stream) -> str:
+        head, tail = bytes(self._heads[stream]), bytes(self._tails[stream])
+        if not self._dropped[stream]:
+            return (head + tail).decode("utf-8", "replace")
+        marker = f"\n[... {self._dropped[stream]} bytes left out ...]\n"
+        return head.decode("utf-8", "replace") + marker + tail.decode("utf-8", "replace")
+
+    def _drop(self, excess: int) -> None:
+        while excess > 0:
+            stream: Stream = "stdout" if len(self._tails["stdout"]) >= len(self._tails["stderr"]) else "stderr"
+            count = min(excess, len(self._tails[stream]))
+            del self._tails[stream][:count]
+            self._dropped[stream] += count
+            excess -= count

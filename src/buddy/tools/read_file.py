@@ -1,0 +1,84 @@
+"""Reading a part of a text file.
+
+What always holds: it has no effect, its result is bounded, and what was cut says how to get the rest.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools import glance
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.texts import text_of
+
+MAX_LINES = 2000
+MAX_BYTES = 256 * 1024
+# Lines are counted from the start, so this much is read to find them.
+MAX_FILE = 10 * 1024 * 1024
+
+
+class ReadFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The file, relative to the workspace.", min_length=1)]
+    offset: Annotated[int, Meta(description="First line to read, from 1.", ge=1)] = 1
+    limit: Annotated[int, Meta(description="How many lines to read.", ge=1)] = MAX_LINES
+
+
+class ReadFile:
+    name: str = "read_file"
+    tier: Tier = "read-only"
+    source: Source = "sandbox"
+    args: type[Struct] = ReadFileArgs
+    timeout: float | None = 30.0
+
+    def __init__(self) -> None:
+        self.description: str = text_of("read_file")
+
+    def intent(self, args: ReadFileArgs, place: Place) -> Intent:
+        path = glance.canonical(args.path, place)
+        details = {"path": path, "offset": args.offset, "limit": args.limit, "target": place.target.name}
+        return Intent("tool", "read a file", path, details)
+
+    async def run(self, args: ReadFileArgs, call: Call) -> Output:
+        place = call.place
+        content = await place.target.read_file(args.path, root=place.root, limit=MAX_FILE)
+        info = await place.target.stat(args.path, root=place.root)
+        size = len(content) if info is None else max(info.size, len(content))
+        if b"\0" in content[:8192]:
+            return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
+        if not content:
+            return Output(f"{args.path} is empty")
+        return Output(_part(content, args, whole=len(content) >= size))
+
+
+def _part(content: bytes, args: ReadFileArgs, *, whole: bool) -> str:
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    total = f"{len(lines)}" if whole else f"more than {len(lines)}"
+    if args.offset > len(lines):
+        reason = f"{args.path} has {total} lines, so there is none at offset {args.offset}"
+        advice = "give a smaller one" if whole else "that far into it only run_shell can read, for example with sed -n"
+        raise ToolError(f"{reason}; {advice}")
+    wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
+    shown, is_cut = _fit(wanted)
+    text = b"\n".join(shown).decode("utf-8", "replace")
+    last = args.offset + len(shown) - 1
+    if is_cut:
+        return f"{text}\n[line {last} is cut: it has {len(wanted[0])} bytes; read on with offset={last + 1}]"
+    if last == len(lines) and whole:
+        return text
+    return f"{text}\n[lines {args.offset} to {last} of {total}; read on with offset={last + 1}]"
+
+
+def _fit(lines: list[bytes]) -> tuple[list[bytes], bool]:
+    """As many of the lines as may be shown; a first line that is too long by itself is cut."""
+    shown: list[bytes] = []
+    left = MAX_BYTES
+    for line in lines:
+        left -= len(line) + 1
+        if left < 0:
+            break
+        shown.append(line)
+    return (shown, False) if shown else ([lines[0][:MAX_BYTES]], True)

@@ -1,0 +1,67 @@
+"""The tools that a model may call, by name.
+
+What always holds: names are unique, and arguments that `parse` gave have the type that their tool declared.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.tools import arguments
+from buddy.tools.contract import Tool
+
+# Tools differ in the type of their arguments; `parse` is what pairs the two, so here that type is open.
+AnyTool = Tool[Any]
+
+
+class Definition(Struct, frozen=True):
+    """A tool as the model sees it; `parameters` is its JSON Schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Registry:
+    def __init__(self, tools: Iterable[AnyTool]) -> None:
+        self._tools: dict[str, AnyTool] = {}
+        for tool in tools:
+            if tool.name in self._tools:
+                raise ValueError(f"two tools are called {tool.name!r}")
+            self._tools[tool.name] = tool
+
+    def specs(self) -> tuple[Definition, ...]:
+        """All tools, by name: the same text for the same tools, so that providers can cache it."""
+        return self._specs
+
+    def get(self, name: str) -> AnyTool:
+        try:
+            return self._tools[name]
+        except KeyError:
+            there = ", ".join(sorted(self._tools)) or "none"
+            raise ToolError(f"no tool {name[:80]!r}; there are {there}") from None
+
+    def without(self, names: set[str]) -> "Registry":
+        """The same tools but these."""
+        return Registry(tool for name, tool in self._tools.items() if name not in names)
+
+    def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
+        """Read a call's arguments; what is wrong with them is said in a ToolError."""
+        return arguments.parse(tool.name, tool.args, arguments_json)
+
+    @cached_property
+    def _specs(self) -> tuple[Definition, ...]:
+        tools = sorted(self._tools.values(), key=lambda tool: tool.name)
+        return tuple(Definition(tool.name, tool.description, arguments.schema_of(tool.args)) for tool in tools)
+
+
+def builtin() -> Registry:
+    """The tools that are always there."""
+    from buddy.tools.read_file import ReadFile
+    from buddy.tools.run_shell import RunShell
+    from buddy.tools.write_file import WriteFile
+
+    return Registry((ReadFile(), RunShell(), WriteFile()))

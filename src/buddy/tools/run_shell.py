@@ -1,0 +1,109 @@
+"""Running a shell command: the tool behind most of what an agent does.
+
+What always holds: a command runs inside the workspace's target and nowhere else; one that was given a time limit is
+ended with everything it started.
+"""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools import glance
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.kept import Kept, Stream
+from buddy.tools.scripts import scripts_of
+from buddy.tools.texts import text_of
+
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+SHOWN_AFTER_TIMEOUT = 8 * 1024
+
+
+class RunShellArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="The command line, for bash.", min_length=1)]
+    wait: Annotated[
+        bool | int | str | None,
+        Meta(description='true (default): until it ends. "500ms", "30s", "10m", "1h" or seconds: at most that long.'),
+    ] = None
+    cwd: Annotated[str | None, Meta(description="Directory to run in, inside the workspace; default its root.")] = None
+
+
+class RunShell:
+    name: str = "run_shell"
+    tier: Tier = "privileged"
+    source: Source = "sandbox"
+    args: type[Struct] = RunShellArgs
+    timeout: float | None = None
+
+    def __init__(self) -> None:
+        self.description: str = text_of("run_shell")
+
+    def intent(self, args: RunShellArgs, place: Place) -> Intent:
+        cwd = glance.canonical(args.cwd or ".", place)
+        scripts = scripts_of(args.command, cwd, place)
+        details = {
+            "command": args.command,
+            "cwd": cwd,
+            "target": place.target.name,
+            "sandbox": place.sandbox,
+            "environment": {},
+            "wait": args.wait,
+            "scripts": scripts.digests,
+            "scriptsComplete": scripts.complete,
+        }
+        return Intent("exec", "run a shell command", args.command, details)
+
+    async def run(self, args: RunShellArgs, call: Call) -> Output:
+        timeout = _seconds(args.wait)
+        cwd = await _directory(args.cwd, call.place)
+        kept = Kept()
+
+        async def take(stream: Stream, chunk: bytes) -> None:
+            kept.add(stream, chunk)
+            await call.on_output(stream, chunk)
+
+        finished = await call.place.target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
+        if finished.timed_out:
+            raise _timed_out(args.wait, kept)
+        text = f"exit code: {finished.exit_code}\n{_sections(kept)}".rstrip("\n")
+        failed = finished.exit_code != 0
+        error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
+        return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
+
+
+async def _directory(cwd: str | None, place: Place) -> str:
+    path = cwd or "."
+    info = await place.target.stat(path, root=place.root)
+    if info is None or not info.is_dir:
+        raise ToolError(f"cwd {path!r} is not a directory in the workspace; give another", code="FILE_NOT_FOUND")
+    return glance.canonical(path, place)
+
+
+def _seconds(wait: bool | int | str | None) -> float | None:
+    if wait is None or wait is True:
+        return None
+    if wait is False:
+        raise ToolError("wait: false needs a tmux-backed target, and this one is not; leave wait out, or give a limit")
+    parts = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)?", str(wait).strip())
+    if parts is None or int(parts[1]) == 0:
+        raise ToolError(f"wait: {str(wait)[:40]!r} is no duration; give true, seconds, or like 500ms, 30s, 10m, 1h, 2d")
+    return int(parts[1]) * SECONDS[parts[2] or ""]
+
+
+def _sections(kept: Kept) -> str:
+    texts = {stream: kept.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
+    return "\n".join(f"{stream}:\n{text}" for stream, text in texts.items() if text)
+
+
+def _timed_out(wait: bool | int | str | None, kept: Kept) -> ToolError:
+    limit = f"{wait}s" if str(wait).isdigit() else str(wait)
+    message = f"the command did not end within {limit}, so it and every process it started were ended"
+    shown = _sections(kept)
+    if len(shown) > SHOWN_AFTER_TIMEOUT:
+        shown = f"[...]\n{shown[-SHOWN_AFTER_TIMEOUT:]}"
+    advice = "give a longer wait, or run less at once"
+    return ToolError(
+        f"{message}; {advice}" + (f"\nits output until then:\n{shown}" if shown else ""), code="EXEC_TIMEOUT"
+    )

@@ -1,0 +1,39 @@
+"""Where things are kept."""
+
+from pathlib import Path
+
+from buddy.config.places import find_places
+
+
+def test_the_xdg_variables_say_where_things_are():
+    env = {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/r", "HOME": "/h"}
+    places = find_places(env)
+    assert places.config_dir == Path("/c/buddy")
+    assert places.state_dir == Path("/s/buddy")
+    assert places.socket == Path("/r/buddy/buddyd.sock")
+
+
+def test_without_them_the_home_folder_is_used_and_the_socket_lies_in_the_state():
+    places = find_places({"HOME": "/h", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "not/absolute"})
+    assert places.config_dir == Path("/h/.config/buddy")
+    assert places.state_dir == Path("/h/.local/state/buddy")
+    assert places.socket == Path("/h/.local/state/buddy/run/buddyd.sock")
+
+
+def test_the_command_line_beats_the_environment():
+    env = {"HOME": "/h", "BUDDY_STATE_DIR": "/env", "BUDDY_SOCKET": "/env.sock"}
+    assert find_places(env).state_dir == Path("/env")
+    assert find_places(env).socket == Path("/env.sock")
+    places = find_places(env, state_dir="/arg", socket=Path("/arg.sock"))
+    assert (places.state_dir, places.socket) == (Path("/arg"), Path("/arg.sock"))
+
+
+def test_a_state_directory_of_its_own_has_a_socket_of_its_own():
+    env = {"HOME": "/h", "XDG_RUNTIME_DIR": "/r"}
+    assert find_places(env, state_dir="/a").socket != find_places(env, state_dir="/b").socket
+
+
+def test_every_place_is_absolute():
+    places = find_places({"HOME": "/h", "BUDDY_STATE_DIR": "here", "BUDDY_SOCKET": "s.sock"})
+    assert places.state_dir.is_absolute()
+    assert places.socket.is_absolute()

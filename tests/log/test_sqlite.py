@@ -1,0 +1,270 @@
+"""What only the SQLite log has: files, modes, versions, threads."""
+
+import asyncio
+import os
+import stat
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from buddy.errors import UserError
+from buddy.log.contract import Batch
+from buddy.log.database import Database
+from buddy.log.room import Room
+from buddy.log.schema import MIGRATIONS, open_database
+from buddy.log.sqlite import SqliteLog
+from buddy.log.writer import Writer
+from buddy.protocol.envelopes import event_of
+from buddy.protocol.events import AssistantToken
+from log.making import SESSION, SetClock, batch, read_all, record, seqs
+
+
+async def test_a_log_is_there_after_it_was_closed(state_dir: Path, clock: SetClock) -> None:
+    log = SqliteLog.open(state_dir, clock)
+    await log.append(batch(await log.create(record(), "owner"), 0, 5))
+    before = await log.get(SESSION)
+    await log.close()
+    again = SqliteLog.open(state_dir, clock)
+    assert seqs(await read_all(again)) == [1, 2, 3, 4, 5]
+    assert await again.get(SESSION) == before
+    await again.close()
+
+
+async def test_closing_ends_the_writer_and_can_be_done_twice(state_dir: Path, clock: SetClock) -> None:
+    log = SqliteLog.open(state_dir, clock)
+    lease = await log.create(record(), "owner")
+    last = asyncio.ensure_future(log.append(batch(lease, 0)))
+    await asyncio.sleep(0)
+    await log.close()
+    await log.close()
+    assert await last == 1
+    assert not [thread for thread in threading.enumerate() if thread.name == "log-writer"]
+    with pytest.raises(RuntimeError, match="the log is closed"):
+        await log.append(batch(lease, 1))
+
+
+async def test_a_log_that_was_only_read_has_no_thread(sqlite: SqliteLog) -> None:
+    assert await sqlite.newest(5) == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "log-writer"]
+
+
+async def test_a_cancelled_append_leaves_the_log_whole(sqlite: SqliteLog) -> None:
+    lease = await sqlite.create(record(), "owner")
+    cancelled = asyncio.ensure_future(sqlite.append(batch(lease, 0)))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert await sqlite.append(batch(lease, 1)) == 2
+    assert seqs(await read_all(sqlite)) == [1, 2]
+
+
+async def test_a_wait_sees_what_another_process_appends(sqlite: SqliteLog, state_dir: Path, clock: SetClock) -> None:
+    lease = await sqlite.create(record(), "owner")
+    other = SqliteLog.open(state_dir, clock)
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(other.wait(SESSION, 0, 60))
+        await asyncio.sleep(0)
+        await sqlite.append(batch(lease, 0))
+    assert wait.result()
+    await other.close()
+
+
+async def test_files_are_private_whatever_the_umask(tmp_path: Path, clock: SetClock) -> None:
+    before = os.umask(0)
+    try:
+        log = SqliteLog.open(tmp_path / "above" / "state", clock)
+        await log.create(record(), "owner")
+        await log.put_blob(b"content")
+        found = {path: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "above").rglob("*")}
+        found[tmp_path / "above"] = stat.S_IMODE((tmp_path / "above").stat().st_mode)
+        await log.close()
+    finally:
+        os.umask(before)
+    assert {path.name for path in found} > {"above", "state", "buddy.db", "buddy.db-wal", "buddy.db-shm", "blobs"}
+    assert {
+        path for path, mode in found.items() if mode != (0o700 if path.is_dir() else 0o600) and path.exists()
+    } == set()
+
+
+async def test_a_log_knows_when_there_is_not_enough_room(state_dir: Path, clock: SetClock) -> None:
+    log = SqliteLog.open(state_dir, clock, min_free=2**60)
+    assert not log.has_room()
+    await log.close()
+
+
+def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: SetClock) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    room = Room(place, clock, 1)
+    assert room.is_enough()
+    place.rmdir()
+    clock.now += 999
+    assert room.is_enough()
+    clock.now += 1
+    with pytest.raises(FileNotFoundError):
+        room.is_enough()
+
+
+async def test_blobs_go_with_the_last_session_that_names_them(sqlite: SqliteLog, state_dir: Path) -> None:
+    old, young = await sqlite.put_blob(b"old"), await sqlite.put_blob(b"young")
+    (path,) = (state_dir / "blobs").rglob(old)
+    os.utime(path, (1, 1))
+    lease = await sqlite.create(record(), "owner")
+    event = event_of(AssistantToken(text="", blobs={"a": old, "b": young}), session_id=SESSION, seq=1, ts=1)
+    await sqlite.append(Batch(SESSION, lease.epoch, 0, [event]))
+    await sqlite.delete(SESSION)
+    assert await sqlite.read_blob(old) is None
+    assert await sqlite.read_blob(young) == (b"young", 5)
+
+
+# --- another program has the database ---
+
+
+async def test_a_locked_database_is_told_and_not_waited_for(state_dir: Path, clock: SetClock) -> None:
+    log = SqliteLog.open(state_dir, clock, busy_seconds=0.05)
+    lease = await log.create(record(), "owner")
+    other = open_database(state_dir / "buddy.db")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UserError, match="is locked by another program") as told:
+        await log.append(batch(lease, 0))
+    assert told.value.exit_code == 75
+    assert told.value.hint
+    assert await log.read(SESSION, 0) == []
+    other.execute("ROLLBACK")
+    assert await log.append(batch(lease, 0)) == 1
+    other.close()
+    await log.close()
+
+
+# --- files that are not ours ---
+
+
+def refuse(state_dir: Path, clock: SetClock, words: str) -> None:
+    """Opening fails with these words and a hint, and the database file stays as it is."""
+    database = state_dir / "buddy.db"
+    before = database.read_bytes() if database.is_file() else None
+    with pytest.raises(UserError, match=words) as told:
+        SqliteLog.open(state_dir, clock)
+    assert told.value.hint
+    assert (database.read_bytes() if database.is_file() else None) == before
+
+
+def make_database(state_dir: Path, clock: SetClock) -> None:
+    state_dir.mkdir(mode=0o700)
+    open_database(state_dir / "buddy.db").close()
+    assert clock.now
+
+
+def change(state_dir: Path, pragma: str) -> None:
+    db = open_database(state_dir / "buddy.db")
+    db.execute(pragma)
+    db.close()
+
+
+def test_a_newer_schema_is_refused(state_dir: Path, clock: SetClock) -> None:
+    make_database(state_dir, clock)
+    change(state_dir, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    refuse(state_dir, clock, "written by a newer Buddy")
+
+
+def test_the_database_of_another_program_is_refused(state_dir: Path, clock: SetClock) -> None:
+    make_database(state_dir, clock)
+    change(state_dir, "PRAGMA application_id = 7")
+    refuse(state_dir, clock, "of another program")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"", "is empty"), (b"not a database" * 1000, "damaged or not a database")]
+)
+def test_what_is_no_database_is_refused(state_dir: Path, clock: SetClock, content: bytes, words: str) -> None:
+    state_dir.mkdir(mode=0o700)
+    (state_dir / "buddy.db").write_bytes(content)
+    refuse(state_dir, clock, words)
+
+
+def test_a_damaged_database_is_refused(state_dir: Path, clock: SetClock) -> None:
+    make_database(state_dir, clock)
+    database = state_dir / "buddy.db"
+    content = database.read_bytes()
+    database.write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    refuse(state_dir, clock, "damaged")
+
+
+def test_a_linked_database_is_refused(state_dir: Path, clock: SetClock, tmp_path: Path) -> None:
+    state_dir.mkdir(mode=0o700)
+    open_database(tmp_path / "elsewhere.db").close()
+    (state_dir / "buddy.db").symlink_to(tmp_path / "elsewhere.db")
+    refuse(state_dir, clock, "not a regular file")
+
+
+def test_a_linked_state_directory_is_refused(state_dir: Path, clock: SetClock, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    state_dir.symlink_to(tmp_path / "real")
+    refuse(state_dir, clock, "is a symbolic link")
+
+
+def test_a_file_as_state_directory_is_refused(state_dir: Path, clock: SetClock) -> None:
+    state_dir.write_text("")
+    refuse(state_dir, clock, "is not a directory")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_state_directory_that_others_can_write_to_is_refused(state_dir: Path, clock: SetClock, mode: int) -> None:
+    state_dir.mkdir()
+    state_dir.chmod(mode)
+    refuse(state_dir, clock, "can be written to by others")
+    assert stat.S_IMODE(state_dir.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_state_directory_of_another_user_is_refused(state_dir: Path, clock: SetClock) -> None:
+    state_dir.mkdir(mode=0o700)
+    os.chown(state_dir, 12345, -1)
+    refuse(state_dir, clock, "belongs to user 12345")
+
+
+# --- the writer ---
+
+
+def sync_level(db: Database) -> int:
+    return db.pragma("synchronous")
+
+
+def insert(name: str, db: Database) -> None:
+    db.execute("INSERT INTO owners VALUES (?, 1)", (name,))
+
+
+def insert_and_break(db: Database) -> None:
+    insert("broken", db)
+    raise ZeroDivisionError
+
+
+async def test_only_durable_groups_wait_for_the_disk(tmp_path: Path) -> None:
+    writer = Writer(open_database(tmp_path / "buddy.db"), tmp_path / "buddy.db")
+    levels = [await writer.submit(sync_level, durable=durable) for durable in (True, False, True, False, False, True)]
+    await writer.close()
+    assert levels == [2, 1, 2, 1, 1, 2]
+
+
+async def test_a_job_that_breaks_is_undone_alone(tmp_path: Path) -> None:
+    writer = Writer(open_database(tmp_path / "buddy.db"), tmp_path / "buddy.db")
+    outcomes = await asyncio.gather(
+        writer.submit(lambda db: insert("first", db), durable=False),
+        writer.submit(insert_and_break, durable=False),
+        writer.submit(lambda db: insert("last", db), durable=False),
+        return_exceptions=True,
+    )
+    found = await writer.submit(lambda db: db.execute("SELECT owner FROM owners ORDER BY owner").get, durable=False)
+    await writer.close()
+    assert [type(outcome) for outcome in outcomes] == [type(None), ZeroDivisionError, type(None)]
+    assert found == ["first", "last"]
+
+
+async def test_a_writer_that_never_wrote_closes(tmp_path: Path) -> None:
+    db = open_database(tmp_path / "buddy.db")
+    await Writer(db, tmp_path / "buddy.db").close()
+    with pytest.raises(apsw.ConnectionClosedError):
+        db.execute("SELECT 1")

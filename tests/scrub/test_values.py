@@ -1,0 +1,161 @@
+"""Registered values: hidden in every form, in whole texts and in streams."""
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buddy.scrub import MARK, Scrubber
+
+SECRET = 'sk-Canary/0123+"é"\\ßfedcba'
+
+# Few letters, so that secrets repeat, overlap and touch marks; brackets and the mark itself, so that both meet.
+letters = st.sampled_from(["a", "b", "[", "]", "R", "E", '"', "é", "[REDACTED]", "[REDACTED", "aaaaaaaa", "abababab"])
+texts = st.lists(letters, max_size=30).map("".join)
+secrets = st.lists(st.text("ab[]RED", min_size=8, max_size=12), max_size=3)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> tuple[Scrubber, list[str]]:
+    """Some secrets, and a text that holds them, cut into chunks anywhere."""
+    known = draw(secrets)
+    parts = draw(st.lists(texts | st.sampled_from([*known, ""]), max_size=8))
+    whole = "".join(parts)
+    cuts = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    chunks = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    return knowing(*known), chunks
+
+
+def knowing(*known: str) -> Scrubber:
+    scrubber = Scrubber()
+    for secret in known:
+        scrubber.register(secret)
+    return scrubber
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "raw": str,
+    "json": json.dumps,
+    "json unicode": lambda text: json.dumps(text, ensure_ascii=False),
+    "json in json": lambda text: json.dumps(json.dumps(text)),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "percent": lambda text: urllib.parse.quote(text, safe=""),
+    "percent, slashes kept": urllib.parse.quote,
+    "percent, small digits": lambda text: re.sub("%..", lambda hit: hit[0].lower(), urllib.parse.quote(text, safe="")),
+    "form": urllib.parse.quote_plus,
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 unpadded": lambda text: base64.b64encode(text.encode()).decode().rstrip("="),
+    "base64 for urls": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_form_of_a_secret_is_hidden(name: str):
+    form = ENCODINGS[name](SECRET)
+    masked = knowing(SECRET).registered(f"before {form} after")
+    assert masked.removeprefix("before ").removesuffix(" after").strip('"\\') == MARK
+
+
+@pytest.mark.parametrize("before", range(6))
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("size", [8, 9, 10, 31, 40])
+def test_a_secret_inside_longer_base64_is_hidden_at_every_offset(before: int, after: int, size: int):
+    secret = "K3y-with?many>bits~and4more+letters/9876"[:size]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(b"u" * before + secret.encode() + b"v" * after).decode()
+        masked = knowing(secret).registered(text)
+        assert MARK in masked
+        left = masked.split(MARK)
+        assert len(left) == 2
+        assert len("".join(left)) <= len(text) - size
+
+
+def test_only_the_secret_is_hidden():
+    assert knowing("hunter2hunter2").registered("a hunter2hunter2, b") == f"a {MARK}, b"
+
+
+def test_what_is_too_short_is_not_a_secret():
+    assert knowing("short", "", "1234567").registered("short 1234567") == "short 1234567"
+
+
+def test_the_newline_around_a_secret_is_no_part_of_it():
+    assert knowing("  hunter2hunter2\n").registered("hunter2hunter2") == MARK
+
+
+def test_each_line_of_a_key_file_is_hidden():
+    armour = (
+        "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEAAoIB\n-----END PRIVATE KEY-----\n"
+    )
+    scrubber = knowing(armour)
+    assert scrubber.registered(armour.strip()) == MARK
+    assert scrubber.registered("| AQEFAASCBKcwggSjAgEAAoIB |") == f"| {MARK} |"
+    assert "BEGIN" in scrubber.registered("-----BEGIN PRIVATE KEY-----")
+
+
+def test_the_longer_of_two_secrets_is_hidden_whole():
+    scrubber = knowing("password1", "password1-and-more")
+    assert scrubber.registered("password1-and-more password1") == f"{MARK} {MARK}"
+
+
+def test_overlapping_secrets_leave_nothing_of_either():
+    assert knowing("abcdefgh", "efghijkl").registered("<abcdefghijkl>") == f"<{MARK}>"
+
+
+def test_a_secret_that_reads_like_the_mark_does_not_grow_it():
+    scrubber = knowing("REDACTED", MARK)
+    assert scrubber.registered(MARK) == MARK
+    assert scrubber.registered("REDACTED!") == f"{MARK}!"
+
+
+def test_a_secret_split_at_any_offset_never_leaks():
+    scrubber = knowing(SECRET)
+    for form in (ENCODINGS[name](SECRET) for name in ("raw", "json", "hex", "base64", "percent")):
+        text = f"x {form} y"
+        for cut in range(len(text) + 1):
+            stream = scrubber.stream()
+            out = stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.finish()
+            assert out == scrubber.registered(text)
+
+
+def test_a_stream_holds_back_only_what_could_become_a_secret():
+    stream = knowing("hunter2hunter2", "x" * 500).stream()
+    assert stream.feed("the quick brown") == "the quick brown"
+    assert stream.feed(" fox hunter2") == " fox "
+    assert stream.feed("-") == "hunter2-"
+    assert stream.feed("hunter2hunter") == ""
+    assert stream.feed("2!") == f"{MARK}!"
+    assert stream.finish() == ""
+
+
+def test_a_stream_without_secrets_holds_nothing_back():
+    stream = Scrubber().stream()
+    assert [stream.feed("abc"), stream.feed("def"), stream.finish()] == ["abc", "def", ""]
+
+
+@given(scenarios())
+def test_a_stream_in_any_chunks_is_the_masking_of_the_whole(scenario: tuple[Scrubber, list[str]]):
+    scrubber, chunks = scenario
+    stream = scrubber.stream()
+    out = "".join([*map(stream.feed, chunks), stream.finish()])
+    assert out == scrubber.registered("".join(chunks))
+
+
+@given(scenarios())
+def test_masking_twice_changes_nothing(scenario: tuple[Scrubber, list[str]]):
+    scrubber, chunks = scenario
+    once = scrubber.text("".join(chunks))
+    assert scrubber.text(once) == once
+
+
+@given(st.text(min_size=8, max_size=40), st.text(), st.text())
+def test_no_registered_value_is_left_in_a_text(secret: str, before: str, after: str):
+    masked = knowing(secret).registered(before + secret + after)
+    secret = secret.strip()
+    if len(secret) >= 8 and "[" not in secret and "]" not in secret and secret not in MARK:
+        assert secret not in masked

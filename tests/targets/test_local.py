@@ -1,0 +1,321 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from buddy.errors import ToolError
+from buddy.targets import strays
+from buddy.targets.contract import Finished, Target
+from buddy.targets.local import Local
+
+Stream = Literal["stdout", "stderr"]
+
+
+class Taken:
+    """Takes output, and lets a test wait for a text in it."""
+
+    def __init__(self) -> None:
+        self.output: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.largest = 0
+        self._grew = asyncio.Event()
+
+    async def __call__(self, stream: Stream, chunk: bytes) -> None:
+        self.output[stream] += chunk
+        self.largest = max(self.largest, len(chunk))
+        self._grew.set()
+
+    async def wait_for(self, text: bytes) -> None:
+        while text not in self.output["stdout"]:
+            self._grew.clear()
+            await self._grew.wait()
+
+
+@pytest.fixture
+def nonce() -> str:
+    return uuid.uuid4().hex
+
+
+async def run(command: str, cwd: Path, nonce: str, taken: Taken, timeout: float | None = None) -> Finished:
+    return await Local(grace=0.1).run(command, cwd=str(cwd), nonce=nonce, on_output=taken, timeout=timeout)
+
+
+async def cancel_once(text: bytes, command: str, cwd: Path, nonce: str) -> None:
+    """Cancel a command after it printed `text`."""
+    taken = Taken()
+    running = asyncio.create_task(run(command, cwd, nonce, taken))
+    await taken.wait_for(text)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def names_in(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
+def test_local_is_a_target() -> None:
+    target: Target = Local()
+    assert target.name == "local"
+
+
+async def test_both_streams_and_the_exit_code_come_back(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    finished = await run("pwd; echo oops >&2; exit 7", tmp_path, nonce, taken)
+    assert finished == Finished(exit_code=7)
+    assert taken.output == {"stdout": f"{tmp_path}\n".encode(), "stderr": b"oops\n"}
+
+
+async def test_a_signal_is_a_negative_exit_code(tmp_path: Path, nonce: str) -> None:
+    assert await run("kill -9 $$", tmp_path, nonce, Taken()) == Finished(exit_code=-9)
+
+
+async def test_a_command_sees_the_environment_without_what_is_ours(
+    tmp_path: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUDDY_API_KEY", "sk-canary")
+    monkeypatch.setenv("AGENT_API_KEY", "sk-canary")
+    monkeypatch.setenv("THEIRS", "kept")
+    taken = Taken()
+    await Local().run("env", cwd=str(tmp_path), nonce=nonce, on_output=taken, env={"MORE": "yes", "BUDDY_CALL": "x"})
+    lines = bytes(taken.output["stdout"]).decode().splitlines()
+    assert {"THEIRS=kept", "MORE=yes", f"BUDDY_CALL={nonce}"} <= set(lines)
+    assert "sk-canary" not in "\n".join(lines)
+
+
+async def test_stdin_is_empty_and_the_command_leads_its_own_session(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    await run("cat; ps -o sid= -p $$; echo $$", tmp_path, nonce, taken)
+    session, pid = taken.output["stdout"].split()
+    assert session == pid
+    assert int(pid) != os.getsid(0)
+
+
+async def test_a_command_that_starts_with_a_dash_is_not_an_option(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    assert await run("-c 'echo no'", tmp_path, nonce, taken) == Finished(exit_code=127)
+    assert not taken.output["stdout"]
+
+
+@pytest.mark.parametrize("command", ["echo a\0b", "echo " + "x" * 200_000, "echo \ud800"])
+async def test_a_command_that_cannot_be_started_is_the_models_to_fix(tmp_path: Path, nonce: str, command: str) -> None:
+    before = open_descriptors()
+    with pytest.raises(ToolError):
+        await run(command, tmp_path, nonce, Taken())
+    assert open_descriptors() == before
+
+
+async def test_a_directory_that_is_not_there_is_named(tmp_path: Path, nonce: str) -> None:
+    with pytest.raises(ToolError, match="missing"):
+        await run("true", tmp_path / "missing", nonce, Taken())
+
+
+async def test_a_timeout_ends_the_group_and_keeps_the_output_until_then(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    finished = await run("echo begun; sleep 100 & sleep 100", tmp_path, nonce, taken, timeout=1)
+    assert finished.timed_out
+    assert taken.output["stdout"] == b"begun\n"
+    assert strays.find(nonce) == []
+
+
+async def test_a_child_that_ends_when_asked_may_still_say_goodbye(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    command = "trap 'echo bye; exit 3' TERM; echo begun; sleep 100 & wait"
+    finished = await Local(grace=10).run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=1)
+    assert finished == Finished(exit_code=3, timed_out=True)
+    assert taken.output["stdout"] == b"begun\nbye\n"
+
+
+async def test_cancelling_ends_a_child_that_ignores_being_asked(tmp_path: Path, nonce: str) -> None:
+    await cancel_once(b"begun", "trap '' TERM HUP INT; echo begun; while :; do sleep 100; done", tmp_path, nonce)
+    assert strays.find(nonce) == []
+
+
+async def test_cancelling_ends_a_grandchild_that_left_the_group(tmp_path: Path, nonce: str) -> None:
+    program = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        print('daemon', flush=True)\n"
+        "        time.sleep(100)\n"
+        "    os._exit(0)\n"
+        "time.sleep(100)\n"
+    )
+    (tmp_path / "daemon.py").write_text(program)
+    await cancel_once(b"daemon", f"{sys.executable} daemon.py", tmp_path, nonce)
+    assert strays.find(nonce) == []
+
+
+async def test_cancelling_twice_still_ends_everything(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    running = asyncio.create_task(run("trap '' TERM; echo begun; while :; do sleep 9; done", tmp_path, nonce, taken))
+    await taken.wait_for(b"begun")
+    running.cancel()
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert strays.find(nonce) == []
+
+
+async def test_no_child_and_no_descriptor_is_left_behind(tmp_path: Path, nonce: str) -> None:
+    await run("true", tmp_path, nonce, Taken())
+    before = open_descriptors()
+    await run("true", tmp_path, nonce, Taken())
+    await run("sleep 100", tmp_path, nonce, Taken(), timeout=0.05)
+    await cancel_once(b"begun", "echo begun; sleep 100", tmp_path, nonce)
+    assert open_descriptors() == before
+    assert not has_children()
+
+
+async def test_a_background_job_goes_on_and_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    started = time.monotonic()
+    finished = await run("sleep 100 & echo done", tmp_path, nonce, taken)
+    assert time.monotonic() - started < 50
+    assert finished == Finished(exit_code=0)
+    assert taken.output["stdout"] == b"done\n"
+    assert len(strays.find(nonce)) == 1
+    assert await Local().end_strays(nonce) == 1
+    assert strays.find(nonce) == []
+
+
+async def test_all_that_a_child_wrote_arrives_although_a_background_job_keeps_the_pipe(
+    tmp_path: Path, nonce: str
+) -> None:
+    received = 0
+
+    async def take_slowly(_stream: Stream, chunk: bytes) -> None:
+        nonlocal received
+        received += len(chunk)
+        await asyncio.sleep(0.05)
+
+    command = "sleep 100 & head -c 1000000 /dev/zero"
+    try:
+        await Local().run(command, cwd=str(tmp_path), nonce=nonce, on_output=take_slowly)
+    finally:
+        await Local().end_strays(nonce)
+    assert received == 1_000_000
+
+
+async def test_a_background_job_that_never_stops_writing_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
+    try:
+        assert await run("yes & exit 4", tmp_path, nonce, Taken()) == Finished(exit_code=4)
+    finally:
+        await Local().end_strays(nonce)
+
+
+async def test_a_child_that_closes_its_output_is_waited_for(tmp_path: Path, nonce: str) -> None:
+    command = "exec >&- 2>&-; sleep 0.2; touch finished; exit 5"
+    assert await run(command, tmp_path, nonce, Taken()) == Finished(exit_code=5)
+    assert (tmp_path / "finished").exists()
+
+
+async def test_a_child_that_closed_its_output_can_time_out(tmp_path: Path, nonce: str) -> None:
+    finished = await run("exec >&- 2>&-; sleep 100", tmp_path, nonce, Taken(), timeout=0.2)
+    assert finished.timed_out
+
+
+async def test_a_slow_taker_slows_the_child_and_chunks_stay_small(tmp_path: Path, nonce: str) -> None:
+    total, largest = 0, 0
+
+    async def count(_stream: Stream, chunk: bytes) -> None:
+        nonlocal total, largest
+        total, largest = total + len(chunk), max(largest, len(chunk))
+
+    await Local().run("head -c 50000000 /dev/zero", cwd=str(tmp_path), nonce=nonce, on_output=count)
+    assert total == 50_000_000
+    assert largest <= 64 * 1024
+
+
+async def test_an_endless_writer_does_not_keep_the_loop_from_ending_it(tmp_path: Path, nonce: str) -> None:
+    async def ignore(_stream: Stream, _chunk: bytes) -> None:
+        pass
+
+    finished = await Local(grace=0.1).run("yes", cwd=str(tmp_path), nonce=nonce, on_output=ignore, timeout=0.2)
+    assert finished.timed_out
+
+
+async def test_an_error_of_the_taker_ends_the_command_and_is_raised_as_it_is(tmp_path: Path, nonce: str) -> None:
+    async def fail(_stream: Stream, _chunk: bytes) -> None:
+        raise LookupError("no room")
+
+    with pytest.raises(LookupError, match="no room"):
+        await Local(grace=0.1).run("echo x; sleep 100", cwd=str(tmp_path), nonce=nonce, on_output=fail)
+    assert strays.find(nonce) == []
+
+
+async def test_many_commands_at_once_do_not_mix(tmp_path: Path, nonce: str) -> None:
+    taken = [Taken() for _ in range(20)]
+    await asyncio.gather(*(run(f"echo {n}; echo {n} >&2", tmp_path, nonce, one) for n, one in enumerate(taken)))
+    for number, one in enumerate(taken):
+        assert one.output == {"stdout": f"{number}\n".encode(), "stderr": f"{number}\n".encode()}
+
+
+async def test_strays_of_another_nonce_are_left_alone(tmp_path: Path, nonce: str) -> None:
+    await run("sleep 100 &", tmp_path, nonce, Taken())
+    assert await Local().end_strays("another") == 0
+    assert await Local().end_strays(nonce[:-1]) == 0
+    (stray,) = strays.find(nonce)
+    os.kill(stray, signal.SIGKILL)
+
+
+async def test_a_cancelled_write_has_happened_or_not_but_not_later(tmp_path: Path) -> None:
+    writing = asyncio.create_task(Local().write_file("file", b"x" * 1_000_000, root=str(tmp_path)))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert names_in(tmp_path) in ([], ["file"])
+
+
+async def test_files_are_read_written_and_looked_at_below_the_root(tmp_path: Path) -> None:
+    target, root = Local(), str(tmp_path)
+    await target.write_file("a/b", b"hello", root=root)
+    assert await target.read_file("a/b", root=root, limit=4) == b"hell"
+    info = await target.stat("a/b", root=root)
+    assert info is not None and info.size == 5
+    with pytest.raises(ToolError):
+        await target.read_file("../x", root=root, limit=4)
+
+
+def test_the_boundaries_of_a_call_are_passed_in_order(tmp_path: Path) -> None:
+    listing = tmp_path / "passed"
+    program = (
+        "import asyncio\n"
+        "from buddy.targets.local import Local\n"
+        "async def take(stream, chunk): pass\n"
+        f"asyncio.run(Local().run('env', cwd={str(tmp_path)!r}, nonce='n', on_output=take))\n"
+    )
+    source = str(Path(strays.__file__).parents[2])
+    env = {**os.environ, "BUDDY_FAULT_LOG": str(listing), "PYTHONPATH": source}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)
+    assert listing.read_text().split() == ["tool.start.before:1", "tool.start.after:1", "tool.end:1"]
+
+
+def test_a_process_never_ends_itself_by_its_own_nonce(nonce: str) -> None:
+    program = f"from buddy.targets import strays; print(strays.end({nonce!r}))"
+    source = str(Path(strays.__file__).parents[2])
+    env = {**os.environ, "BUDDY_CALL": nonce, "PYTHONPATH": source}
+    done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True)
+    assert done.stdout == b"0\n"
