@@ -59,7 +59,7 @@ schema: $(READY) ## Write schema/ anew from the protocol's types
 
 lock: ## Resolve the dependencies anew (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to make the lock" >&2; exit 1; }
-	$(UV) pip compile pyproject.toml --group dev --universal --upgrade --generate-hashes --no-emit-index-url \
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header -q -o requirements.lock
 
 clean: ## Remove what was made

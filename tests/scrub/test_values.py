@@ -133,6 +133,23 @@ def test_a_stream_holds_back_only_what_could_become_a_secret():
     assert stream.finish() == ""
 
 
+def test_a_stream_waits_for_the_longer_of_two_secrets():
+    stream = knowing("password1", "password1-and-more").stream()
+    assert stream.feed("password1") == ""
+    assert stream.feed("-and-more") == MARK
+    assert stream.feed("password1") == ""
+    assert stream.feed("-or less") == f"{MARK}-or less"
+
+
+def test_a_mark_wins_over_a_secret_that_reaches_into_it_in_a_stream_too():
+    scrubber = knowing("abcdefg[RED")
+    assert scrubber.registered(f"abcdefg{MARK}") == f"abcdefg{MARK}"
+    stream = scrubber.stream()
+    assert stream.feed("abcdefg[RED") == ""
+    assert stream.feed("ACTED]") == f"abcdefg{MARK}"
+    assert stream.feed("abcdefg[RED!") == f"{MARK}!"
+
+
 def test_a_stream_without_secrets_holds_nothing_back():
     stream = Scrubber().stream()
     assert [stream.feed("abc"), stream.feed("def"), stream.finish()] == ["abc", "def", ""]

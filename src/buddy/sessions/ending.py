@@ -6,9 +6,10 @@ import traceback
 from msgspec import Struct
 
 from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.backends.runstate import OpenCall
 from buddy.errors import LogError, ProviderError
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome
-from buddy.protocol.events import Error, RunComplete, ToolResult
+from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult
 from buddy.protocol.shapes import Headless, ToolFailure
 from buddy.sessions.acceptance import acceptance_of, work_until_accepted
 
@@ -39,7 +40,9 @@ async def perform(run: Run, backend: Backend) -> None:
 def complete(run: Run, ending: Ending) -> None:
     """Close what is open and record the outcome. Nothing awaits here, so no cancel can fall between."""
     for call in list(run.state.open_calls.values()):
-        run.emit(_closing_result(run, call.item.name, call.item.call_id, started=call.stage == "claimed"))
+        if call.stage == "requested":
+            run.emit(_unseen_call(run, call))
+        run.emit(_closing_result(run, call))
     acceptance = acceptance_of(run)
     run.emit(
         RunComplete(
@@ -86,20 +89,35 @@ async def _work(run: Run, backend: Backend) -> Ending:
     return Ending("success", run.state.last_text)
 
 
-def _closing_result(run: Run, name: str, call_id: str, *, started: bool) -> ToolResult:
+def _unseen_call(run: Run, call: OpenCall) -> ToolCall:
+    """A call that nobody was told of yet: each result has its call, also where the run ended between the two."""
+    item = call.item
+    return ToolCall(
+        source="unknown",
+        tool_name=item.name,
+        args={"raw": item.arguments},
+        call_id=item.call_id,
+        target=run.place.target.name,
+    )
+
+
+def _closing_result(run: Run, call: OpenCall) -> ToolResult:
+    started = call.stage == "claimed"
     if started:
         text = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
+    elif call.stage == "denied":
+        text = f"Not run: denied by {call.by}."
     else:
         text = "Not run: the run ended before this call started."
     failure = ToolFailure("UNKNOWN_OUTCOME" if started else "UNKNOWN", False, text)
     return ToolResult(
         source="unknown",
-        tool_name=name,
+        tool_name=call.item.name,
         duration_ms=0,
         is_error=True,
         text=text,
         structured_error=failure,
-        call_id=call_id,
+        call_id=call.item.call_id,
         target=run.place.target.name,
     )
 

@@ -81,7 +81,6 @@ class Dispatch:
         return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
 
     async def _perform(self, run: Run, call: OpenCall) -> Output:
-        prepared = self._announce(run, call)
         if call.stage == "claimed":
             await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
             run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
@@ -90,6 +89,7 @@ class Dispatch:
                 "or in part. Find out before repeating it.",
                 code="UNKNOWN_OUTCOME",
             )
+        prepared = self._announce(run, call)
         if prepared.tool.tier != "read-only":
             prepared = await self._permit(run, call, prepared)
         return await self._execute(run, call, prepared)
@@ -154,10 +154,13 @@ class Dispatch:
         nonce = nonce_of(run.session_id, call.item.call_id)
         under_way = Call(call.item.call_id, run.place, nonce, on_output)
         faults.reached("tool.run.before")
+        deadline = asyncio.timeout(prepared.tool.timeout)
         try:
-            async with asyncio.timeout(prepared.tool.timeout):
+            async with deadline:
                 output = await prepared.tool.run(prepared.args, under_way)
         except TimeoutError:
+            if not deadline.expired():
+                raise
             raise ToolError(
                 f"{prepared.tool.name} took longer than {prepared.tool.timeout:g} s and was ended", code="EXEC_TIMEOUT"
             ) from None
