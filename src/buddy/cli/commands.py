@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from buddy.errors import BuddyError, ProtocolError, UserError
 
@@ -24,6 +24,7 @@ class Parser(argparse.ArgumentParser):
 def run(arguments: Sequence[str]) -> int:
     """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
     try:
+        _check_text(arguments)
         options = build_parser().parse_args(arguments)
         command: Command | None = getattr(options, "command", None)
         if command is None:
@@ -45,6 +46,16 @@ def run(arguments: Sequence[str]) -> int:
         return 130
 
 
+def _check_text(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{argument!a} is not UTF-8 text", hint="a prompt can be piped in: … | buddy exec -"
+            ) from None
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="buddy", description="Run AI agents as durable sessions.", epilog=_EPILOG, formatter_class=_Raw
@@ -54,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_exec(commands)
     _add_resume(commands)
     _add_session(commands)
+    _add_daemon(commands)
     _add_small(commands)
     return parser
 
@@ -71,10 +83,11 @@ examples:
   buddy demo                                      see all of it, with nothing configured
 """
 
-Subparsers = "argparse._SubParsersAction[Parser]"
+if TYPE_CHECKING:
+    Subparsers: TypeAlias = argparse._SubParsersAction[Parser]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - argparse names it nowhere else
 
 
-def _add_exec(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _add_exec(commands: "Subparsers") -> None:
     for name, help_text in (("exec", "one run; the answer on stdout"), ("run", "the same as exec")):
         parser = commands.add_parser(name, help=help_text, description="Run one prompt to its outcome.")
         parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
@@ -93,7 +106,7 @@ def _add_exec(commands: "argparse._SubParsersAction[Parser]") -> None:
         parser.set_defaults(command=_exec)
 
 
-def _add_resume(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _add_resume(commands: "Subparsers") -> None:
     parser = commands.add_parser("resume", help="go on with a session's interrupted run, to its outcome")
     parser.add_argument("session_id", nargs="?", metavar="ID")
     parser.add_argument("--last", action="store_true", help="the last session of this directory")
@@ -102,7 +115,7 @@ def _add_resume(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser.set_defaults(command=_resume)
 
 
-def _add_session(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _add_session(commands: "Subparsers") -> None:
     parser = commands.add_parser("session", help="list, show, export or delete sessions")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="sessions by last use")
@@ -122,8 +135,45 @@ def _add_session(commands: "argparse._SubParsersAction[Parser]") -> None:
     listing.set_defaults(command=_session, action="list")
 
 
-def _add_small(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _add_daemon(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = commands.add_parser("daemon", help="the runtime that all clients share: run, start, stop, status, logs")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, help_text in (
+        ("run", "in the foreground"),
+        ("start", "in the background"),
+        ("stop", "cancel what runs, and end"),
+        ("status", "what it is doing"),
+        ("logs", "what it wrote"),
+    ):
+        action = actions.add_parser(name, help=help_text)
+        if name in ("run", "start"):
+            action.add_argument("--listen", metavar="[HOST:]PORT", help="also a WebSocket, on this machine only")
+            action.add_argument("--allow-remote", action="store_true", help="let --listen name any address")
+            action.add_argument("--tls-cert", metavar="FILE")
+            action.add_argument("--tls-key", metavar="FILE")
+        if name == "status":
+            action.add_argument("--json", action="store_true")
+        if name == "logs":
+            action.add_argument("-n", "--lines", type=int, default=50)
+            action.add_argument("-f", "--follow", action="store_true")
+        _add_common(action)
+        action.set_defaults(command=_daemon, action=name)
+    attach = commands.add_parser("attach", help="follow a session, line by line")
+    attach.add_argument("session_id", metavar="ID")
+    attach.add_argument("--read-only", action="store_true", help="look, and be unable to do more")
+    attach.add_argument("--after", type=int, default=0, metavar="SEQ", help="only what came after this event")
+    attach.add_argument("--stream-json", action="store_true", help="every event, one JSON object per line")
+    _add_common(attach)
+    attach.set_defaults(command=_attach)
+    listing = commands.add_parser("ps", help="the active runs")
+    listing.add_argument("--json", action="store_true")
+    _add_common(listing)
+    listing.set_defaults(command=_ps)
+
+
+def _add_small(commands: "Subparsers") -> None:
     doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
+    doctor.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     _add_common(doctor)
     doctor.set_defaults(command=_doctor)
     demo = commands.add_parser("demo", help="a whole session with nothing configured: run, crash, recovery, outcome")
@@ -173,6 +223,24 @@ def _session(options: argparse.Namespace) -> int:
     from buddy.cli.session import session
 
     return session(options)
+
+
+def _daemon(options: argparse.Namespace) -> int:
+    from buddy.cli.daemon import daemon
+
+    return daemon(options)
+
+
+def _attach(options: argparse.Namespace) -> int:
+    from buddy.cli.attach import attach
+
+    return attach(options)
+
+
+def _ps(options: argparse.Namespace) -> int:
+    from buddy.cli.attach import ps
+
+    return ps(options)
 
 
 def _doctor(options: argparse.Namespace) -> int:

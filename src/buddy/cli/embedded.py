@@ -1,31 +1,54 @@
-"""A runtime inside this process, and a client of it: the same protocol, over memory."""
+"""How a command reaches the runtime: the daemon where one runs, else one inside this process; the protocol is the same."""
 
 import argparse
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from buddy.client.client import Client
+from buddy.client.socket import SocketLink, connect_unix
 from buddy.config.load import load_config
-from buddy.config.places import find_places
+from buddy.config.places import Places, find_places
 from buddy.config.settings import Config
-from buddy.daemon.runtime import Runtime
 from buddy.version import VERSION
 
 
+def places_of(options: argparse.Namespace) -> Places:
+    return find_places(os.environ, options.state_dir, options.socket)
+
+
 def read_config(options: argparse.Namespace) -> Config:
-    places = find_places(os.environ, options.state_dir, options.socket)
-    return load_config(os.environ, Path(options.config) if options.config else None, places)
+    return load_config(os.environ, Path(options.config) if options.config else None, places_of(options))
 
 
 @asynccontextmanager
-async def connected(options: argparse.Namespace, name: str) -> AsyncIterator[Client]:
-    """A client of the runtime; leaving it is a clean stop."""
-    places = find_places(os.environ, options.state_dir, options.socket)
-    runtime = Runtime(read_config(options), places, os.environ)
+async def connected(options: argparse.Namespace, name: str) -> AsyncGenerator[Client, None]:
+    """A client of the daemon; of a runtime of our own where none runs, or where a configuration was named for this call."""
+    link = None if options.config else await find_daemon(options)
+    if link is not None:
+        async with joined(link, options, name) as client:
+            yield client
+        return
+    from buddy.daemon.runtime import Runtime
+
+    runtime = Runtime(read_config(options), places_of(options), os.environ)
     try:
         async with Client(runtime.connect(), name, VERSION) as client:
             yield client
     finally:
         await runtime.close()
+
+
+def joined(link: SocketLink, options: argparse.Namespace, name: str) -> Client:
+    """A client of the daemon that comes back by itself when the daemon was restarted."""
+    return Client(link, name, VERSION, reconnect=lambda: connect_unix(places_of(options).socket))
+
+
+async def find_daemon(options: argparse.Namespace) -> SocketLink | None:
+    """A connection to the daemon, if one runs."""
+    path = places_of(options).socket
+    try:
+        return await connect_unix(path)
+    except OSError:
+        return None

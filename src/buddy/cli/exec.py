@@ -6,35 +6,34 @@ for who is not there.
 
 import argparse
 import asyncio
-import getpass
+import contextlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 
+from buddy.cli.asking import Asking
 from buddy.cli.embedded import connected, read_config
+from buddy.cli.reading import find_session, last_session, whole
 from buddy.cli.report import Report
 from buddy.client.client import Client
 from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import ApprovalRequired
+from buddy.protocol.events import AssistantMessage
 from buddy.protocol.ids import Ulids
 from buddy.protocol.requests import (
     GetSnapshot,
     GetSnapshotReply,
-    ListSessions,
-    ListSessionsReply,
     SendUserMessage,
     StartSession,
-    SubmitApproval,
 )
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, Criterion, Repo, SessionOptions
 from buddy.sessions.policy import parse_duration, parse_policy
-from buddy.terminal.escape import escape
 
 INTERRUPTED = 130
+STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -60,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     async def work() -> int:
-        async with connected(options, "cli") as client:
+        async with connected(options, "cli" if _asks(options) else "headless") as client:
             session_id = await _session_of(client, options)
             attached = await client.attach(session_id)
             shown = await client.request(GetSnapshot(), GetSnapshotReply, session_id)
@@ -87,7 +86,7 @@ class _Following:
         self, client: Client, options: argparse.Namespace, session_id: str, run_id: str | None, replayed: int = 0
     ) -> None:
         self._client = client
-        self._asks = _asks(options)
+        self._asking = Asking(client, session_id, person=_asks(options))
         self._session_id = session_id
         self._run_id = run_id
         self._replayed = replayed
@@ -96,25 +95,37 @@ class _Following:
 
     async def until_complete(self) -> int:
         self._report.session(self._session_id)
-        asked: set[str] = set()
-        with _Stopping(self._client, self._session_id, self._run_id):
-            async for event in self._client.events():
-                self._view.apply(event)
-                self._report.event(event)
-                if self._is_over(event):
-                    break
-                if self._asks and event.seq >= self._replayed:
-                    for approval in [found for key, found in self._view.approvals.items() if key not in asked]:
-                        asked.add(approval.approval_id)
-                        await _answer(self._client, self._session_id, self._view.active or "", approval)
+        async with _Stopping(self._client, self._session_id, self._run_id):
+            try:
+                await self._follow()
+            finally:
+                await self._asking.close()
         run = self._view.runs.get(self._run_id or "") or next(reversed(self._view.runs.values()), None)
         if run is None:
             raise UserError(f"{self._session_id} has no run to go on with", hint='start one: buddy exec "…"')
         return self._report.finish(self._session_id, run)
 
+    async def _follow(self) -> None:
+        async for event in self._client.events():
+            self._view.apply(event)
+            self._report.event(event)
+            if event.type == "assistant_message" and event.run_id:
+                await self._complete_text(event, event.run_id)
+            if self._is_over(event):
+                return
+            if event.seq >= self._replayed:
+                self._asking.follow(self._view)
+
+    async def _complete_text(self, event: Event, run_id: str) -> None:
+        """A long answer is in the event with its beginning alone."""
+        body = await whole(self._client, event)
+        if isinstance(body, AssistantMessage):
+            self._view.runs[run_id].finished_text = body.text
+
     def _is_over(self, event: Event) -> bool:
         if self._run_id is None:
-            return event.seq >= self._replayed
+            # A recovered run may be over before it could be asked for: its events say so.
+            return event.seq >= self._replayed and self._view.active is None
         return event.type == "run_complete" and event.run_id == self._run_id
 
 
@@ -127,18 +138,17 @@ class _Stopping:
         self._run_id = run_id
         self._cancelling: asyncio.Task[None] | None = None
 
-    def __enter__(self) -> None:
+    async def __aenter__(self) -> None:
         loop, me = asyncio.get_running_loop(), asyncio.current_task()
-        for number, reason in (
-            (signal.SIGINT, "interrupted"),
-            (signal.SIGTERM, "terminated"),
-            (signal.SIGHUP, "hangup"),
-        ):
+        for number, reason in STOPS.items():
             loop.add_signal_handler(number, self._stop, reason, me)
 
-    def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    async def __aexit__(self, *_: object) -> None:
+        for number in STOPS:
             asyncio.get_running_loop().remove_signal_handler(number)
+        if self._cancelling is not None:
+            self._cancelling.cancel()
+            await asyncio.wait([self._cancelling])
 
     def _stop(self, reason: str, waiting: "asyncio.Task[object] | None") -> None:
         run_id = self._run_id
@@ -149,51 +159,17 @@ class _Stopping:
         self._cancelling = asyncio.get_running_loop().create_task(self._cancel(run_id, reason))
 
     async def _cancel(self, run_id: str, reason: str) -> None:
-        try:
+        # A refusal means that the run is over already.
+        with contextlib.suppress(ProtocolError, ConnectionError):
             await self._client.cancel(self._session_id, run_id, reason)
-        except ProtocolError:
-            pass  # it is over already
-
-
-async def _answer(client: Client, session_id: str, run_id: str, approval: ApprovalRequired) -> None:
-    """Ask the person at the terminal; nothing but a clear yes is one."""
-    command = str(approval.details.get("command") or approval.summary)
-    who = f"{getpass.getuser()}@{socket.gethostname()}"
-    print(f"{who}$ {escape(command)}", file=sys.stderr)
-    for key, value in approval.details.items():
-        if key != "command" and value not in ("", None, {}, []):
-            print(f"  {escape(str(key))}: {escape(str(value))}", file=sys.stderr)
-    print("approve? [y/N] ", end="", file=sys.stderr, flush=True)
-    answer = (await _read_line()).strip().lower()
-    decision = "approve" if answer in ("y", "yes") else "deny"
-    try:
-        await client.approve(SubmitApproval(session_id, run_id, approval.approval_id, decision))
-    except ProtocolError as error:
-        print(f"warning: {escape(error.message)}", file=sys.stderr)
-
-
-async def _read_line() -> str:
-    """A line from the terminal, without a thread that could not be ended."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), ready.set)
-    try:
-        await ready.wait()
-        return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
 
 
 async def _session_of(client: Client, options: argparse.Namespace) -> str:
-    if options.session_id and not options.last:
-        return str(options.session_id)
-    if not options.last:
+    if options.last:
+        return await last_session(client, options.directory)
+    if not options.session_id:
         raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
-    root = os.path.realpath(options.directory)
-    found = await client.request(ListSessions(1, root), ListSessionsReply)
-    if not found.sessions:
-        raise UserError(f"no session in {root}", hint="buddy session list --all")
-    return found.sessions[0].session_id
+    return await find_session(client, options.session_id, options.directory)
 
 
 def _session_wish(options: argparse.Namespace) -> StartSession:
@@ -203,14 +179,11 @@ def _session_wish(options: argparse.Namespace) -> StartSession:
     for name in ("max_turns", "max_tokens", "max_rounds", "max_cost"):
         if (value := getattr(options, name)) is not None and value <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be more than 0")
-    root = os.path.realpath(options.directory)
-    if not os.path.isdir(root):
-        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
     return StartSession(
         "headless",
         options.profile or "default",
         "local",
-        Repo(root),
+        Repo(_workspace(options)),
         {"source": "cli"},
         SessionOptions(
             agent_runtime=options.agent_runtime,
@@ -221,6 +194,17 @@ def _session_wish(options: argparse.Namespace) -> StartSession:
             budget=BudgetLimits(options.max_turns, options.max_cost, options.max_tokens, seconds),
         ),
     )
+
+
+def _workspace(options: argparse.Namespace) -> str:
+    root = os.path.realpath(options.directory)
+    if not Path(root).is_dir():
+        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"the name of {root!a} is not UTF-8 text", hint="give the directory another name") from None
+    return root
 
 
 def _policy(options: argparse.Namespace) -> str:

@@ -21,7 +21,7 @@ from buddy.protocol.events import (
     Warning,  # noqa: A004 - the seed's word
 )
 from buddy.protocol.shapes import Acceptance
-from buddy.terminal.escape import escape, one_line
+from buddy.terminal.escape import escape, escape_json, one_line
 
 
 class Report:
@@ -35,8 +35,7 @@ class Report:
     def event(self, event: Event) -> None:
         """Show one event."""
         if self._stream_json:
-            sys.stdout.buffer.write(event.line())
-            sys.stdout.buffer.flush()
+            _write_json(event.line())
             return
         body = event.body()
         line = _line_of(body) if body is not None else None
@@ -47,7 +46,7 @@ class Report:
         """Print the answer or the outcome; give the exit code."""
         code = exit_code(run)
         if self._json:
-            sys.stdout.buffer.write(msgspec.json.encode(outcome_of(session_id, run)) + b"\n")
+            _write_json(msgspec.json.encode(outcome_of(session_id, run)) + b"\n")
         elif not self._stream_json:
             self._answer(run)
         sys.stdout.flush()
@@ -60,6 +59,12 @@ class Report:
         complete = run.complete
         if complete is not None and complete.outcome != "success":
             print(f"{complete.outcome}: {escape(complete.summary)}", file=sys.stderr)
+
+
+def _write_json(line: bytes) -> None:
+    """Exact for a pipe; for a terminal the same value, spelt so that nothing in it acts on the terminal."""
+    sys.stdout.buffer.write(escape_json(line.decode()).encode() if sys.stdout.isatty() else line)
+    sys.stdout.buffer.flush()
 
 
 def exit_code(run: RunView) -> int:
@@ -79,7 +84,6 @@ def outcome_of(session_id: str, run: RunView) -> dict[str, object]:
         "exitCode": exit_code(run),
         "text": run.finished_text,
         "summary": complete.summary if complete else "",
-        "reason": complete.reason if complete else None,
         "acceptance": acceptance or Acceptance(0, 0, ()),
         "usage": {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens},
         "costUsd": run.cost_usd,

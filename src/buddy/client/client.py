@@ -1,12 +1,13 @@
 """The protocol's client: requests with their responses, and the events of the sessions it is attached to.
 
-What always holds: events come in the order of their seq and each once, whatever was sent twice; while a request waits
-for its response the client goes on reading, so the two never block each other.
+What always holds: events come in the order of their seq and each once, whatever was sent twice or resent after a lost
+connection; while a request waits for its response the client goes on reading, so the two never block each other.
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -21,6 +22,7 @@ from buddy.protocol.requests import REQUESTS
 from buddy.protocol.shapes import Shape
 
 MAX_BUFFERED = 10_000
+PATIENCE = 30.0
 
 Reply = TypeVar("Reply", bound=Shape)
 
@@ -38,8 +40,23 @@ class Link(Protocol):
 class Client:
     """Use it as `async with Client(link, "my-app") as client`."""
 
-    def __init__(self, link: Link, name: str, version: str = "0", ids: Ids | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        name: str,
+        version: str = "0",
+        *,
+        ids: Ids | None = None,
+        reconnect: Callable[[], Awaitable[Link]] | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        """With `reconnect`, a lost connection is made again for up to `patience` seconds, from the last seq seen."""
         self.runtime: ask.HelloReply | None = None
+        self._reconnect = reconnect
+        self._patience = patience
+        self._attached: dict[str, str | None] = {}
+        self._joined = asyncio.Event()
+        self._joining: asyncio.Task[None] | None = None
         self._link = link
         self._name = name
         self._version = version
@@ -53,22 +70,29 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._reader = asyncio.get_running_loop().create_task(self._read())
-        capabilities = ("stream_tokens", "approvals", "replay_attach")
-        self.runtime = await self.request(ask.Hello(self._name, self._version, capabilities), ask.HelloReply)
-        if self.runtime.protocol_version != VERSION:
-            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {self.runtime.protocol_version}")
+        try:
+            await self._join()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._link.close()
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
+        tasks = [task for task in (self._reader, self._joining) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def request(self, payload: Shape, reply: type[Reply], session_id: str | None = None) -> Reply:
-        """Send a request and wait for its response; a refusal is a ProtocolError."""
+        """Send a request, wait for its response; a refusal is a ProtocolError, a lost connection a ConnectionError."""
+        await self._joined.wait()
+        return await self._ask(payload, reply, session_id)
+
+    async def _ask(self, payload: Shape, reply: type[Reply], session_id: str | None = None) -> Reply:
         kind = _KINDS[type(payload)]
         request_id = self._ids("req")
         session_id = session_id or getattr(payload, "session_id", None)
@@ -105,14 +129,24 @@ class Client:
     # --- the requests a front end makes all the time ----------------------------------------------------------------
 
     async def start_session(self, wish: ask.StartSession) -> ask.StartSessionReply:
-        return await self.request(wish, ask.StartSessionReply)
+        started = await self.request(wish, ask.StartSessionReply)
+        self._attached[started.session_id] = started.attach_token
+        return started
 
     async def attach(self, session_id: str, last_seen_seq: int = 0, token: str | None = None) -> ask.AttachSessionReply:
         self._seen[session_id] = last_seen_seq
-        return await self.request(ask.AttachSession(session_id, last_seen_seq, token), ask.AttachSessionReply)
+        reply = await self.request(ask.AttachSession(session_id, last_seen_seq, token), ask.AttachSessionReply)
+        self._attached[session_id] = token
+        return reply
 
     async def send(self, message: ask.SendUserMessage) -> str:
-        return (await self.request(message, ask.SendUserMessageReply)).run_id
+        """Send a message; its id makes sure that it is taken once, however often the connection is lost."""
+        while True:
+            try:
+                return (await self.request(message, ask.SendUserMessageReply)).run_id
+            except ConnectionError:
+                if self._reconnect is None or self._gone:
+                    raise
 
     async def approve(self, answer: ask.SubmitApproval) -> None:
         await self.request(answer, ask.AcceptedReply)
@@ -122,22 +156,65 @@ class Client:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    async def _join(self) -> None:
+        """Say who we are, and take every session up where we left it."""
+        capabilities = ("stream_tokens", "approvals", "replay_attach")
+        self.runtime = await self._ask(ask.Hello(self._name, self._version, capabilities), ask.HelloReply)
+        if self.runtime.protocol_version != VERSION:
+            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {self.runtime.protocol_version}")
+        for session_id, token in self._attached.items():
+            again = ask.AttachSession(session_id, self._seen.get(session_id, 0), token)
+            await self._ask(again, ask.AttachSessionReply)
+        self._joined.set()
+
+    async def _rejoin(self) -> None:
+        try:
+            await self._join()
+        except (ConnectionError, ProtocolError):
+            self._link.close()
+
     async def _read(self) -> None:
         try:
+            await self._read_link()
+            while await self._connect_again():
+                await self._read_link()
+        finally:
+            self._gone = True
+            self._lose()
+            self._joined.set()
+
+    async def _read_link(self) -> None:
+        with contextlib.suppress(ConnectionError):
             while (line := await self._link.read_line()) is not None:
                 if line:
                     self._take(line)
                 while len(self._events) >= MAX_BUFFERED and not self._waiting:
                     self._changed.clear()
                     await self._changed.wait()
-        except ConnectionError:
-            pass
-        finally:
-            self._gone = True
-            self._changed.set()
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_exception(ConnectionResetError("the runtime is gone"))
+
+    async def _connect_again(self) -> bool:
+        self._joined.clear()
+        self._lose()
+        if self._reconnect is None:
+            return False
+        wait, deadline = 0.02, asyncio.get_running_loop().time() + self._patience
+        while asyncio.get_running_loop().time() < deadline:
+            try:
+                self._link = await self._reconnect()
+            except OSError:
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, 1.0)
+                continue
+            self._joining = asyncio.get_running_loop().create_task(self._rejoin())
+            return True
+        return False
+
+    def _lose(self) -> None:
+        """Whoever waits for an answer learns that it will not come."""
+        self._changed.set()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionResetError("the connection was lost"))
 
     def _take(self, line: bytes) -> None:
         match parse_incoming(line):

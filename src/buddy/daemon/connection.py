@@ -5,12 +5,15 @@ to an attach is sent before the first replayed event; what a peer may do comes f
 """
 
 import asyncio
+import contextlib
 import re
+import time
 from collections.abc import Awaitable, Callable
 
 from msgspec import UNSET, Raw
 
-from buddy.daemon.link import Link
+from buddy.daemon.limits import Limits, Rate
+from buddy.daemon.link import Link, TooLong
 from buddy.daemon.pump import Pump
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.log.contract import Log
@@ -18,8 +21,9 @@ from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage
 from buddy.protocol.requests import SESSION_REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
-from buddy.sessions.sessions import Sessions
+from buddy.sessions.sessions import Sessions, token_hash
 
+NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 RESERVED = frozenset({"policy", "timeout", "daemon", "acceptance", "restart"})
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 
@@ -27,29 +31,62 @@ _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 class Connection:
     """Serve with `serve()`; the handlers of the requests are passed in."""
 
-    def __init__(self, link: Link, sessions: Sessions, log: Log, handlers: "Handlers", *, trusted: bool) -> None:
+    def __init__(
+        self,
+        link: Link,
+        sessions: Sessions,
+        log: Log,
+        handlers: "Handlers",
+        *,
+        trusted: bool,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
         self.name = ""
         self.trusted = trusted
+        self._limits = limits
+        self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)
         self._link = link
         self._sessions = sessions
         self._log = log
         self._handlers = handlers
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._roles: dict[str, Role] = {}
+        self._tokens: set[str] = set()
         self._after: list[Callable[[], None]] = []
         self._request_ids = 0
 
     async def serve(self) -> None:
         """Until the peer is gone; then nothing of it is left."""
+        quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, self._expect_hello)
         try:
             while (line := await self._link.read_line()) is not None:
                 if line.strip():
-                    await self._link.write((await self.answer(line)).line())
+                    await self._link.write((await self._respond(line)).line())
                     self._follow_up()
+        except TooLong:
+            await self._refuse_frame()
         except ConnectionError:
             pass
         finally:
+            quiet.cancel()
             await self._stop()
+
+    async def _respond(self, line: bytes) -> Response:
+        """The answer, or a word that this is too much at once."""
+        if self._rate.take() and not self._link.crowded:
+            return await self.answer(line)
+        request_id, kind = salvage(line)
+        error = ProtocolError("OVERLOADED", "too many requests at once; wait a moment", retryable=True)
+        return self._refusal(self._request_id(request_id), kind or "unknown", error)
+
+    async def _refuse_frame(self) -> None:
+        error = ProtocolError("FRAME_TOO_LARGE", f"a request may have {self._limits.frame} bytes")
+        with contextlib.suppress(ConnectionError):
+            await self._link.write(self._refusal(self._request_id(None), "unknown", error).line())
+
+    def _expect_hello(self) -> None:
+        if not self.name:
+            self._link.close()
 
     async def answer(self, line: bytes) -> Response:
         """The response to one line, whatever the line is."""
@@ -103,12 +140,20 @@ class Connection:
             role = await self._sessions.role_of(token, session_id)
             if role is None:
                 raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
-            self._roles[session_id] = role
-        elif not self.trusted:
+            self.grant(session_id, role, token_hash(token))
+        elif not self.trusted and session_id not in self._roles:
             raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
 
-    def grant(self, session_id: str, role: Role) -> None:
+    def grant(self, session_id: str, role: Role, token_hash: str | None = None) -> None:
         self._roles[session_id] = role
+        if token_hash is not None:
+            self._tokens.add(token_hash)
+
+    def uses(self, token_hash: str) -> bool:
+        return token_hash in self._tokens
+
+    def close(self) -> None:
+        self._link.close()
 
     def is_attached(self, session_id: str) -> bool:
         return session_id in self._pumps
@@ -116,6 +161,10 @@ class Connection:
     def attach(self, session_id: str, cursor: int) -> None:
         """Send the session's events after the cursor, once the response to this request is out."""
         self._after.append(lambda: self._start_pump(session_id, cursor))
+
+    def after_reply(self, step: Callable[[], None]) -> None:
+        """Do this once the response is on its way."""
+        self._after.append(step)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What each request does, in the words of the sessions. A request without a handler is answered as unsupported."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
+from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions, token_hash
@@ -33,14 +34,24 @@ CAPABILITIES = (
 AnyShape = TypeVar("AnyShape", bound=Shape)
 
 
+class Host(Protocol):
+    """What holds the connections and can be stopped."""
+
+    def status(self) -> ask.DaemonStatusReply: ...
+
+    def stop(self) -> None: ...
+
+    def hang_up(self, token_hash: str) -> None: ...
+
+
 class Requests:
     """The handlers, over what they act on."""
 
-    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], version: str) -> None:
+    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> None:
         self._sessions = sessions
         self._log = log
         self._clock = clock
-        self._version = version
+        self._host = host
 
     def handlers(self) -> Handlers:
         return {
@@ -66,16 +77,21 @@ class Requests:
             "prune_session": _typed(ask.PruneSession, self.prune_session),
             "mint_token": _typed(ask.MintToken, self.mint_token),
             "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
+            "list_tokens": _typed(ask.ListTokens, self.list_tokens),
+            "daemon_status": _typed(ask.DaemonStatus, self.daemon_status),
+            "shutdown": _typed(ask.Shutdown, self.shutdown),
         }
 
     async def hello(self, peer: Connection, wish: ask.Hello, _: str) -> Shape:
         peer.introduce(wish.client_name)
-        return ask.HelloReply("buddyd", self._version, VERSION, CAPABILITIES, {"host": "available"})
+        return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, {"host": "available"})
 
     async def ping(self, _peer: Connection, _wish: ask.Ping, _: str) -> Shape:
         return ask.PingReply(True, self._clock())
 
     async def start_session(self, peer: Connection, wish: ask.StartSession, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "a session's token does not start others")
         session, token = await self._sessions.start(wish)
         peer.grant(session.session_id, "driver")
         peer.attach(session.session_id, 0)
@@ -114,6 +130,8 @@ class Requests:
 
     async def send_user_message(self, peer: Connection, wish: ask.SendUserMessage, session_id: str) -> Shape:
         session = await self._driven(peer, session_id)
+        if session.fold.run is None:
+            self._sessions.admit_run()
         if not peer.is_attached(session_id):
             peer.attach(session_id, await self._last_seq(session_id))
         return ask.SendUserMessageReply(await session.send(wish, peer.name), True)
@@ -183,7 +201,9 @@ class Requests:
         return ask.QueueMessageReply(await (await self._driven(peer, session_id)).queue(wish, peer.name))
 
     async def delete_session(self, peer: Connection, _wish: ask.DeleteSession, session_id: str) -> Shape:
-        await self._driven(peer, session_id)
+        # Not opened: that would take up an interrupted run, and would need a model that may be gone.
+        await self._sessions.record(session_id)
+        peer.require(session_id, "driver")
         return ask.DeleteSessionReply(await self._sessions.delete(session_id))
 
     async def prune_session(self, peer: Connection, wish: ask.PruneSession, session_id: str) -> Shape:
@@ -196,7 +216,37 @@ class Requests:
 
     async def revoke_token(self, peer: Connection, wish: ask.RevokeToken, session_id: str) -> Shape:
         await self._driven(peer, session_id)
-        return ask.RevokeTokenReply(await self._log.revoke(token_hash(wish.attach_token)))
+        named = wish.attach_token
+        if not is_id(named, "att"):
+            named = next(
+                (
+                    known.token_hash
+                    for known in await self._log.tokens(session_id)
+                    if known.token_hash.startswith(named)
+                ),
+                "",
+            )
+        else:
+            named = token_hash(named)
+        revoked = await self._log.revoke(named)
+        self._host.hang_up(named)
+        return ask.RevokeTokenReply(revoked)
+
+    async def list_tokens(self, peer: Connection, _wish: ask.ListTokens, session_id: str) -> Shape:
+        await self._driven(peer, session_id)
+        known = await self._log.tokens(session_id)
+        return ask.ListTokensReply(
+            tuple(ask.TokenInfo(token.token_hash[:16], token.role, token.expires_at) for token in known)
+        )
+
+    async def daemon_status(self, _peer: Connection, _wish: ask.DaemonStatus, _: str) -> Shape:
+        return self._host.status()
+
+    async def shutdown(self, peer: Connection, _wish: ask.Shutdown, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may stop the runtime")
+        peer.after_reply(self._host.stop)
+        return ask.AcceptedReply(True)
 
     async def _driven(self, peer: Connection, session_id: str) -> Session:
         await self._sessions.record(session_id)

@@ -7,7 +7,14 @@ import asyncio
 from typing import Protocol
 
 
+class TooLong(Exception):
+    """A line passed the frame limit; the peer is told and let go."""
+
+
 class Link(Protocol):
+    crowded: bool
+    """Whether too many lines were waiting already when the last one came."""
+
     async def read_line(self) -> bytes | None:
         """The next line without its newline; None when the peer is gone."""
         ...
@@ -23,6 +30,7 @@ class MemoryLink:
     """One end of a pair in this process."""
 
     def __init__(self, incoming: "asyncio.Queue[bytes | None]", outgoing: "asyncio.Queue[bytes | None]") -> None:
+        self.crowded = False
         self._incoming = incoming
         self._outgoing = outgoing
         self._lines: list[bytes] = []

@@ -17,13 +17,16 @@ from buddy.config.resolve import Resolved, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.connection import Connection, Handlers
 from buddy.daemon.handlers import Requests
-from buddy.daemon.link import MemoryLink, memory_pair
+from buddy.daemon.limits import read_limits
+from buddy.daemon.link import Link, MemoryLink, memory_pair
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log
 from buddy.log.owners import this_owner
 from buddy.models.contract import Prompt, Provider, ToolSpec
+from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted
 from buddy.protocol.ids import Ids, Ulids
+from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.session import Surroundings
 from buddy.sessions.sessions import Makers, Sessions
@@ -67,17 +70,50 @@ class Runtime:
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
         )
-        self.sessions = Sessions(around, Makers(self._place, self._backend), this_owner())
-        self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, PRODUCT_VERSION).handlers()
+        self.limits = read_limits(config.limits)
+        self.stopping = asyncio.Event()
+        self._started = time.monotonic()
+        self.sessions = Sessions(around, Makers(self._place, self._backend), this_owner(), self.limits.active_runs)
+        self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, self).handlers()
 
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
-        connection = Connection(ours, self.sessions, self.log, self._handlers, trusted=True)
+        self._serve(Connection(ours, self.sessions, self.log, self._handlers, trusted=True))
+        return theirs
+
+    def welcome(self, link: Link, *, trusted: bool, role: tuple[str, Role, str] | None = None) -> bool:
+        """Serve a peer from outside, within the limits; False where there are too many already.
+
+        `role` is what a token that was shown at the door allows: session, role and the token's hash.
+        """
+        if len(self._connections) >= self.limits.connections or self.stopping.is_set():
+            return False
+        peer = Connection(link, self.sessions, self.log, self._handlers, trusted=trusted, limits=self.limits)
+        if role is not None:
+            peer.grant(*role)
+        self._serve(peer)
+        return True
+
+    def hang_up(self, token_hash: str) -> None:
+        """A token was revoked: whoever came in with it leaves."""
+        for connection in list(self._connections.values()):
+            if connection.uses(token_hash):
+                connection.close()
+
+    def status(self) -> DaemonStatusReply:
+        sessions = self.sessions.open_sessions
+        running = sum(session.is_running for session in sessions)
+        uptime = round(time.monotonic() - self._started, 3)
+        return DaemonStatusReply(PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    def _serve(self, connection: Connection) -> None:
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
-        return theirs
 
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""

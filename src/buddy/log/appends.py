@@ -19,7 +19,8 @@ WHERE key = ? AND epoch = ? AND last_seq = ?
 # A payload is bound as the bytes it is; the cast only says that they are text.
 _ROW = "(?, ?, ?, ?, ?, CAST(? AS TEXT))"
 _COLUMNS = 6
-# Many rows per statement: each statement gives up the interpreter lock, and a busy event loop is slow to give it back.
+# Many rows per statement: each statement gives up the interpreter lock, and where the event loop is busy on a core of
+# its own, each costs up to the switch interval (5 ms) to get it back.
 _INSERTS = tuple(
     (size, "INSERT INTO events VALUES " + ", ".join([_ROW] * size))  # noqa: S608 - constants only
     for size in (32, 8, 1)

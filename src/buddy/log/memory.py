@@ -193,6 +193,9 @@ class MemoryLog:
     async def token(self, token_hash: str) -> TokenRecord | None:
         return self._tokens.get(token_hash)
 
+    async def tokens(self, session_id: str) -> list[TokenRecord]:
+        return [token for token in self._tokens.values() if token.session_id == session_id]
+
     async def revoke(self, token_hash: str) -> bool:
         return self._tokens.pop(token_hash, None) is not None
 

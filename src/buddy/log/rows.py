@@ -145,6 +145,11 @@ def approval(db: Database, approval_id: str) -> ApprovalRecord | None:
     return ApprovalRecord(*found[0]) if found else None
 
 
+def tokens(db: Database, session_id: str) -> list[TokenRecord]:
+    sql = "SELECT t.hash, s.id, t.role, t.expires_at FROM tokens t JOIN sessions s ON s.key = t.session WHERE s.id = ?"
+    return [TokenRecord(*row) for row in db.execute(sql, (session_id,))]
+
+
 def token(db: Database, token_hash: str) -> TokenRecord | None:
     sql = (
         "SELECT t.hash, s.id, t.role, t.expires_at FROM tokens t JOIN sessions s ON s.key = t.session WHERE t.hash = ?"

@@ -153,6 +153,9 @@ class SqliteLog:
     async def token(self, token_hash: str) -> TokenRecord | None:
         return rows.token(self._reader, token_hash)
 
+    async def tokens(self, session_id: str) -> list[TokenRecord]:
+        return rows.tokens(self._reader, session_id)
+
     async def revoke(self, token_hash: str) -> bool:
         return await self._write(partial(rows.revoke, token_hash), durable=True)
 

@@ -252,11 +252,29 @@ class MintTokenReply(Shape, frozen=True):
 
 
 class RevokeToken(Shape, frozen=True):
-    attach_token: str
+    """`attach_token` is the token itself, or the id that `list_tokens` gave."""
+
+    attach_token: Text
 
 
 class RevokeTokenReply(Shape, frozen=True):
     revoked: bool
+
+
+class ListTokens(Shape, frozen=True):
+    pass
+
+
+class TokenInfo(Shape, frozen=True):
+    """A token without itself: `id` is the beginning of its hash."""
+
+    id: str
+    role: Role
+    expires_at: Count | None = None
+
+
+class ListTokensReply(Shape, frozen=True):
+    tokens: tuple[TokenInfo, ...]
 
 
 class TrustFolder(Shape, frozen=True):
@@ -339,6 +357,7 @@ REQUESTS: dict[str, tuple[type[Shape], type[Shape]]] = {
     "prune_session": (PruneSession, PruneSessionReply),
     "mint_token": (MintToken, MintTokenReply),
     "revoke_token": (RevokeToken, RevokeTokenReply),
+    "list_tokens": (ListTokens, ListTokensReply),
     "trust_folder": (TrustFolder, TrustFolderReply),
     "create_project": (CreateProject, CreateProjectReply),
     "list_projects": (ListProjects, ListProjectsReply),
@@ -368,5 +387,6 @@ SESSION_REQUESTS = frozenset(
         "prune_session",
         "mint_token",
         "revoke_token",
+        "list_tokens",
     }
 )

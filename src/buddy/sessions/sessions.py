@@ -34,10 +34,11 @@ class Makers(Struct, frozen=True):
 
 
 class Sessions:
-    def __init__(self, around: Surroundings, makers: Makers, owner: str) -> None:
+    def __init__(self, around: Surroundings, makers: Makers, owner: str, active_runs: int = 128) -> None:
         self._around = around
         self._makers = makers
         self._owner = owner
+        self._active_runs = active_runs
         self._open: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Task[Session]] = {}
         self._heart: asyncio.Task[None] | None = None
@@ -90,6 +91,11 @@ class Sessions:
             opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
         return await asyncio.shield(opening)
 
+    def admit_run(self) -> None:
+        """Refuse one more run where as many as may be are active."""
+        if sum(session.is_running for session in self._open.values()) >= self._active_runs:
+            raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active already", retryable=True)
+
     async def record(self, session_id: str) -> SessionRecord:
         """The session's row; anything that is not one of our ids is not looked up anywhere."""
         record = await self._around.log.get(session_id) if is_id(session_id, "sess") else None
@@ -128,6 +134,8 @@ class Sessions:
         if session is not None:
             del self._open[session_id]
             await session.close()
+        if await self._around.log.acquire(session_id, self._owner) is None:
+            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         return await self._around.log.delete(session_id)
 
     async def close(self) -> None:

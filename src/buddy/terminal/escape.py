@@ -11,6 +11,11 @@ def escape(text: str) -> str:
     return _UNSAFE.sub(_spell, text)
 
 
+def escape_json(text: str) -> str:
+    """The same JSON value without a character that a terminal would act on: inside strings, JSON can spell them all."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def one_line(text: str, width: int = 120) -> str:
     """Escaped, on one line, cut to a width."""
     flat = " ".join(escape(text).split())

@@ -1,0 +1,68 @@
+"""`buddy attach` and `buddy ps`: look at what the daemon does, and leave again without stopping it."""
+
+import argparse
+import asyncio
+import json
+import sys
+
+from buddy.cli.embedded import connected
+from buddy.cli.report import Report
+from buddy.client.client import Client
+from buddy.protocol.events import AssistantMessage, UserMessage
+from buddy.protocol.requests import ListSessions, ListSessionsReply, MintToken, MintTokenReply
+from buddy.terminal.escape import escape
+
+ACTIVE = ("running", "awaiting_approval")
+
+
+def attach(options: argparse.Namespace) -> int:
+    """Show what happened and what happens, line by line, until interrupted."""
+
+    async def work() -> int:
+        async with connected(options, "cli") as client:
+            token = await _observer(client, options.session_id) if options.read_only else None
+            await client.attach(options.session_id, options.after, token)
+            report = Report(json=False, stream_json=options.stream_json)
+            report.session(options.session_id)
+            async for event in client.events():
+                report.event(event)
+                body = event.body()
+                if isinstance(body, (AssistantMessage, UserMessage)) and not options.stream_json and body.text:
+                    who = "you" if isinstance(body, UserMessage) else "buddy"
+                    text = body.text if not sys.stdout.isatty() else escape(body.text)
+                    print(f"{who}: {text}", flush=True)
+        print("the runtime is gone", file=sys.stderr)
+        return 75
+
+    try:
+        return asyncio.run(work())
+    except KeyboardInterrupt:
+        return 0
+
+
+def ps(options: argparse.Namespace) -> int:
+    """The active runs."""
+
+    async def work() -> int:
+        async with connected(options, "cli") as client:
+            found = await client.request(ListSessions(200), ListSessionsReply)
+        active = [session for session in found.sessions if session.state in ACTIVE]
+        if options.json:
+            print(
+                json.dumps(
+                    [{"sessionId": s.session_id, "state": s.state, "rootPath": s.repo.root_path} for s in active]
+                )
+            )
+            return 0
+        for session in active:
+            print(f"{session.session_id}  {session.state:<17}  {escape(session.repo.root_path)}")
+        if not active:
+            print("no run is active", file=sys.stderr)
+        return 0
+
+    return asyncio.run(work())
+
+
+async def _observer(client: Client, session_id: str) -> str:
+    """A token that can only look: what this command cannot do, no key press can either."""
+    return (await client.request(MintToken("observer", 86400.0), MintTokenReply, session_id)).attach_token

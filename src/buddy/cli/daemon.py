@@ -1,0 +1,199 @@
+"""`buddy daemon run|start|stop|status|logs`: the long-lived runtime that all clients share."""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from buddy.cli.embedded import find_daemon, joined, places_of, read_config
+from buddy.errors import UserError
+from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
+
+START_SECONDS = 15.0
+NOT_RUNNING = 1
+
+
+def daemon(options: argparse.Namespace) -> int:
+    match options.action:
+        case "run":
+            return run(options)
+        case "start":
+            return start(options)
+        case "stop":
+            return asyncio.run(_stop(options))
+        case "status":
+            return asyncio.run(_status(options))
+        case _:
+            return logs(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """In the foreground, until a signal or a shutdown request."""
+    from buddy.daemon.listen import parse_listen
+    from buddy.daemon.server import serve
+
+    listen = None
+    if options.listen:
+        listen = parse_listen(
+            options.listen, certificate=options.tls_cert, key=options.tls_key, allow_remote=options.allow_remote
+        )
+    _no_core_dumps()
+    config = read_config(options)
+    asyncio.run(serve(config, places_of(options), os.environ, listen=listen, echo=sys.stderr.isatty()))
+    return 0
+
+
+def start(options: argparse.Namespace) -> int:
+    """In the background; returns once it answers."""
+    started = launch(options)
+    print(f"daemon {'started' if started else 'runs already'} on {places_of(options).socket}", file=sys.stderr)
+    return 0
+
+
+def launch(options: argparse.Namespace) -> bool:
+    """Start the daemon if none runs, and wait until it answers; False where one ran already."""
+    if asyncio.run(_is_running(options)):
+        return False
+    from buddy.daemon.home import safe_directory
+
+    read_config(options)  # what is wrong with it is better told here than in a log
+    output = places_of(options).state_dir / "logs" / "daemon.out"
+    safe_directory(places_of(options).state_dir)
+    safe_directory(output.parent)
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "buddy", "daemon", "run", *_passed_on(options)],
+        stdin=subprocess.DEVNULL,
+        stdout=descriptor,
+        stderr=descriptor,
+        start_new_session=True,
+        cwd="/",
+    )
+    os.close(descriptor)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if asyncio.run(_is_running(options)):
+            return True
+        if child.poll() is not None:
+            if asyncio.run(_is_running(options)):
+                return False  # another one was quicker
+            raise UserError(f"the daemon did not start: {_last_line(output)}", hint=f"see {output}", exit_code=1)
+        time.sleep(0.02)
+    raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)
+
+
+def logs(options: argparse.Namespace) -> int:
+    """What the daemon wrote, and with --follow what it goes on to write."""
+    path = places_of(options).state_dir / "logs" / "daemon.log"
+    if not path.exists():
+        raise UserError(f"no daemon log at {path}", hint="buddy daemon start", exit_code=NOT_RUNNING)
+    command = ["tail", "-n", str(options.lines), *(["-F"] if options.follow else []), str(path)]
+    try:
+        return subprocess.run(command, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+async def _stop(options: argparse.Namespace) -> int:
+    link = await find_daemon(options)
+    if link is None:
+        print("no daemon runs", file=sys.stderr)
+        return 0
+    lock = places_of(options).state_dir / "daemon.lock"
+    async with joined(link, options, "cli") as client:
+        await client.request(Shutdown(), AcceptedReply)
+    deadline = time.monotonic() + START_SECONDS
+    while not _is_free(lock):
+        if time.monotonic() > deadline:
+            raise UserError("the daemon is still stopping", hint="buddy daemon logs", exit_code=75)
+        await asyncio.sleep(0.02)
+    print("daemon stopped", file=sys.stderr)
+    return 0
+
+
+async def _status(options: argparse.Namespace) -> int:
+    link = await find_daemon(options)
+    if link is None:
+        print("not running" if not options.json else json.dumps({"running": False}))
+        return NOT_RUNNING
+    async with joined(link, options, "cli") as client:
+        status = await client.request(DaemonStatus(), DaemonStatusReply)
+    pid = _pid_of(places_of(options).state_dir / "daemon.lock")
+    shown = {
+        "running": True,
+        "pid": pid,
+        "version": status.version,
+        "uptime": status.uptime,
+        "sessions": status.sessions,
+        "runs": status.runs,
+        "connections": status.connections,
+        "socket": str(places_of(options).socket),
+    }
+    if options.json:
+        print(json.dumps(shown))
+    else:
+        print(f"running, pid {pid}, version {status.version}, up {status.uptime:.0f} s")
+        print(f"{status.sessions} sessions open, {status.runs} runs active, {status.connections} connections")
+        print(f"socket {places_of(options).socket}")
+    return 0
+
+
+async def _is_running(options: argparse.Namespace) -> bool:
+    link = await find_daemon(options)
+    if link is None:
+        return False
+    async with joined(link, options, "cli"):
+        return True
+
+
+def _passed_on(options: argparse.Namespace) -> list[str]:
+    places = places_of(options)
+    given = ["--state-dir", str(places.state_dir), "--socket", str(places.socket)]
+    for flag, value in (
+        ("--config", str(Path(options.config).absolute()) if options.config else None),
+        ("--listen", getattr(options, "listen", None)),
+        ("--tls-cert", getattr(options, "tls_cert", None)),
+        ("--tls-key", getattr(options, "tls_key", None)),
+    ):
+        if value:
+            given += [flag, value]
+    return [*given, "--allow-remote"] if getattr(options, "allow_remote", False) else given
+
+
+def _is_free(lock: Path) -> bool:
+    import fcntl
+
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        return True
+    return True
+
+
+def _pid_of(lock: Path) -> int | None:
+    try:
+        return int(lock.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith("error:")]
+    return (errors or lines or ["no word from it"])[-1].removeprefix("error: ")
+
+
+def _no_core_dumps() -> None:
+    """A core of the daemon would hold every secret it knows."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -1,0 +1,187 @@
+"""`buddy doctor`: looks at everything a run needs and says, line by line, what holds and what to do where it does not.
+
+What always holds: looking changes nothing; a word says how each check went, colour only repeats it; a key is never
+shown.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from buddy.cli.endpoint import look_at
+from buddy.config.load import load_config
+from buddy.config.places import Places, find_places
+from buddy.config.resolve import Resolved, resolve_profile
+from buddy.config.settings import Config
+from buddy.errors import BuddyError, UserError
+from buddy.log.interrupted import find_interrupted
+from buddy.log.room import MIN_FREE
+from buddy.log.sqlite import DATABASE
+from buddy.log.statedir import check_private
+from buddy.models.script import load_script
+from buddy.scrub import Scrubber
+from buddy.terminal.escape import escape, escape_json
+from buddy.terminal.style import Style, style_of
+from buddy.version import VERSION
+
+WANTED_SQLITE = (3, 51, 3)
+PROGRAMS = ("bash", "tmux", "rg", "ssh", "podman", "docker", "bwrap")
+
+Status = Literal["ok", "info", "warn", "fail"]
+
+
+class Check(Struct, frozen=True, omit_defaults=True):
+    name: str
+    status: Status
+    text: str
+    hint: str = ""
+
+
+def doctor(options: argparse.Namespace) -> int:
+    scrubber = Scrubber()
+    scrubber.register_environment(os.environ)
+    checks = [_scrubbed(check, scrubber) for check in _checks(options, scrubber)]
+    failed = any(check.status == "fail" for check in checks)
+    if options.json:
+        text = msgspec.json.encode({"ok": not failed, "checks": checks}).decode()
+        print(escape_json(text) if sys.stdout.isatty() else text)
+    else:
+        _print(checks, style_of(sys.stdout, os.environ))
+    return 1 if failed else 0
+
+
+def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
+    yield Check("buddy", "ok", f"{VERSION}, Python {platform.python_version()} at {sys.executable}")
+    yield check_sqlite(apsw.sqlite_lib_version())
+    places = find_places(os.environ, options.state_dir, options.socket)
+    yield check_state(places.state_dir)
+    yield check_space(places.state_dir)
+    try:
+        config = load_config(os.environ, Path(options.config) if options.config else None, places)
+    except BuddyError as error:
+        yield _failure("configuration", error)
+    else:
+        yield _configuration(config, places)
+        yield _model(config, scrubber)
+    yield from _programs()
+    yield _interrupted(places.state_dir / DATABASE)
+
+
+def check_sqlite(version: str) -> Check:
+    """Older ones can lose the end of a write-ahead log."""
+    if tuple(int(part) for part in version.split(".")[:3]) < WANTED_SQLITE:
+        wanted = ".".join(map(str, WANTED_SQLITE))
+        return Check("sqlite", "warn", f"{version}, older than {wanted}", f"pip install 'apsw>={wanted}'")
+    return Check("sqlite", "ok", f"{version} (apsw)")
+
+
+def check_state(directory: Path) -> Check:
+    """Whether the state directory is ours alone, or can be made."""
+    try:
+        if not os.path.lexists(directory):
+            above = next(parent for parent in directory.parents if parent.exists())
+            if not os.access(above, os.W_OK | os.X_OK):
+                raise UserError(f"{directory} cannot be made: {above} is not writable", hint="choose --state-dir DIR")
+            return Check("state", "ok", f"{directory} (is made when it is needed)")
+        check_private(directory)
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise UserError(f"{directory} is not readable and writable for you", hint=f"chmod 700 {directory}")
+        mode = stat.S_IMODE(directory.stat().st_mode)
+    except OSError as error:
+        return Check("state", "fail", f"{directory}: {error.strerror}", "choose --state-dir DIR")
+    except BuddyError as error:
+        return _failure("state", error)
+    if mode & 0o077:
+        return Check("state", "warn", f"{directory} can be read by others (mode {mode:04o})", f"chmod 700 {directory}")
+    return Check("state", "ok", f"{directory} (mode {mode:04o}, yours)")
+
+
+def check_space(directory: Path) -> Check:
+    """Below the limit nothing with side effects is done."""
+    above = next((place for place in (directory, *directory.parents) if place.exists()), Path("/"))
+    try:
+        found = os.statvfs(above)
+    except OSError as error:
+        return Check("space", "fail", f"{above}: {error.strerror}")
+    free = found.f_bavail * found.f_frsize
+    mib = 1024 * 1024
+    if free < MIN_FREE:
+        wanted = f"at least {MIN_FREE // mib} MiB are needed"
+        return Check("space", "fail", f"{free // mib} MiB free, {wanted}", f"free some disk on {above}")
+    return Check("space", "ok", f"{free // mib} MiB free")
+
+
+def _configuration(config: Config, places: Places) -> Check:
+    if config.source:
+        return Check("config", "ok", f"{config.source} ({len(config.models)} profiles)")
+    return Check("config", "info", f"no {places.config_dir / 'buddy.toml'}; defaults and environment are used")
+
+
+def _model(config: Config, scrubber: Scrubber) -> Check:
+    try:
+        resolved = resolve_profile(config, os.environ)
+        scrubber.register(resolved.api_key)
+        if resolved.api == "scripted":
+            return _scripted(resolved)
+        status, text, hint = look_at(resolved)
+    except BuddyError as error:
+        return _failure("model", error)
+    return Check("model", status, f"{resolved.profile}/{resolved.model}: {text}", hint)
+
+
+def _scripted(resolved: Resolved) -> Check:
+    if resolved.script is None:
+        return Check("model", "ok", f"{resolved.profile}: scripted, repeats what it is told")
+    load_script(resolved.script)
+    return Check("model", "ok", f"{resolved.profile}: scripted by {resolved.script}")
+
+
+def _programs() -> Iterator[Check]:
+    found = {name: shutil.which(name) for name in PROGRAMS}
+    there = [name for name, path in found.items() if path]
+    missing = [name for name, path in found.items() if not path]
+    if not found["bash"]:
+        yield Check("bash", "fail", "not found; commands are run with it", "install bash")
+    yield Check("programs", "info", ", ".join(there) + (f"; not found: {', '.join(missing)}" if missing else ""))
+
+
+def _interrupted(database: Path) -> Check:
+    try:
+        if not database.exists():
+            return Check("sessions", "ok", "none yet")
+        waiting = find_interrupted(database, int(time.time() * 1000))
+    except OSError as error:
+        return Check("sessions", "fail", f"{database}: {error.strerror}")
+    except BuddyError as error:
+        return _failure("sessions", error)
+    if not waiting:
+        return Check("sessions", "ok", "no run was interrupted")
+    names = ", ".join(waiting[:3]) + (f" and {len(waiting) - 3} more" if len(waiting) > 3 else "")
+    return Check("sessions", "warn", f"interrupted: {names}", f"buddy resume {waiting[0]}")
+
+
+def _failure(name: str, error: BuddyError) -> Check:
+    return Check(name, "fail", str(error), error.hint if isinstance(error, UserError) else "")
+
+
+def _scrubbed(check: Check, scrubber: Scrubber) -> Check:
+    return Check(check.name, check.status, scrubber.text(check.text), scrubber.text(check.hint))
+
+
+def _print(checks: list[Check], style: Style) -> None:
+    paint = {"ok": style.green, "info": style.dim, "warn": style.yellow, "fail": style.red}
+    for check in checks:
+        print(f"{paint[check.status](f'{check.status:<4}')}  {check.name:<13}  {escape(check.text)}")
+        if check.hint:
+            print(f"{'':<21}hint: {escape(check.hint)}")

@@ -1,0 +1,67 @@
+"""Whether a model's endpoint answers: one cheap question, a short wait, and what the answer means for a user."""
+
+from typing import Literal
+
+import httpx2
+import msgspec
+from msgspec import Struct
+
+from buddy.config.resolve import Resolved
+
+SECONDS = 3.0
+
+Finding = tuple[Literal["ok", "warn", "fail"], str, str]
+
+
+class _Model(Struct):
+    id: str = ""
+
+
+class _Models(Struct):
+    data: tuple[_Model, ...] = ()
+
+
+def look_at(resolved: Resolved) -> Finding:
+    """Ask for the list of models; give how it went, in words, and what to do."""
+    headers = {"authorization": f"Bearer {resolved.api_key}"} if resolved.api_key else {}
+    try:
+        answer = httpx2.get(f"{resolved.base_url}/models", headers=headers, timeout=SECONDS)
+    except httpx2.TimeoutException:
+        return "fail", f"{_shown(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
+    except httpx2.InvalidURL:
+        return "fail", f"{_shown(resolved)} is no URL", _CHECK_URL
+    except (httpx2.HTTPError, UnicodeEncodeError) as error:
+        return "fail", f"{_shown(resolved)} does not answer: {error}", _CHECK_URL
+    return _meaning(resolved, answer)
+
+
+def _meaning(resolved: Resolved, answer: httpx2.Response) -> Finding:
+    place, code = _shown(resolved), answer.status_code
+    if code in (401, 403):
+        word = "the key was refused" if resolved.api_key else "a key is needed"
+        return "fail", f"{place}: {word} (HTTP {code})", "set BUDDY_API_KEY, or the profile's api_key_env"
+    if code in (404, 405):
+        return "warn", f"{place} answers, but lists no models (HTTP {code}), so the model's name is not checked", ""
+    if code != 200:
+        return "warn", f"{place} answers with HTTP {code}", "try again later, or check the address"
+    try:
+        names = [model.id for model in msgspec.json.decode(answer.content, type=_Models).data]
+    except msgspec.DecodeError:
+        return "warn", f"{place} answers, but not as a model API does", _CHECK_URL
+    if names and resolved.model not in names:
+        hint = f"there are {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
+        return "warn", f"{place} answers, but does not list this model", hint
+    return "ok", f"{place} answers", ""
+
+
+def _shown(resolved: Resolved) -> str:
+    """The address without what a URL can carry besides: a name and a password, a query."""
+    try:
+        url = httpx2.URL(resolved.base_url)
+    except httpx2.InvalidURL:
+        return "the address"
+    port = f":{url.port}" if url.port else ""
+    return f"{url.scheme}://{url.host}{port}{url.path}"
+
+
+_CHECK_URL = "check BUDDY_BASE_URL or api_base_url in the profile, and the network"

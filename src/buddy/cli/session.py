@@ -1,0 +1,152 @@
+"""`buddy session list|show|export|delete`: what there is, what happened in it, every byte of it, and its end.
+
+What always holds: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+import time
+
+import msgspec
+
+from buddy.cli.embedded import connected
+from buddy.cli.reading import event_in, find_session, read_lines, whole
+from buddy.cli.story import tell
+from buddy.client.client import Client
+from buddy.errors import UserError
+from buddy.protocol.events import UserMessage
+from buddy.protocol.requests import (
+    DeleteSession,
+    DeleteSessionReply,
+    ListSessions,
+    ListSessionsReply,
+    ReadEvents,
+    ReadEventsReply,
+)
+from buddy.protocol.shapes import SessionSummary
+from buddy.terminal.escape import escape, escape_json, one_line
+from buddy.terminal.style import style_of
+
+MAX_LISTED = 200
+# The prompt is the second event of every session, and the first one after its start that a person wants to see.
+LOOKED_AT = 4
+PROMPT_WIDTH = 60
+
+
+def session(options: argparse.Namespace) -> int:
+    actions = {"list": _list, "show": _show, "export": _export, "delete": _delete}
+    action = actions[options.action]
+
+    async def work() -> int:
+        async with connected(options, "cli") as client:
+            await action(client, options)
+            sys.stdout.flush()
+            return 0
+
+    return asyncio.run(work())
+
+
+async def _list(client: Client, options: argparse.Namespace) -> None:
+    if not 1 <= options.limit <= MAX_LISTED:
+        raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
+    root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
+    prompts = [await _first_prompt(client, summary.session_id) for summary in found]
+    if options.json:
+        _print_json({"sessions": [_listed(*pair) for pair in zip(found, prompts, strict=True)]})
+    elif found:
+        _print_table(found, prompts)
+    else:
+        print(f"no sessions{f' in {escape(root)}' if root else ''}", file=sys.stderr)
+        if root:
+            print("hint: buddy session list --all shows those of other directories", file=sys.stderr)
+
+
+async def _show(client: Client, options: argparse.Namespace) -> None:
+    session_id = await find_session(client, options.session_id, options.directory)
+    style = style_of(sys.stdout, os.environ)
+    clean = escape if sys.stdout.isatty() else str
+    async for line in read_lines(client, session_id):
+        event = event_in(line)
+        body = await whole(client, event)
+        for told in tell(body, style, clean) if body is not None else ():
+            number = f"{event.seq:>6}" if told.heads else " " * 6
+            print(f"{style.dim(number)}  {told.text}")
+
+
+async def _export(client: Client, options: argparse.Namespace) -> None:
+    session_id = await find_session(client, options.session_id, options.directory)
+    is_terminal = sys.stdout.isatty()
+    async for line in read_lines(client, session_id):
+        content = bytes(line)
+        sys.stdout.buffer.write((escape_json(content.decode()).encode() if is_terminal else content) + b"\n")
+
+
+async def _delete(client: Client, options: argparse.Namespace) -> None:
+    session_id = await find_session(client, options.session_id, options.directory)
+    await client.request(DeleteSession(), DeleteSessionReply, session_id)
+    print(f"deleted {escape(session_id)}", file=sys.stderr)
+
+
+async def _first_prompt(client: Client, session_id: str) -> str:
+    page = await client.request(ReadEvents(0, LOOKED_AT), ReadEventsReply, session_id)
+    for line in page.events:
+        body = event_in(line).body()
+        if isinstance(body, UserMessage):
+            return body.text
+    return ""
+
+
+def _listed(summary: SessionSummary, prompt: str) -> dict[str, object]:
+    return {
+        "sessionId": summary.session_id,
+        "state": summary.state,
+        "updatedAt": summary.updated_at,
+        "rootPath": summary.repo.root_path,
+        "mode": summary.mode,
+        "lastSeq": summary.last_seq,
+        "prompt": prompt,
+    }
+
+
+def _print_json(value: object) -> None:
+    text = msgspec.json.encode(value).decode()
+    print(escape_json(text) if sys.stdout.isatty() else text)
+
+
+def _print_table(found: tuple[SessionSummary, ...], prompts: list[str]) -> None:
+    style = style_of(sys.stdout, os.environ)
+    now = int(time.time() * 1000)
+    rows = [("SESSION", "STATE", "USED", "DIRECTORY", "PROMPT")]
+    for summary, prompt in zip(found, prompts, strict=True):
+        place = one_line(_short_path(summary.repo.root_path), 60)
+        rows.append((summary.session_id, summary.state, ago(now - summary.updated_at), place, prompt))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    room = PROMPT_WIDTH
+    if sys.stdout.isatty():
+        room = max(10, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
+        line = "  ".join([*cells, one_line(row[4], room)]).rstrip()
+        print(style.bold(line) if number == 0 else line)
+
+
+def _short_path(path: str) -> str:
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111 - a string in, a string out
+    return f"~{path[len(home) :]}" if home and (path == home or path.startswith(f"{home}/")) else path
+
+
+def ago(milliseconds: int) -> str:
+    """How long something is past, in one unit: `3 min ago`."""
+    seconds = max(0, milliseconds // 1000)
+    if seconds < 60:
+        return "just now"
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "min")):
+        if seconds >= size:
+            count = seconds // size
+            plural = "s" if count > 1 and unit != "min" else ""
+            return f"{count} {unit}{plural} ago"
+    return "just now"

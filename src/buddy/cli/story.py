@@ -1,0 +1,145 @@
+"""Events as a person reads them: who said what, what was called and what came of it, how it ended.
+
+What always holds: what came from outside passes `clean` before it is part of a line; events that only say that work is
+under way are left out.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
+    AssistantMessage,
+    Error,
+    EventBody,
+    ModelSwitched,
+    Recovery,
+    RunCancelling,
+    RunComplete,
+    RunStarted,
+    SessionCompacted,
+    SessionForked,
+    SessionStarted,
+    ToolCall,
+    ToolClaimed,
+    ToolResult,
+    UserMessage,
+    Warning,  # noqa: A004 - the seed's word
+)
+from buddy.terminal.style import Style
+
+MAX_RESULT_LINES = 20
+
+Clean = Callable[[str], str]
+
+
+class Line(Struct, frozen=True):
+    """A line of the story; the first one of an event `heads` it."""
+
+    text: str
+    heads: bool
+
+
+def tell(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
+    """The lines of one event; none for what a reader does not miss."""
+    found = _told(body)
+    if found is None:
+        return
+    word, text, paint = found
+    painted = {"": str, "bold": style.bold, "green": style.green, "red": style.red, "yellow": style.yellow}[paint]
+    for number, line in enumerate(clean(text).split("\n") if text else [""]):
+        head = painted(f"{clean(word):<10}") if number == 0 else " " * 10
+        yield Line(f"{head}  {line}".rstrip(), heads=number == 0)
+
+
+def _told(body: EventBody) -> tuple[str, str, str] | None:
+    match body:
+        case SessionStarted():
+            place = body.repo.root_path if body.repo else "."
+            return "started", f"{body.session_id} ({body.mode}) in {place}", "bold"
+        case UserMessage():
+            return "user", body.text if body.by in ("cli", "headless") else f"[{body.by}] {body.text}", "bold"
+        case AssistantMessage():
+            cut = "\n[the reply was cut off here]" if body.truncated else ""
+            return ("assistant", body.text + cut, "bold") if body.text or cut else None
+        case ToolCall():
+            return "call", f"{body.tool_name} {msgspec.json.encode(body.args).decode()}", ""
+        case ToolResult():
+            failure = body.structured_error
+            return "result", _bounded(body.text), "red" if failure and failure.type == "UNKNOWN_OUTCOME" else ""
+        case RunComplete():
+            why = f" ({body.reason})" if body.reason and body.reason != body.outcome else ""
+            checks = f", {body.acceptance.passed} of {body.acceptance.total} checks passed" if body.acceptance else ""
+            return "complete", f"{body.outcome}{why}{checks}", "green" if body.outcome == "success" else "red"
+        case _:
+            return _decided(body) or _noted(body)
+
+
+def _decided(body: EventBody) -> tuple[str, str, str] | None:
+    match body:
+        case ApprovalRequired():
+            return "approval", f"{body.title}: {body.summary}\n{_details(body)}", "yellow"
+        case ApprovalReceived():
+            comment = f": {body.comment}" if body.comment else ""
+            return "decided", f"{body.decision} by {body.by}{comment}", "green" if body.decision == "approve" else "red"
+        case ApprovalExpired():
+            return "decided", "nobody decided in time: denied", "red"
+        case ApprovalPolicyChanged():
+            return "policy", f"{body.policy} by {body.by}", ""
+        case ToolClaimed():
+            return "claimed", f"{body.call_id} ({body.tier}) on {body.target}", ""
+        case AcceptanceResult():
+            word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
+            output = f"\n{_bounded(body.output)}" if body.output and not body.passed else ""
+            return "check", f"{body.id} {word}{output}", "green" if body.passed else "red"
+        case _:
+            return None
+
+
+def _noted(body: EventBody) -> tuple[str, str, str] | None:
+    match body:
+        case RunStarted():
+            return ("recovered", "an interrupted run goes on", "yellow") if body.recovered else None
+        case Recovery():
+            about = f" {body.call_id}" if body.call_id else ""
+            return "recovery", f"{body.action.replace('_', ' ')}{about}", "yellow"
+        case RunCancelling():
+            return "cancelling", f"{body.reason} by {body.by}", "yellow"
+        case ModelSwitched():
+            return (
+                "model",
+                " → ".join(f"{part.get('profile')}/{part.get('model')}" for part in (body.before, body.after)),
+                "",
+            )
+        case SessionCompacted():
+            word = "undone" if body.undo else f"{body.before_tokens} → {body.after_tokens} tokens"
+            return "compacted", word, ""
+        case SessionForked():
+            return "forked", f"from {body.from_session_id} at {body.from_seq}", ""
+        case Warning():
+            return "warning", f"{body.code}: {body.message}", "yellow"
+        case Error():
+            return "error", f"{body.code}: {body.message}", "red"
+        case _:
+            return None
+
+
+def _details(approval: ApprovalRequired) -> str:
+    shown = [
+        f"  {key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for key, value in approval.details.items()
+        if value not in ("", None, {}, [])
+    ]
+    return "\n".join([*shown, f"  digest: {approval.digest}"])
+
+
+def _bounded(text: str) -> str:
+    lines = text.split("\n")
+    left = len(lines) - MAX_RESULT_LINES
+    return text if left <= 0 else "\n".join([*lines[:MAX_RESULT_LINES], f"[{left} more lines]"])

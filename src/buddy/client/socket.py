@@ -1,0 +1,34 @@
+"""The client's end of a stream socket: the Unix socket of the daemon."""
+
+import asyncio
+from pathlib import Path
+
+MAX_LINE = 16 * 1024 * 1024
+
+
+class SocketLink:
+    """Lines over a stream; what cannot be read any more is the end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read_line(self) -> bytes | None:
+        try:
+            line = await self._reader.readline()
+        except (ConnectionError, ValueError):
+            return None
+        return line.rstrip(b"\n") if line.endswith(b"\n") else None
+
+    async def write(self, lines: bytes) -> None:
+        self._writer.write(lines)
+        await self._writer.drain()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def connect_unix(path: Path) -> SocketLink:
+    """Connect to the daemon; ConnectionError or FileNotFoundError where none listens."""
+    reader, writer = await asyncio.open_unix_connection(str(path), limit=MAX_LINE)
+    return SocketLink(reader, writer)

@@ -1,0 +1,105 @@
+"""The daemon's place in the world: one per state directory, behind a socket that only its owner can reach.
+
+What always holds: the lock is held before the socket is made or a stale one removed; the socket's directory is 0700 and
+the socket 0600; symbolic links and places that others own or could write to are refused.
+"""
+
+import fcntl
+import os
+import socket
+import stat
+from pathlib import Path
+
+from buddy.errors import UserError
+
+SOCKET_PATH_LIMIT = 107
+
+
+def lock_state(state_dir: Path) -> int:
+    """Take the daemon's lock on the state directory; it is ours until the process ends."""
+    safe_directory(state_dir)
+    path = state_dir / "daemon.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise UserError(
+            f"a daemon (pid {pid or 'unknown'}) runs on {state_dir} already",
+            hint="buddy daemon status, or buddy daemon stop",
+            exit_code=75,
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
+
+
+def bind_socket(path: Path) -> socket.socket:
+    """A listening socket at the path; a stale one is replaced, a living one is not."""
+    if len(os.fsencode(path)) > SOCKET_PATH_LIMIT:
+        raise UserError(
+            f"the socket path {path} is too long", hint="choose a shorter one with --socket or BUDDY_SOCKET"
+        )
+    safe_directory(path.parent)
+    _remove_stale(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    path.chmod(0o600)
+    listening.listen(1024)
+    listening.setblocking(False)
+    return listening
+
+
+def safe_directory(path: Path) -> None:
+    """Make the directory with mode 0700; refuse one that is a link, another's, or open to others."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700)
+        path.chmod(0o700)
+    except FileExistsError:
+        pass
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) or not stat.S_ISDIR(status.st_mode):
+        raise UserError(f"{path} is not a directory of its own", hint="remove the link or choose another place")
+    if status.st_uid != os.geteuid():
+        raise UserError(f"{path} belongs to somebody else", hint="choose another place with --state-dir or --socket")
+    if status.st_mode & 0o022:
+        raise UserError(f"{path} can be written by others", hint=f"chmod 700 {path}")
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Whose process is on the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], "little")
+
+
+def is_answering(path: Path) -> bool:
+    """Whether somebody listens at the path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+        raise UserError(
+            f"{path} is in the way and is not a socket of ours", hint="remove it, or choose another with --socket"
+        )
+    if is_answering(path):
+        raise UserError(
+            f"another daemon listens on {path}", hint="buddy daemon stop, or choose another --socket", exit_code=75
+        )
+    path.unlink()

@@ -1,0 +1,53 @@
+"""The limits that keep one client from harming another; `[limits]` in buddy.toml changes them."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from buddy.errors import UserError
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """Sizes are in bytes, times in seconds."""
+
+    frame: int = 1024 * 1024
+    connections: int = 1024
+    hello_seconds: float = 10.0
+    in_flight: int = 32
+    requests_per_second: float = 100.0
+    burst: int = 200
+    stalled_seconds: float = 30.0
+    outbound: int = 4 * 1024 * 1024
+    observers: int = 50
+    active_runs: int = 128
+
+
+def read_limits(table: Mapping[str, object]) -> Limits:
+    """The limits of a configuration table."""
+    try:
+        return msgspec.convert(dict(table), Limits)
+    except msgspec.ValidationError as error:
+        names = ", ".join(Limits.__struct_fields__)
+        raise UserError(f"[limits]: {error}", hint=f"there are {names}") from error
+
+
+class Rate:
+    """A token bucket: so many at once, so many a second."""
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._left = float(burst)
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Whether one more fits now."""
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

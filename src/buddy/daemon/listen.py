@@ -1,0 +1,42 @@
+"""Where the WebSocket listens: on this machine, unless somebody says otherwise in so many words."""
+
+import ipaddress
+from pathlib import Path
+
+from msgspec import Struct
+
+from buddy.errors import UserError
+
+
+class Listen(Struct, frozen=True):
+    """Certificate and key make it TLS."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_remote: bool) -> Listen:
+    """Read `PORT` or `HOST:PORT`; an address that others can reach needs an explicit word."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise UserError(f"--listen {text} is not an address", hint="such as 127.0.0.1:7878")
+    if (certificate is None) != (key is None):
+        raise UserError("TLS needs both --tls-cert and --tls-key")
+    if not is_loopback(host) and not allow_remote:
+        raise UserError(
+            f"--listen {host} can be reached from other machines",
+            hint="use 127.0.0.1 and an ssh tunnel, or say --allow-remote if you mean it",
+        )
+    return Listen(host, int(port), Path(certificate) if certificate else None, Path(key) if key else None)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

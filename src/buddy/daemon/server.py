@@ -1,0 +1,129 @@
+"""The daemon: one runtime behind a Unix socket, and a WebSocket where asked for.
+
+What always holds: the lock comes before the log, the log before the socket; what was in flight is taken up before the
+first client is served; a stop is clean (runs cancelled, approvals denied), and a second signal does not wait for it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from buddy.config.places import Places
+from buddy.config.settings import Config
+from buddy.daemon.home import bind_socket, lock_state, peer_uid
+from buddy.daemon.listen import Listen
+from buddy.daemon.logfile import open_logfile
+from buddy.daemon.runtime import Runtime
+from buddy.daemon.socketlink import SocketLink
+from buddy.errors import UserError
+
+STOP_SECONDS = 10.0
+
+log = logging.getLogger("buddy.daemon")
+
+
+async def serve(
+    config: Config, places: Places, env: Mapping[str, str], *, listen: Listen | None = None, echo: bool = False
+) -> None:
+    """Run the daemon until it is told to stop."""
+    lock = lock_state(places.state_dir)
+    try:
+        runtime = Runtime(config, places, env)
+        handler = open_logfile(logfile_of(places), runtime.scrubber)
+        if echo:
+            logging.getLogger().addHandler(logging.StreamHandler())
+        try:
+            await _Daemon(runtime, places, listen, handler).run()
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+    finally:
+        os.close(lock)
+
+
+def logfile_of(places: Places) -> Path:
+    return places.state_dir / "logs" / "daemon.log"
+
+
+class _Daemon:
+    def __init__(self, runtime: Runtime, places: Places, listen: Listen | None, handler: logging.Handler) -> None:
+        self._runtime = runtime
+        self._places = places
+        self._listen = listen
+        self._handler = handler
+
+    async def run(self) -> None:
+        try:
+            listening = bind_socket(self._places.socket)
+        except UserError:
+            await self._runtime.close()
+            raise
+        try:
+            await self._serve(listening)
+        finally:
+            self._places.socket.unlink(missing_ok=True)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self._handle_signals(loop)
+        recovered = await self._runtime.sessions.recover()
+        log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
+        server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening)
+        async with asyncio.TaskGroup() as group:
+            web = group.create_task(self._serve_web(self._listen)) if self._listen else None
+            await self._runtime.stopping.wait()
+            log.info("stopping")
+            server.close()
+            if web is not None:
+                web.cancel()
+        await self._close()
+        log.info("stopped")
+
+    async def _serve_web(self, listen: Listen) -> None:
+        from buddy.daemon.websocket import serve_web
+
+        await serve_web(self._runtime, listen, self._places)
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._runtime.close()
+        except TimeoutError:
+            log.warning("a clean stop took longer than %g s; what is left is recovered at the next start", STOP_SECONDS)
+
+    def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reopen)
+
+    def _stop(self) -> None:
+        if self._runtime.stopping.is_set():
+            log.warning("stopped at once; what was in flight is recovered at the next start")
+            os._exit(1)
+        self._runtime.stopping.set()
+
+    def _reopen(self) -> None:
+        """The terminal went away, or the log was moved: neither is a reason to stop."""
+        self._handler.close()
+        log.info("log reopened")
+
+
+class _Door(SocketLink):
+    """A connection that was accepted: ours only, and not too many."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime.limits)
+        self._runtime = runtime
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if peer_uid(connection) != os.geteuid():
+            log.warning("refused a peer with another uid")
+            self.abort()
+        elif not self._runtime.welcome(self, trusted=True):
+            self.abort()

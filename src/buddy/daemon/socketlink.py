@@ -1,0 +1,129 @@
+"""A peer on a stream socket: bytes in, lines out of them; lines in, bytes out.
+
+What always holds: what is buffered is bounded in both directions. A line that grows past the limit ends the connection
+with an answer; a peer that takes nothing for too long is cut off; nobody else waits for either.
+"""
+
+import asyncio
+from collections import deque
+from typing import cast
+
+from buddy.daemon.limits import Limits
+from buddy.daemon.link import TooLong
+
+LINES_AHEAD = 256
+
+
+class SocketLink(asyncio.Protocol):
+    def __init__(self, limits: Limits) -> None:
+        self.peer_gone = asyncio.Event()
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self.crowded = False
+        self._lines: deque[tuple[bytes, bool]] = deque()
+        self._partial: list[bytes] = []
+        self._partial_size = 0
+        self._too_long = False
+        self._ended = False
+        self._arrived = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._paused = False
+
+    # --- the link ---------------------------------------------------------------------------------------------------
+
+    async def read_line(self) -> bytes | None:
+        while not self._lines:
+            if self._too_long:
+                raise TooLong
+            if self._ended:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        line, self.crowded = self._lines.popleft()
+        if self._paused and len(self._lines) < LINES_AHEAD // 2 and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return line
+
+    async def write(self, lines: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the peer is gone")
+        transport.write(lines)
+        while not self._writable.is_set():
+            await self._drain(transport)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _drain(self, transport: asyncio.Transport) -> None:
+        """Wait for the peer to take what was sent; one that takes nothing for too long is cut off."""
+        before = transport.get_write_buffer_size()
+        try:
+            async with asyncio.timeout(self._limits.stalled_seconds):
+                await self._writable.wait()
+        except TimeoutError:
+            if transport.get_write_buffer_size() >= before:
+                transport.abort()
+                raise ConnectionResetError("the peer took nothing for too long") from None
+        if transport.is_closing():
+            raise ConnectionResetError("the peer is gone")
+
+    # --- asyncio.Protocol -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # a stream protocol is given a stream transport
+        self._transport.set_write_buffer_limits(high=self._limits.outbound // 4)
+
+    def data_received(self, data: bytes) -> None:
+        if self._too_long:
+            return
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            self._partial.append(line)
+            self._partial_size += len(line)
+            if self._over():
+                return
+            self._lines.append((b"".join(self._partial), len(self._lines) >= self._limits.in_flight))
+            self._partial, self._partial_size = [], 0
+        if rest:
+            self._partial.append(rest)
+            self._partial_size += len(rest)
+            if self._over():
+                return
+        self._arrived.set()
+        if len(self._lines) > LINES_AHEAD and self._transport is not None and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _over(self) -> bool:
+        if self._partial_size <= self._limits.frame:
+            return False
+        self._too_long = True
+        self._partial = []
+        self._arrived.set()
+        return True
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._arrived.set()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._ended = True
+        self._arrived.set()
+        self._writable.set()
+        self.peer_gone.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()

@@ -1,0 +1,108 @@
+"""SIGKILL at every boundary of a scenario of three runs: what is left is whole, and the session goes on.
+
+A dry run lists the boundaries. For each chosen one a real process dies there, a second one opens the session again,
+brings all runs to their outcome and takes one more message; then the checker judges. `FAULT_POINTS="commit.after:12 …"`
+runs just those.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from buddy.protocol.events import RunComplete
+from checker import Recorded
+from faults.driver import SESSION
+from faults.scenario import MESSAGES, Scenario
+
+AT_ONCE = 3
+FEWEST_BOUNDARIES = 150
+REPRESENTATIVE = 40
+AFTERWARDS = "afterwards"
+
+
+@pytest.fixture(scope="module")
+def boundaries(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Every boundary that an undisturbed scenario passes, in order."""
+    folder = tmp_path_factory.mktemp("dry")
+    listing = folder / "boundaries"
+    scenario = Scenario(folder / "scenario")
+    life = scenario.live(*MESSAGES, listing=listing)
+    assert life.returncode == 0, life.stderr.decode()
+    assert asyncio.run(scenario.violations()) == []
+    return listing.read_text().split()
+
+
+def test_the_scenario_passes_enough_boundaries(boundaries: list[str]) -> None:
+    sys.stdout.write(f"{len(boundaries)} boundaries\n")
+    assert len(boundaries) >= FEWEST_BOUNDARIES
+    assert len(set(boundaries)) == len(boundaries)
+
+
+def test_a_process_killed_at_any_kind_of_boundary_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
+    asked = os.environ.get("FAULT_POINTS", "").split()
+    assert kill_at(asked or spread(boundaries, REPRESENTATIVE), tmp_path) == []
+
+
+@pytest.mark.faults
+def test_a_process_killed_at_any_boundary_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
+    assert kill_at(boundaries, tmp_path) == []
+
+
+def spread(boundaries: list[str], count: int) -> list[str]:
+    """Some of them: of each point in turn, and of each point's own list evenly."""
+    points: dict[str, list[str]] = {}
+    for boundary in boundaries:
+        points.setdefault(boundary.rpartition(":")[0], []).append(boundary)
+    share = dict.fromkeys(points, 1)
+    while sum(share.values()) < min(count, len(boundaries)):
+        point = max(points, key=lambda name: len(points[name]) / share[name] if share[name] < len(points[name]) else 0)
+        share[point] += 1
+    return [
+        found[(2 * index + 1) * len(found) // (2 * share[point])]
+        for point, found in points.items()
+        for index in range(share[point])
+    ]
+
+
+def kill_at(boundaries: Iterable[str], folder: Path) -> list[str]:
+    """What went wrong, each with the boundary it went wrong at."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = {boundary: pool.submit(die_and_go_on, boundary, folder) for boundary in boundaries}
+    return [f"{boundary}: {problem}" for boundary, job in jobs.items() for problem in job.result()]
+
+
+def die_and_go_on(boundary: str, folder: Path) -> list[str]:
+    scenario = Scenario(folder / boundary.replace(":", "-"))
+    first = scenario.live(*MESSAGES, fault=f"{boundary}:kill")
+    # What is merged into one commit depends on timing, so the last boundaries are not always there to die at.
+    if first.returncode not in (-signal.SIGKILL, 0):
+        return [f"exit code {first.returncode}: {first.stderr.decode()}"]
+    second = scenario.live(*MESSAGES, AFTERWARDS)
+    if second.returncode != 0:
+        return [f"afterwards, exit code {second.returncode}: {second.stderr.decode()}"]
+    return asyncio.run(judge(scenario))
+
+
+async def judge(scenario: Scenario) -> list[str]:
+    recorded = await scenario.recorded()
+    outcomes = outcomes_of(recorded, (scenario.folder / SESSION).read_text())
+    expected = [["success"], ["cancelled", "success"], ["success"], ["success"]]
+    surprises = [
+        f"run {number} ended as {outcome}"
+        for number, (outcome, allowed) in enumerate(zip(outcomes, expected, strict=False), 1)
+        if outcome not in allowed
+    ]
+    if len(outcomes) != len(expected):
+        surprises.append(f"{len(outcomes)} runs instead of {len(expected)}")
+    return [*surprises, *await scenario.violations()]
+
+
+def outcomes_of(recorded: Recorded, session_id: str) -> list[str]:
+    bodies = [event.body() for event in recorded.log[session_id]]
+    return [body.outcome for body in bodies if isinstance(body, RunComplete)]
