@@ -1,0 +1,1 @@
+"""Permission rules: what may run without asking, what must be asked, what must not run."""
