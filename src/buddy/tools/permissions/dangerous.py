@@ -36,13 +36,15 @@ _RUNNERS = frozenset(
     tclsh wish awk gawk mawk nawk ed ex vi vim nvim view emacs nano less more man info pager gdb lldb strace ltrace
     perf valgrind ssh scp sftp rsync socat nc ncat netcat telnet screen tmux at batch crontab systemd-run systemctl
     flock chrt taskset numactl proot fakeroot firejail bwrap docker podman nerdctl kubectl osascript open xdg-open
-    start-stop-daemon run-parts find-exec m4 gnuplot jshell irb pry ghci iex erl sqlite3 mysql psql make
+    start-stop-daemon run-parts m4 gnuplot jshell irb pry ghci iex erl sqlite3 mysql psql
     """.split()
-) - {"make"}
+)
 
 _VERSIONED = re.compile(r"(?:bash|zsh|ksh|lua|luajit|tclsh)[0-9.-]*")
 
-_INLINE = re.compile(r"-[A-Za-z]*[ceEimprR](?:$|[^-].*)|-$|--(?:eval|exec|print|command|require|import|interactive|run)\b.*|-r.*")
+_INLINE = re.compile(
+    r"-[A-Za-z]*[ceEimprR](?:$|[^-].*)|-$|--(?:eval|exec|print|command|require|import|interactive|run)\b.*|-r.*"
+)
 
 _OPTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (r"python[0-9.]*|pypy[0-9.]*", re.compile(r"-[A-Za-z]*[cmi].*|-$|/dev/stdin")),

@@ -61,7 +61,8 @@ def _parser() -> "Parser":
 # --- the grammar's reading -------------------------------------------------------------------------------------------
 
 _KNOWN = frozenset(
-    {"program", "list", "pipeline", "command", "command_name", "word", "number", "raw_string", "string", "string_content"}
+    {"program", "list", "pipeline", "command", "command_name", "word", "number"}
+    | {"raw_string", "string", "string_content"}
 )
 _OPERATORS = frozenset({"&&", "||", ";", "|", '"'})
 
@@ -120,11 +121,14 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_INVISIBLE = re.compile("[\x80-\x9f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]")
+_NAME = re.compile(r"[A-Za-z0-9_./+-]*[A-Za-z0-9_][A-Za-z0-9_./+-]*")
+_INVISIBLE = re.compile(
+    "[\x80-\x9f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
+)
 _RESERVED = frozenset(
-    {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "function", "select",
-     "time", "coproc", "!", "{", "}", "[[", "]]"}
-)  # fmt: skip
+    {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "function"}
+    | {"select", "time", "coproc"}
+)
 
 
 def _lex(command: str) -> tuple[Words, ...] | str:
@@ -162,6 +166,6 @@ def _ended(text: str, commands: list[Words], words: list[str]) -> tuple[Words, .
     elif not text.endswith(";") or not commands:
         return "it ends with an operator" if commands else "it is empty"
     for command in commands:
-        if not command[0] or _ASSIGNMENT.match(command[0]) or command[0] in _RESERVED:
+        if not _NAME.fullmatch(command[0]) or _ASSIGNMENT.match(command[0]) or command[0] in _RESERVED:
             return f"{command[0]!r} is not the name of a program"
     return tuple(commands)

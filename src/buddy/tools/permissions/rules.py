@@ -20,6 +20,7 @@ from buddy.tools.permissions.unwrap import layers
 
 Decision = Literal["allow", "ask", "deny"]
 
+_CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
 LEVELS = ("host", "confined", "container")
 
 
@@ -102,7 +103,7 @@ class Rules:
             if rule is None:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
             danger = None if rule.is_literal else runs_code(words)
-            if danger is None and len(commands) > 1 and words[0] in ("cd", "pushd", "popd", "exec", "set", "shopt", "export"):
+            if danger is None and len(commands) > 1 and words[0] in _CONTEXT:
                 danger = f"{words[0]} changes what the other commands mean"
             if danger is not None:
                 return Opinion("ask", f"rule {rule.rule_id} would allow it, but {danger}", rule.rule_id)

@@ -1,4 +1,4 @@
-"""What a wrapped command really runs: `env X=1 nice curl …` is `curl …`, `bash -c "curl …"` too. For rules that deny."""
+"""What a wrapped command really runs, for rules that deny: `env X=1 nice curl …` is `curl …`, and so is `bash -c`."""
 
 import re
 from collections.abc import Iterator
@@ -11,11 +11,14 @@ _SHELLS = re.compile(r"(?:ba|da|a|z|k|mk|c|tc|fi)?sh[0-9.-]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 # How many words of its own a wrapper takes before the command, options aside.
 _WRAPPERS: dict[str, int] = {
-    "env": 0, "sudo": 0, "doas": 0, "nohup": 0, "nice": 0, "ionice": 0, "setsid": 0, "stdbuf": 0, "timeout": 1,
-    "time": 0, "command": 0, "exec": 0, "builtin": 0, "xargs": 0, "watch": 0, "chroot": 1, "unshare": 0, "chrt": 1,
-    "taskset": 1, "flock": 1, "busybox": 0, "toybox": 0, "eval": 0, "parallel": 0, "strace": 0, "ltrace": 0, "script": 0,
-}  # fmt: skip
-_TAKES_VALUE = frozenset({"-u", "-g", "-n", "-s", "-k", "-I", "-P", "-L", "-d", "-a", "-C", "-h", "-p", "-c", "-E", "-o", "-e"})
+    **dict.fromkeys(
+        ("env", "sudo", "doas", "nohup", "nice", "ionice", "setsid", "stdbuf", "time", "command", "exec"), 0
+    ),
+    **dict.fromkeys(("builtin", "xargs", "watch", "unshare", "busybox", "toybox", "eval", "parallel", "strace"), 0),
+    **dict.fromkeys(("ltrace", "script"), 0),
+    **dict.fromkeys(("timeout", "chroot", "chrt", "taskset", "flock"), 1),
+}
+_TAKES_VALUE = frozenset(["-u", "-g", "-n", "-s", "-k", "-I", "-P", "-L", "-d", "-a", "-C", "-h", "-p", "-c", "-E", "-o", "-e"])
 
 
 def layers(words: Words, depth: int = 0) -> Iterator[Words]:
