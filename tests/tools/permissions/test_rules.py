@@ -202,11 +202,9 @@ def test_whatever_is_called_plain_runs_exactly_those_words(command: str) -> None
 
 def _what_bash_runs(command: str) -> Counter[tuple[str, ...]]:
     with tempfile.TemporaryDirectory() as folder:
-        note = f"{folder}/ran"
-        trap = f"command_not_found_handle() {{ printf '%s\\0' \"$@\" $'\\n' >> {note}; }}\n"
-        subprocess.run(
-            [str(BASH), "--norc", "-c", trap + command], env={"PATH": folder}, cwd=folder, check=False, timeout=20
-        )
-        written = Path(note).read_bytes() if Path(note).exists() else b""
-    entries = written.split(b"\n\0")[:-1]
-    return Counter(tuple(word.decode() for word in entry.split(b"\0")[:-1]) for entry in entries)
+        # Each command is noted by a process of its own, in a file of its own: the parts of a pipe run at once.
+        trap = f"command_not_found_handle() {{ printf '%s\\0' \"$@\" > {folder}/ran.$BASHPID; }}\n"
+        shell = [str(BASH), "--norc", "-c", trap + command]
+        subprocess.run(shell, env={"PATH": folder}, cwd=folder, check=False, timeout=20)
+        notes = [path.read_bytes() for path in Path(folder).glob("ran.*")]
+    return Counter(tuple(word.decode() for word in note.split(b"\0")[:-1]) for note in notes)

@@ -18,7 +18,7 @@ _WRAPPERS: dict[str, int] = {
     **dict.fromkeys(("ltrace", "script"), 0),
     **dict.fromkeys(("timeout", "chroot", "chrt", "taskset", "flock"), 1),
 }
-_TAKES_VALUE = frozenset(["-u", "-g", "-n", "-s", "-k", "-I", "-P", "-L", "-d", "-a", "-C", "-h", "-p", "-c", "-E", "-o", "-e"])
+_TAKES_VALUE = frozenset({f"-{letter}" for letter in "ugnskIPLdaChpcEoe"})
 
 
 def layers(words: Words, depth: int = 0) -> Iterator[Words]:
