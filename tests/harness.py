@@ -1,6 +1,6 @@
 """A runtime with a scripted model, and clients of it: how tests drive the system as its users do."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,7 +44,7 @@ class House:
         self.workspace = workspace
 
     @asynccontextmanager
-    async def client(self, name: str = "cli") -> AsyncIterator["Guest"]:
+    async def client(self, name: str = "cli") -> AsyncGenerator["Guest"]:
         async with Client(self.runtime.connect(), name) as client:
             yield Guest(client, self.workspace)
 
@@ -108,9 +108,13 @@ async def house(
     provider: Callable[[Resolved], Provider] | None = None,
     agent: AgentSettings | None = None,
     parts: Parts | None = None,
-) -> AsyncIterator[House]:
+    env: Mapping[str, str] | None = None,
+    profiles: Mapping[str, Profile] | None = None,
+) -> AsyncGenerator[House]:
     """A runtime whose model gives these replies in order."""
-    runtime = make_runtime(workspace, *replies, log=log, provider=provider, agent=agent, parts=parts)
+    runtime = make_runtime(
+        workspace, *replies, log=log, provider=provider, agent=agent, parts=parts, env=env, profiles=profiles
+    )
     try:
         yield House(runtime, workspace)
     finally:
@@ -124,13 +128,15 @@ def make_runtime(
     provider: Callable[[Resolved], Provider] | None = None,
     agent: AgentSettings | None = None,
     parts: Parts | None = None,
+    env: Mapping[str, str] | None = None,
+    profiles: Mapping[str, Profile] | None = None,
 ) -> Runtime:
     script = Script(replies=replies)
-    profiles = {"test": Profile(api="scripted"), "other": Profile(api="scripted", model="other-model")}
-    config = Config(models=profiles, agent=agent or AgentSettings(model="test"))
+    known = {"test": Profile(api="scripted"), "other": Profile(api="scripted", model="other-model")}
+    config = Config(models={**known, **(profiles or {})}, agent=agent or AgentSettings(model="test"))
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
     made = parts or Parts(
         log=log or MemoryLog(unix_ms),
         provider=provider or (lambda resolved: Scripted(resolved.profile, script, model=resolved.model or "scripted")),
     )
-    return Runtime(config, places, {}, made)
+    return Runtime(config, places, env or {}, made)

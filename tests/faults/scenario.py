@@ -66,7 +66,10 @@ SCRIPT: dict[str, object] = {
             "replies": [
                 {
                     "text": "I wait.",
-                    "calls": [_shell(f"{_MARK}; echo {ENDLESS}; sleep 600"), _write("late.txt", "never\n")],
+                    "calls": [
+                        _shell(f"{_MARK}; trap '' TERM; echo {ENDLESS}; sleep 600"),
+                        _write("late.txt", "never\n"),
+                    ],
                 },
                 {"text": "The waiting is over."},
             ],
@@ -109,6 +112,18 @@ class Scenario:
             check=False,
         )
 
+    def command(self, *arguments: str) -> list[str]:
+        """A `buddy` command over this scenario's files."""
+        places = ("--config", str(self.config), "--state-dir", str(self.state_dir), "-C", str(self.workspace))
+        return [sys.executable, "-m", "buddy", *arguments, *places]
+
+    def buddy(self, *arguments: str, fault: str = "", listing: str = "") -> "subprocess.CompletedProcess[bytes]":
+        """Run a `buddy` command to its end."""
+        environment = child_environment(HOME=str(self.folder), BUDDY_FAULT=fault, BUDDY_FAULT_LOG=listing)
+        return subprocess.run(
+            self.command(*arguments), env=environment, capture_output=True, timeout=LIFE_SECONDS, check=False
+        )
+
     def ledger(self) -> list[str]:
         path = self.workspace / "ledger"
         return path.read_text().split() if path.exists() else []
@@ -136,13 +151,11 @@ class Scenario:
 
 
 def left_behind(recorded: Recorded) -> list[str]:
-    """The processes that still carry the nonce of a call of these sessions."""
-    return [
-        f"{session_id}: {call_id} left processes {found}"
-        for session_id, events in recorded.log.items()
-        for call_id in call_ids(events)
-        if (found := strays.find(nonce_of(session_id, call_id)))
+    """The processes that still carry the nonce of a call of these sessions; told, and then ended."""
+    nonces = [
+        nonce_of(session_id, call_id) for session_id, events in recorded.log.items() for call_id in call_ids(events)
     ]
+    return [f"{strays.end(nonce)} processes of {nonce} were left behind" for nonce in nonces if strays.find(nonce)]
 
 
 def call_ids(events: Sequence[Event]) -> list[str]:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +24,8 @@ AT_ONCE = 3
 FEWEST_BOUNDARIES = 150
 REPRESENTATIVE = 40
 AFTERWARDS = "afterwards"
+# Where a second life dies: early, while it is still busy with what the first one left.
+AGAIN = ("commit.before:2", "commit.after:2", "emit.before:1", "emit.after:2", "commit.after:4", "result.emitted:1")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,12 @@ def test_a_process_killed_at_any_boundary_leaves_a_sound_session(boundaries: lis
     assert kill_at(boundaries, tmp_path) == []
 
 
+@pytest.mark.faults
+def test_a_process_killed_again_while_it_recovers_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
+    first = spread(boundaries, REPRESENTATIVE)
+    assert kill_at(first, tmp_path, [AGAIN[index % len(AGAIN)] for index in range(len(first))]) == []
+
+
 def spread(boundaries: list[str], count: int) -> list[str]:
     """Some of them: of each point in turn, and of each point's own list evenly."""
     points: dict[str, list[str]] = {}
@@ -70,22 +78,26 @@ def spread(boundaries: list[str], count: int) -> list[str]:
     ]
 
 
-def kill_at(boundaries: Iterable[str], folder: Path) -> list[str]:
-    """What went wrong, each with the boundary it went wrong at."""
+def kill_at(boundaries: Sequence[str], folder: Path, again: Sequence[str] = ()) -> list[str]:
+    """What went wrong, each with the boundary it went wrong at; `again` is where the second life dies."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        jobs = {boundary: pool.submit(die_and_go_on, boundary, folder) for boundary in boundaries}
-    return [f"{boundary}: {problem}" for boundary, job in jobs.items() for problem in job.result()]
+        jobs = {
+            deaths: pool.submit(die_and_go_on, deaths, folder)
+            for deaths in (zip(boundaries, again, strict=True) if again else [(boundary,) for boundary in boundaries])
+        }
+    return [f"{', '.join(deaths)}: {problem}" for deaths, job in jobs.items() for problem in job.result()]
 
 
-def die_and_go_on(boundary: str, folder: Path) -> list[str]:
-    scenario = Scenario(folder / boundary.replace(":", "-"))
-    first = scenario.live(*MESSAGES, fault=f"{boundary}:kill")
-    # What is merged into one commit depends on timing, so the last boundaries are not always there to die at.
-    if first.returncode not in (-signal.SIGKILL, 0):
-        return [f"exit code {first.returncode}: {first.stderr.decode()}"]
-    second = scenario.live(*MESSAGES, AFTERWARDS)
-    if second.returncode != 0:
-        return [f"afterwards, exit code {second.returncode}: {second.stderr.decode()}"]
+def die_and_go_on(deaths: tuple[str, ...], folder: Path) -> list[str]:
+    scenario = Scenario(folder / "_".join(deaths).replace(":", "-"))
+    for boundary in deaths:
+        life = scenario.live(*MESSAGES, fault=f"{boundary}:kill")
+        # What is merged into one commit depends on timing, so the last boundaries are not always there to die at.
+        if life.returncode not in (-signal.SIGKILL, 0):
+            return [f"exit code {life.returncode}: {life.stderr.decode()}"]
+    last = scenario.live(*MESSAGES, AFTERWARDS)
+    if last.returncode != 0:
+        return [f"afterwards, exit code {last.returncode}: {last.stderr.decode()}"]
     return asyncio.run(judge(scenario))
 
 

@@ -15,6 +15,7 @@ from buddy.daemon.runtime import Parts, Runtime
 from buddy.errors import StorageFull, ToolError
 from buddy.log.contract import Batch
 from buddy.log.memory import MemoryLog
+from buddy.log.owners import this_owner
 from buddy.models.script import Script
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import SessionStarted
@@ -24,6 +25,8 @@ from buddy.tools.contract import Place
 
 EPOCH_MS = 1_700_000_000_000
 ROOT = "/simulated"
+# How long a process that is asked to end takes; one whose runtime dies meanwhile goes on.
+GRACE = 0.05
 
 
 class Stuck(Exception):
@@ -149,6 +152,7 @@ class Simulated:
         try:
             return Finished(await asyncio.shield(process))
         except asyncio.CancelledError:
+            await asyncio.sleep(GRACE)
             if self._life.alive:
                 await self._world.end(nonce)
             raise
@@ -202,12 +206,18 @@ class SimulatedRuntime(Runtime):
     async def crash(self) -> None:
         """Die: what it would still write is refused, and no word of it reaches anybody.
 
-        Each lease is taken over first, so that the sessions are fenced before they can react to their end.
+        Nothing is opened any more, and each lease is taken over, before the sessions can react to their end.
         """
         self.life.alive = False
+        opening = [task for task in asyncio.all_tasks() if "Sessions._load" in repr(task.get_coro())]
+        for task in opening:
+            task.cancel()
         for session in self.sessions.open_sessions:
-            await self.log.acquire(session.session_id, "the next life")
+            fence = await self.log.acquire(session.session_id, this_owner())
+            assert fence is not None, "the same process may always take its own session over"
             session.broken = True
+        if opening:
+            await asyncio.wait(opening)
         await self.close()
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from harness import calls, house, says
 
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import VERSION
@@ -18,6 +17,7 @@ from buddy.protocol.events import (
     ToolResult,
 )
 from buddy.protocol.requests import SubmitApproval
+from harness import calls, house, says
 
 
 async def test_hello_tells_version_and_capabilities(tmp_path: Path) -> None:

@@ -80,8 +80,12 @@ class Run(Protocol):
         """The arguments as the model wrote them; ToolError where only their scrubbed form is left."""
         ...
 
+    def scrub(self, text: str) -> str:
+        """The text as it may be kept. What is cut is scrubbed before: half a secret would not be recognised."""
+        ...
+
     async def keep(self, text: str) -> str:
-        """Keep a long text as a blob; give its id."""
+        """Keep a long text as a blob, scrubbed; give its id."""
         ...
 
 

@@ -66,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_session(commands)
     _add_daemon(commands)
+    _add_models(commands)
     _add_small(commands)
     return parser
 
@@ -135,7 +136,7 @@ def _add_session(commands: "Subparsers") -> None:
     listing.set_defaults(command=_session, action="list")
 
 
-def _add_daemon(commands: "argparse._SubParsersAction[Parser]") -> None:
+def _add_daemon(commands: "Subparsers") -> None:
     parser = commands.add_parser("daemon", help="the runtime that all clients share: run, start, stop, status, logs")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, help_text in (
@@ -171,6 +172,24 @@ def _add_daemon(commands: "argparse._SubParsersAction[Parser]") -> None:
     listing.set_defaults(command=_ps)
 
 
+def _add_models(commands: "Subparsers") -> None:
+    parser = commands.add_parser("model", help="list the models that can be used")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="profiles, what their servers offer, context windows, prices")
+    listing.add_argument("--json", action="store_true", help="print them as one JSON object")
+    _add_common(listing)
+    listing.set_defaults(command=_model)
+    entering = commands.add_parser("login", help="use an account instead of a key")
+    way = entering.add_mutually_exclusive_group()
+    way.add_argument("--device", action="store_true", help="with a code that is entered on any device")
+    way.add_argument("--browser", action="store_true", help="with a browser on this machine")
+    leaving = commands.add_parser("logout", help="forget an account")
+    for action, command in ((entering, _login), (leaving, _logout)):
+        action.add_argument("profile", nargs="?", metavar="PROFILE", help='a profile with auth = "login"')
+        _add_common(action)
+        action.set_defaults(command=command)
+
+
 def _add_small(commands: "Subparsers") -> None:
     doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
     doctor.add_argument("--json", action="store_true", help="print the checks as one JSON object")
@@ -178,6 +197,10 @@ def _add_small(commands: "Subparsers") -> None:
     doctor.set_defaults(command=_doctor)
     demo = commands.add_parser("demo", help="a whole session with nothing configured: run, crash, recovery, outcome")
     demo.add_argument("--fast", action="store_true", help="do not pause for reading")
+    # How the demo starts its own processes.
+    demo.add_argument("--child", metavar="DIR", help=argparse.SUPPRESS)
+    demo.add_argument("--resume", metavar="ID", help=argparse.SUPPRESS)
+    demo.add_argument("--after", type=int, default=0, metavar="SEQ", help=argparse.SUPPRESS)
     demo.set_defaults(command=_demo)
     commands.add_parser("help", help="show this help").set_defaults(command=_help)
 
@@ -209,8 +232,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _exec(options: argparse.Namespace) -> int:
     from buddy.cli.exec import execute
+    from buddy.cli.first_run import with_model
 
-    return execute(options)
+    return with_model(execute, options)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -243,6 +267,24 @@ def _ps(options: argparse.Namespace) -> int:
     return ps(options)
 
 
+def _model(options: argparse.Namespace) -> int:
+    from buddy.cli.model import list_profiles
+
+    return list_profiles(options)
+
+
+def _login(options: argparse.Namespace) -> int:
+    from buddy.cli.login import login
+
+    return login(options)
+
+
+def _logout(options: argparse.Namespace) -> int:
+    from buddy.cli.login import logout
+
+    return logout(options)
+
+
 def _doctor(options: argparse.Namespace) -> int:
     from buddy.cli.doctor import doctor
 
@@ -252,7 +294,7 @@ def _doctor(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from buddy.cli.demo import demo
 
-    return demo(fast=options.fast)
+    return demo(options)
 
 
 def _help(_: argparse.Namespace) -> int:

@@ -29,6 +29,8 @@ from buddy.log.interrupted import find_interrupted
 from buddy.log.room import MIN_FREE
 from buddy.log.sqlite import DATABASE
 from buddy.log.statedir import check_private
+from buddy.models.login.issuer import find_issuer
+from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
 from buddy.scrub import Scrubber
 from buddy.terminal.escape import escape, escape_json
@@ -73,7 +75,7 @@ def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
         yield _failure("configuration", error)
     else:
         yield _configuration(config, places)
-        yield _model(config, scrubber)
+        yield _model(config, scrubber, places)
     yield from _programs()
     yield _interrupted(places.state_dir / DATABASE)
 
@@ -128,16 +130,34 @@ def _configuration(config: Config, places: Places) -> Check:
     return Check("config", "info", f"no {places.config_dir / 'buddy.toml'}; defaults and environment are used")
 
 
-def _model(config: Config, scrubber: Scrubber) -> Check:
+def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
     try:
         resolved = resolve_profile(config, os.environ)
         scrubber.register(resolved.api_key)
         if resolved.api == "scripted":
             return _scripted(resolved)
+        if resolved.auth == "login":
+            return check_login(resolved, AuthFile(places.config_dir / "auth.json"))
         status, text, hint = look_at(resolved)
     except BuddyError as error:
         return _failure("model", error)
     return Check("model", status, f"{resolved.profile}/{resolved.model}: {text}", hint)
+
+
+def check_login(resolved: Resolved, auth: AuthFile) -> Check:
+    """Whether there are tokens; their server is not asked, as that could renew them."""
+    name, issuer = f"{resolved.profile}/{resolved.model}", find_issuer(resolved.issuer, resolved.client_id)
+    tokens = auth.read(issuer.name)
+    if tokens is None:
+        return Check("model", "fail", f"{name}: not logged in to {issuer.url}", f"buddy login {resolved.profile}")
+    mode = stat.S_IMODE(auth.path.stat().st_mode)
+    if mode & 0o077:
+        return Check("model", "warn", f"{auth.path} is open to others (mode {mode:04o})", f"chmod 600 {auth.path}")
+    left = tokens.expires_at_unix - time.time()
+    if left <= 0 and not tokens.refresh_token:
+        return Check("model", "fail", f"{name}: the login has run out", f"buddy login {resolved.profile}")
+    word = f"for {left / 60:.0f} more minutes" if left > 0 else "to be renewed by the next run"
+    return Check("model", "ok", f"{name}: logged in to {issuer.url}, {word}")
 
 
 def _scripted(resolved: Resolved) -> Check:
@@ -163,6 +183,8 @@ def _interrupted(database: Path) -> Check:
         waiting = find_interrupted(database, int(time.time() * 1000))
     except OSError as error:
         return Check("sessions", "fail", f"{database}: {error.strerror}")
+    except apsw.Error as error:
+        return Check("sessions", "fail", f"{database} cannot be read: {error}", "move it away, or restore it")
     except BuddyError as error:
         return _failure("sessions", error)
     if not waiting:

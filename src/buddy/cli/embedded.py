@@ -1,4 +1,4 @@
-"""How a command reaches the runtime: the daemon where one runs, else one inside this process; the protocol is the same."""
+"""How a command reaches the runtime: the daemon where one runs, else one in this process, by the same protocol."""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ from buddy.client.socket import SocketLink, connect_unix
 from buddy.config.load import load_config
 from buddy.config.places import Places, find_places
 from buddy.config.settings import Config
+from buddy.errors import UserError
 from buddy.version import VERSION
 
 
@@ -24,7 +25,7 @@ def read_config(options: argparse.Namespace) -> Config:
 
 @asynccontextmanager
 async def connected(options: argparse.Namespace, name: str) -> AsyncGenerator[Client, None]:
-    """A client of the daemon; of a runtime of our own where none runs, or where a configuration was named for this call."""
+    """A client of the daemon; of a runtime of our own where none runs or a configuration was named for this call."""
     link = None if options.config else await find_daemon(options)
     if link is not None:
         async with joined(link, options, name) as client:
@@ -40,9 +41,22 @@ async def connected(options: argparse.Namespace, name: str) -> AsyncGenerator[Cl
         await runtime.close()
 
 
-def joined(link: SocketLink, options: argparse.Namespace, name: str) -> Client:
+@asynccontextmanager
+async def joined(link: SocketLink, options: argparse.Namespace, name: str) -> AsyncGenerator[Client, None]:
     """A client of the daemon that comes back by itself when the daemon was restarted."""
-    return Client(link, name, VERSION, reconnect=lambda: connect_unix(places_of(options).socket))
+    client = Client(link, name, VERSION, reconnect=lambda: connect_unix(places_of(options).socket))
+    try:
+        await client.__aenter__()
+    except ConnectionError as error:
+        raise UserError(
+            "the daemon closed the connection",
+            hint="it is stopping or has too many clients; try again, and see buddy daemon logs",
+            exit_code=75,
+        ) from error
+    try:
+        yield client
+    finally:
+        await client.__aexit__(None, None, None)
 
 
 async def find_daemon(options: argparse.Namespace) -> SocketLink | None:

@@ -30,7 +30,9 @@ def look_at(resolved: Resolved) -> Finding:
         return "fail", f"{_shown(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
     except httpx2.InvalidURL:
         return "fail", f"{_shown(resolved)} is no URL", _CHECK_URL
-    except (httpx2.HTTPError, UnicodeEncodeError) as error:
+    except (httpx2.LocalProtocolError, UnicodeEncodeError):
+        return "fail", "the key has characters that no header can have", "set BUDDY_API_KEY to the key alone"
+    except httpx2.HTTPError as error:
         return "fail", f"{_shown(resolved)} does not answer: {error}", _CHECK_URL
     return _meaning(resolved, answer)
 

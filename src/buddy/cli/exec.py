@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from buddy.cli.asking import Asking
-from buddy.cli.embedded import connected, read_config
+from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, whole
 from buddy.cli.report import Report
 from buddy.client.client import Client
@@ -30,6 +30,7 @@ from buddy.protocol.requests import (
     StartSession,
 )
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, Criterion, Repo, SessionOptions
+from buddy.sessions.messages import MAX_TEXT
 from buddy.sessions.policy import parse_duration, parse_policy
 
 INTERRUPTED = 130
@@ -73,10 +74,22 @@ def read_prompt(options: argparse.Namespace) -> str:
     """The prompt from the command line, or from stdin where that was asked for or nothing else is there."""
     prompt: str | None = options.prompt if options.prompt is not None else getattr(options, "task", None)
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
-        prompt = sys.stdin.buffer.read().decode(errors="replace")
+        prompt = _read_stdin().decode(errors="replace")
     if prompt is None or not prompt.strip():
         raise UserError("there is no prompt", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
     return prompt
+
+
+def _read_stdin() -> bytes:
+    """All of it, piece by piece: between two pieces an interrupt is heard, and too much is noticed early."""
+    content = bytearray()
+    while chunk := os.read(sys.stdin.fileno(), 65536):
+        content += chunk
+        if len(content) > MAX_TEXT:
+            raise UserError(
+                f"the prompt is longer than {MAX_TEXT // 1024} KiB", hint="put it into a file and name that instead"
+            )
+    return bytes(content)
 
 
 class _Following:
@@ -141,7 +154,9 @@ class _Stopping:
     async def __aenter__(self) -> None:
         loop, me = asyncio.get_running_loop(), asyncio.current_task()
         for number, reason in STOPS.items():
-            loop.add_signal_handler(number, self._stop, reason, me)
+            # What is ignored stays so: `nohup` means it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._stop, reason, me)
 
     async def __aexit__(self, *_: object) -> None:
         for number in STOPS:
@@ -226,10 +241,11 @@ def _criteria(options: argparse.Namespace) -> tuple[Criterion, ...]:
 def _check_cost(options: argparse.Namespace) -> None:
     if options.max_cost is None:
         return
+    from buddy.cli.model import find_prices
     from buddy.config.resolve import resolve_profile
 
     found = resolve_profile(read_config(options), os.environ, options.profile, options.model)
-    if found.input_price is None or found.output_price is None:
+    if find_prices(found, places_of(options).config_dir / "auth.json") is None:
         raise UserError(
             f"--max-cost cannot hold: the price of {found.model or found.profile} is not known",
             hint=f"set input_price and output_price in [models.{found.profile}], or use --max-tokens",

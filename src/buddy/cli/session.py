@@ -11,12 +11,15 @@ import sys
 import time
 
 import msgspec
+from msgspec import Struct
 
-from buddy.cli.embedded import connected
+from buddy.cli.embedded import connected, places_of
 from buddy.cli.reading import event_in, find_session, read_lines, whole
 from buddy.cli.story import tell
 from buddy.client.client import Client
 from buddy.errors import UserError
+from buddy.log.interrupted import find_interrupted
+from buddy.log.sqlite import DATABASE
 from buddy.protocol.events import UserMessage
 from buddy.protocol.requests import (
     DeleteSession,
@@ -34,6 +37,30 @@ MAX_LISTED = 200
 # The prompt is the second event of every session, and the first one after its start that a person wants to see.
 LOOKED_AT = 4
 PROMPT_WIDTH = 60
+
+
+class Row(Struct, frozen=True):
+    """A session as it is listed."""
+
+    summary: SessionSummary
+    prompt: str
+    interrupted: bool
+
+    @property
+    def state(self) -> str:
+        return "interrupted" if self.interrupted else self.summary.state
+
+    def listed(self) -> dict[str, object]:
+        return {
+            "sessionId": self.summary.session_id,
+            "state": self.summary.state,
+            "interrupted": self.interrupted,
+            "updatedAt": self.summary.updated_at,
+            "rootPath": self.summary.repo.root_path,
+            "mode": self.summary.mode,
+            "lastSeq": self.summary.last_seq,
+            "prompt": self.prompt,
+        }
 
 
 def session(options: argparse.Namespace) -> int:
@@ -54,11 +81,15 @@ async def _list(client: Client, options: argparse.Namespace) -> None:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
-    prompts = [await _first_prompt(client, summary.session_id) for summary in found]
+    interrupted = _interrupted(options)
+    rows = [
+        Row(summary, await _first_prompt(client, summary.session_id), summary.session_id in interrupted)
+        for summary in found
+    ]
     if options.json:
-        _print_json({"sessions": [_listed(*pair) for pair in zip(found, prompts, strict=True)]})
-    elif found:
-        _print_table(found, prompts)
+        _print_json({"sessions": [row.listed() for row in rows]})
+    elif rows:
+        _print_table(rows)
     else:
         print(f"no sessions{f' in {escape(root)}' if root else ''}", file=sys.stderr)
         if root:
@@ -100,16 +131,10 @@ async def _first_prompt(client: Client, session_id: str) -> str:
     return ""
 
 
-def _listed(summary: SessionSummary, prompt: str) -> dict[str, object]:
-    return {
-        "sessionId": summary.session_id,
-        "state": summary.state,
-        "updatedAt": summary.updated_at,
-        "rootPath": summary.repo.root_path,
-        "mode": summary.mode,
-        "lastSeq": summary.last_seq,
-        "prompt": prompt,
-    }
+def _interrupted(options: argparse.Namespace) -> list[str]:
+    """Sessions that say they run while nobody runs them; what the log holds cannot tell the two apart."""
+    database = places_of(options).state_dir / DATABASE
+    return find_interrupted(database, int(time.time() * 1000)) if database.exists() else []
 
 
 def _print_json(value: object) -> None:
@@ -117,21 +142,24 @@ def _print_json(value: object) -> None:
     print(escape_json(text) if sys.stdout.isatty() else text)
 
 
-def _print_table(found: tuple[SessionSummary, ...], prompts: list[str]) -> None:
+def _print_table(rows: list[Row]) -> None:
     style = style_of(sys.stdout, os.environ)
     now = int(time.time() * 1000)
-    rows = [("SESSION", "STATE", "USED", "DIRECTORY", "PROMPT")]
-    for summary, prompt in zip(found, prompts, strict=True):
-        place = one_line(_short_path(summary.repo.root_path), 60)
-        rows.append((summary.session_id, summary.state, ago(now - summary.updated_at), place, prompt))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    cells = [("SESSION", "STATE", "USED", "DIRECTORY", "PROMPT")]
+    for row in rows:
+        place = one_line(_short_path(row.summary.repo.root_path), 60)
+        cells.append((row.summary.session_id, row.state, ago(now - row.summary.updated_at), place, row.prompt))
+    widths = [max(len(line[column]) for line in cells) for column in range(4)]
     room = PROMPT_WIDTH
     if sys.stdout.isatty():
         room = max(10, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
-    for number, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
-        line = "  ".join([*cells, one_line(row[4], room)]).rstrip()
-        print(style.bold(line) if number == 0 else line)
+    for number, line in enumerate(cells):
+        padded = [cell.ljust(width) for cell, width in zip(line[:4], widths, strict=True)]
+        text = "  ".join([*padded, one_line(line[4], room)]).rstrip()
+        print(style.bold(text) if number == 0 else text)
+    for row in rows:
+        if row.interrupted:
+            print(f"hint: buddy resume {row.summary.session_id} goes on with what was interrupted", file=sys.stderr)
 
 
 def _short_path(path: str) -> str:

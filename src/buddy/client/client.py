@@ -23,6 +23,8 @@ from buddy.protocol.shapes import Shape
 
 MAX_BUFFERED = 10_000
 PATIENCE = 30.0
+FIRST_WAIT = 0.02
+LONGEST_WAIT = 1.0
 
 Reply = TypeVar("Reply", bound=Shape)
 
@@ -56,7 +58,10 @@ class Client:
         self._patience = patience
         self._attached: dict[str, str | None] = {}
         self._joined = asyncio.Event()
+        self._has_joined = False
         self._joining: asyncio.Task[None] | None = None
+        self._wait = FIRST_WAIT
+        self._deadline = 0.0
         self._link = link
         self._name = name
         self._version = version
@@ -165,12 +170,17 @@ class Client:
         for session_id, token in self._attached.items():
             again = ask.AttachSession(session_id, self._seen.get(session_id, 0), token)
             await self._ask(again, ask.AttachSessionReply)
+        self._has_joined = True
         self._joined.set()
 
     async def _rejoin(self) -> None:
         try:
             await self._join()
-        except (ConnectionError, ProtocolError):
+        except ConnectionError:
+            self._link.close()
+        except ProtocolError as error:
+            if not error.retryable:
+                self._reconnect = None  # refused for good: the token or the session is no more
             self._link.close()
 
     async def _read(self) -> None:
@@ -193,21 +203,28 @@ class Client:
                     await self._changed.wait()
 
     async def _connect_again(self) -> bool:
+        """Make the connection again; a try that was let in but could not join counts as none."""
         self._joined.clear()
+        self._link.close()
         self._lose()
-        if self._reconnect is None:
-            return False
-        wait, deadline = 0.02, asyncio.get_running_loop().time() + self._patience
-        while asyncio.get_running_loop().time() < deadline:
+        now = asyncio.get_running_loop().time()
+        if self._has_joined:
+            self._has_joined, self._wait, self._deadline = False, FIRST_WAIT, now + self._patience
+        else:
+            await self._pause()
+        while self._reconnect is not None and asyncio.get_running_loop().time() < self._deadline:
             try:
                 self._link = await self._reconnect()
             except OSError:
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, 1.0)
+                await self._pause()
                 continue
             self._joining = asyncio.get_running_loop().create_task(self._rejoin())
             return True
         return False
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._wait)
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
 
     def _lose(self) -> None:
         """Whoever waits for an answer learns that it will not come."""

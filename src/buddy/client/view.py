@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from buddy.protocol.codes import SessionState
+from buddy.protocol.codes import Outcome, SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     ApprovalExpired,
@@ -20,6 +20,13 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
+
+_RESTING: dict[Outcome, SessionState] = {
+    "success": "completed",
+    "failed": "failed",
+    "denied": "failed",
+    "cancelled": "cancelled",
+}
 
 
 class RunView(Struct):
@@ -43,6 +50,7 @@ class View(Struct):
     session_id: str = ""
     last_seq: int = 0
     state: SessionState = "idle"
+    is_headless: bool = False
     runs: dict[str, RunView] = {}
     approvals: dict[str, ApprovalRequired] = {}
     active: str | None = None
@@ -62,6 +70,7 @@ class View(Struct):
         match body:
             case SessionStarted():
                 self.session_id, self.state = body.session_id, body.state
+                self.is_headless = body.mode == "headless"
             case SessionSnapshot():
                 self.state, self.active = body.state, body.active_run_id
             case ApprovalRequired():
@@ -73,7 +82,8 @@ class View(Struct):
             case RunStarted():
                 self.active, self.state = body.run_id, "running"
             case RunComplete():
-                self.active, self.state, self.approvals = None, "idle", {}
+                self.active, self.approvals = None, {}
+                self.state = _RESTING[body.outcome] if self.is_headless else "idle"
             case _:
                 pass
         if run is not None:

@@ -9,6 +9,9 @@ from buddy.backends.native.bounds import bounded
 from buddy.backends.native.digest import nonce_of
 from buddy.protocol.events import AcceptanceResult, Status, UserMessage
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
+from buddy.tools.kept import Kept
+
+KEPT = 1024 * 1024
 
 
 class AcceptanceFailed(RunEnded):
@@ -55,11 +58,10 @@ async def _check(run: Run) -> list[AcceptanceResult]:
 
 
 async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
-    chunks: list[bytes] = []
+    kept = Kept(KEPT)
 
     async def on_output(_stream: str, data: bytes) -> None:
-        if sum(map(len, chunks)) < 1024 * 1024:
-            chunks.append(data)
+        kept.add("stdout", data)
 
     nonce = nonce_of(run.session_id, f"{run.run_id}/{criterion.id}")
     await run.place.target.end_strays(nonce)
@@ -68,7 +70,7 @@ async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
         id=criterion.id,
         passed=finished.exit_code == criterion.exit_code,
         exit_code=finished.exit_code,
-        output=bounded(b"".join(chunks).decode(errors="replace"), 4096),
+        output=bounded(run.scrub(kept.text("stdout")), 4096),
         round=run.state.round,
     )
 

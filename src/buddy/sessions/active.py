@@ -8,7 +8,15 @@ from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ToolError
 from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
-from buddy.protocol.events import AssistantMessage, AssistantRestart, EventBody, ToolClaimed, ToolResult
+from buddy.protocol.events import (
+    ApprovalExpired,
+    AssistantMessage,
+    AssistantRestart,
+    EventBody,
+    RunComplete,
+    ToolClaimed,
+    ToolResult,
+)
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
@@ -48,14 +56,15 @@ class ActiveRun:
         match body:
             case AssistantMessage():
                 self._journal.end_streams()
-                recorded = self._journal.record(body, self.run_id)
-                if recorded is not body:
-                    self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
-            case AssistantRestart() | ToolResult():
+                self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
+            case AssistantRestart() | RunComplete():
                 self._journal.end_streams()
-                self._journal.record(body, self.run_id)
+            case ToolResult():
+                self._journal.end_streams()
+                self._withdraw(body.call_id or "")
             case _:
-                self._journal.record(body, self.run_id)
+                pass
+        self._journal.record(body, self.run_id)
 
     def stream(self, kind: str, text: str) -> None:
         self._journal.stream((kind, "", ""), text, self.run_id)
@@ -63,9 +72,10 @@ class ActiveRun:
     def stream_output(self, call_id: str, stream: str, text: str) -> None:
         """Shown up to a limit per call; the result keeps the rest."""
         streamed = self._streamed.get(call_id, 0)
-        if streamed < STREAMED_PER_CALL:
-            self._streamed[call_id] = streamed + len(text)
-            self._journal.stream(("tool_output", call_id, stream), text, self.run_id)
+        shown = text[: STREAMED_PER_CALL - streamed]
+        if shown:
+            self._streamed[call_id] = streamed + len(shown)
+            self._journal.stream(("tool_output", call_id, stream), shown, self.run_id)
 
     async def commit(self) -> None:
         await self._journal.commit()
@@ -77,7 +87,8 @@ class ActiveRun:
         faults.reached("claim.before")
         target = self.place.target.name
         self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
-        await self._journal.commit(Rows(claim=Claim(call_id, 1, digest)), durable=True)
+        # By run: after a prune nobody remembers the call ids of the runs before, and some models use them again.
+        await self._journal.commit(Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest)), durable=True)
         faults.reached("claim.after")
 
     async def ask(self, question: Question) -> Ruling:
@@ -97,5 +108,14 @@ class ActiveRun:
             raise ToolError("not run: the arguments held a secret that is not kept, so the call cannot be repeated")
         return call.item.arguments
 
+    def scrub(self, text: str) -> str:
+        return self._journal.scrub(text)
+
     async def keep(self, text: str) -> str:
-        return await self._keep(text.encode(errors="replace"))
+        return await self._keep(self.scrub(text).encode(errors="replace"))
+
+    def _withdraw(self, call_id: str) -> None:
+        """A call that ends undecided leaves no question behind that nobody could answer any more."""
+        call = self._state.open_calls.get(call_id)
+        if call is not None and call.stage == "awaiting" and call.approval is not None:
+            self._journal.record(ApprovalExpired(approval_id=call.approval.approval_id), self.run_id)

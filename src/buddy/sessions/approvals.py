@@ -41,6 +41,9 @@ class Approvals:
         if call.stage == "awaiting" and call.approval and call.digest == question.digest:
             await self._wait(run, call, call.approval)
         elif call.stage != "denied":
+            if call.stage == "awaiting" and call.approval:
+                # what would run is no longer what was asked
+                await self._journal.commit(Rows(decision=self._expire(run, call.approval)), durable=True)
             await self._decide(run, call, question)
         return self._ruling(call)
 
@@ -62,20 +65,36 @@ class Approvals:
     async def settle_pending(self, decision: Verdict, by: str, comment: str | None = None) -> None:
         """Decide everything that waits: a policy that no longer asks, a cancel, a shutdown."""
         for approval_id, call in self._fold.pending.items():
+            if call.stage != "awaiting":
+                continue  # somebody was faster while the one before was committed
             self._receive(call, decision, by, comment=comment)
             await self._journal.commit(Rows(decision=Decision(approval_id, decision, by)), durable=True)
             self._wake(approval_id)
 
+    def expire_overdue(self) -> list[Decision]:
+        """Record what expired while no process was there to see it; the decisions are to be committed with it.
+
+        At once, before anybody can be heard: a decision that comes after the time is over must find it over.
+        """
+        run, now = self._fold.run, self._clock()
+        waiting = [call.approval for call in self._fold.pending.values() if call.approval]
+        return [self._expire(run, asked) for asked in waiting if run is not None and asked.expires_at <= now]
+
     def policy(self) -> Effective:
-        """What holds for the active run: its own policy, else the session's, else asking where somebody can answer."""
-        fold, now = self._fold, self._clock()
-        if fold.run is not None and fold.run.options.approval_policy:
-            return parse_policy(fold.run.options.approval_policy, now)
+        """What holds for the active run: its own policy, else the session's."""
+        run = self._fold.run
+        if run is not None and run.options.approval_policy:
+            return parse_policy(run.options.approval_policy, self._clock())
+        return self.session_policy()
+
+    def session_policy(self) -> Effective:
+        """The policy that was set last, else the one it started with, else asking where somebody can answer."""
+        fold = self._fold
         if fold.policy is not None:
             return Effective(fold.policy, fold.policy_expires_at)
         started = fold.started
         if started and started.options and started.options.approval_policy:
-            return parse_policy(started.options.approval_policy, now)
+            return parse_policy(started.options.approval_policy, self._clock())
         return Effective("none" if started and started.mode == "headless" else "ask")
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
@@ -125,11 +144,13 @@ class Approvals:
                 await decided.wait()
         except TimeoutError:
             if call.stage == "awaiting":
-                self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
-                expired = Decision(required.approval_id, "expired", "timeout")
-                await self._journal.commit(Rows(decision=expired), durable=True)
+                await self._journal.commit(Rows(decision=self._expire(run, required)), durable=True)
         finally:
             self._decided.pop(required.approval_id, None)
+
+    def _expire(self, run: RunState, required: ApprovalRequired) -> Decision:
+        self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
+        return Decision(required.approval_id, "expired", "timeout")
 
     def _ruling(self, call: OpenCall) -> Ruling:
         ruling = Ruling(approved=call.stage == "approved", by=call.by, comment=call.comment)
@@ -169,6 +190,8 @@ class Approvals:
 
     async def _refusal(self, submission: SubmitApproval) -> ProtocolError:
         known = await self._journal.approval(submission.approval_id)
-        if known is None or known.run_id != submission.run_id:
+        is_mine = submission.run_id in self._fold.runs.values()
+        if known is None or known.run_id != submission.run_id or not is_mine:
             return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
-        return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} was decided before ({known.state})")
+        became = "is over with its call" if known.state == "pending" else f"was decided before ({known.state})"
+        return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {became}")

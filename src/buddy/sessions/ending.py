@@ -6,6 +6,7 @@ import traceback
 from msgspec import Struct
 
 from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.backends.native.digest import nonce_of
 from buddy.backends.runstate import OpenCall
 from buddy.errors import LogError, ProviderError
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome
@@ -48,7 +49,7 @@ def complete(run: Run, ending: Ending) -> None:
         RunComplete(
             run_id=run.run_id,
             outcome=ending.outcome,
-            summary=ending.summary[:SUMMARY],
+            summary=run.scrub(ending.summary)[:SUMMARY],
             acceptance=acceptance,
             headless=Headless(_EXITS.get(ending.reason or "", EXIT_CODES[ending.outcome])),
             reason=ending.reason,
@@ -61,12 +62,13 @@ async def _work(run: Run, backend: Backend) -> Ending:
     left = None if limit is None else max(0.0, limit - run.seconds())
     deadline = asyncio.timeout(left)
     try:
+        await _end_left_behind(run, left)
         async with deadline:
             if run.state.cancelling is None:
                 await work_until_accepted(run, backend)
-    except TimeoutError:
+    except TimeoutError as error:
         if not deadline.expired():
-            raise
+            return _bug(run, error)
         return Ending("failed", f"the budget of {limit:g} seconds is used up", "budget_exceeded")
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -81,12 +83,24 @@ async def _work(run: Run, backend: Backend) -> Ending:
     except LogError:
         raise
     except Exception as error:  # noqa: BLE001 - the one home of a broad except: a bug ends the run, not the session
-        detail = "".join(traceback.format_exception(error)[-3:])
-        run.emit(
-            Error(code="INTERNAL_ERROR", message=str(error) or type(error).__name__, retryable=False, detail=detail)
-        )
-        return Ending("failed", f"internal error: {error}", "internal_error")
+        return _bug(run, error)
     return Ending("success", run.state.last_text)
+
+
+def _bug(run: Run, error: Exception) -> Ending:
+    detail = "".join(traceback.format_exception(error)[-3:])
+    message = str(error) or type(error).__name__
+    run.emit(Error(code="INTERNAL_ERROR", message=message, retryable=False, detail=detail))
+    return Ending("failed", f"internal error: {message}", "internal_error")
+
+
+async def _end_left_behind(run: Run, left: float | None) -> None:
+    """A run that was over when its process died is not taken up again, so its backend cannot end what it started."""
+    if run.state.cancelling is None and left != 0:
+        return
+    for call in run.state.open_calls.values():
+        if call.stage == "claimed":
+            await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
 
 
 def _unseen_call(run: Run, call: OpenCall) -> ToolCall:

@@ -4,7 +4,8 @@ What always holds:
 - `record` gives an event its seq at once; events are committed in that order, and published only then;
 - one append is under way at a time, and everything recorded meanwhile goes into the next one;
 - pieces of text that come close together become one event before they get a seq;
-- after a refused append the journal is broken for good: the session is read again from the log.
+- after a refused append the journal is broken for good: the session is read again from the log;
+- what a provider wants back unmodified is kept byte for byte, or not at all where it holds a registered secret.
 """
 
 import asyncio
@@ -19,12 +20,23 @@ from buddy.errors import LogError
 from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event, encode
-from buddy.protocol.events import EVENT_NAMES, AssistantToken, EventBody, ThinkingToken, ToolOutput
+from buddy.protocol.events import (
+    EVENT_NAMES,
+    AssistantMessage,
+    AssistantToken,
+    EventBody,
+    ThinkingToken,
+    ToolOutput,
+)
 from buddy.scrub import Scrubber, Stream
 from buddy.sessions.spill import SPILL_ABOVE, spill
 
 MERGE_SECONDS = 0.005
 MERGE_CHARACTERS = 8 * 1024
+
+
+class Repeated(LogError):
+    """The key of the batch was used before the part of the log that is left."""
 
 
 class Rows(Struct, frozen=True):
@@ -67,7 +79,7 @@ class Journal:
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._writing: asyncio.Task[None] | None = None
-        self._lanes: dict[Lane, Stream] = {}
+        self._lanes: dict[Lane, tuple[Stream, str]] = {}
         self._lane: Lane | None = None
         self._run_id: str | None = None
         self._pieces: list[str] = []
@@ -83,16 +95,15 @@ class Journal:
 
     def stream(self, lane: Lane, text: str, run_id: str) -> None:
         """Record a piece of a running text."""
-        stream = self._lanes.get(lane)
-        if stream is None:
-            stream = self._lanes[lane] = self._scrubber.stream()
-        self._piece(lane, stream.feed(text), run_id)
+        if lane not in self._lanes:
+            self._lanes[lane] = self._scrubber.stream(), run_id
+        self._piece(lane, self._lanes[lane][0].feed(text), run_id)
 
     def end_streams(self) -> None:
         """The running texts are over: whatever was held back to be looked at comes out."""
         lanes, self._lanes = self._lanes, {}
-        for lane, stream in lanes.items():
-            self._piece(lane, stream.finish(), self._run_id)
+        for lane, (stream, run_id) in lanes.items():
+            self._piece(lane, stream.finish(), run_id)
         self._close_pieces()
 
     async def commit(self, rows: Rows = NO_ROWS, *, durable: bool = False) -> None:
@@ -105,19 +116,20 @@ class Journal:
         if self.failure is not None:
             raise self.failure
 
+    def scrub(self, text: str) -> str:
+        """A text as it may be kept; what is cut must be scrubbed before, as half a secret is not recognised."""
+        return self._scrubber.text(text)
+
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         """An approval of this session, whatever became of it."""
         return await self._log.approval(approval_id)
 
     def _append(self, body: EventBody, run_id: str | None) -> EventBody:
-        tree: dict[str, Any] = msgspec.to_builtins(body)
-        scrubbed = self._scrubber.tree(tree)
-        if scrubbed is not tree:
-            body, tree = msgspec.convert(scrubbed, type(body)), scrubbed
+        body = self._scrubbed(body)
         payload = encode(body)
         if len(bytes(payload)) > SPILL_ABOVE:
             tree = msgspec.json.decode(payload)
-            self._blobs.update(spill(tree))
+            self._blobs.update(spill(tree, type(body)))
             payload = Raw(msgspec.json.encode(tree))
         self.last_seq += 1
         event = Event(self.lease.session_id, self.last_seq, self._clock(), EVENT_NAMES[type(body)], payload, run_id)
@@ -125,6 +137,19 @@ class Journal:
         self._apply(event, body)
         self._schedule()
         return body
+
+    def _scrubbed(self, body: EventBody) -> EventBody:
+        tree: dict[str, Any] = msgspec.to_builtins(body)
+        opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
+        kept = {name: item for name, item in opaque.items() if not self._holds_secret(name, item)}
+        scrubbed = self._scrubber.tree(tree)
+        if scrubbed is tree and len(kept) == len(opaque):
+            return body
+        return msgspec.convert({**scrubbed, "opaque": kept} if kept else scrubbed, type(body))
+
+    def _holds_secret(self, name: str, item: object) -> bool:
+        text = msgspec.json.encode({name: item}).decode()
+        return self._scrubber.registered(text) != text
 
     def _piece(self, lane: Lane, text: str, run_id: str | None) -> None:
         if not text:
@@ -168,33 +193,12 @@ class Journal:
     def _write(self, rows: Rows, *, durable: bool) -> None:
         events, self._pending = self._pending, []
         blobs, self._blobs = self._blobs, {}
-        task = asyncio.get_running_loop().create_task(self._commit(self._writing, events, blobs, rows, durable))
-        self._writing = task
-        task.add_done_callback(self._written)
-
-    def _written(self, task: asyncio.Task[None]) -> None:
-        if self._writing is task:
-            self._writing = None
-            if self._pending:
-                self._schedule()
-
-    async def _commit(
-        self,
-        previous: asyncio.Task[None] | None,
-        events: list[Event],
-        blobs: dict[str, bytes],
-        rows: Rows,
-        durable: bool,
-    ) -> None:
-        if previous is not None:
-            await previous
-        if self.failure is not None:
-            return
-        expected = events[0].seq - 1 if events else self.last_seq
+        # Made here and not when its turn comes: by then more may have been recorded, and neither the seq nor the state
+        # would be the one after these events.
         batch = Batch(
             self.lease.session_id,
             self.lease.epoch,
-            expected,
+            self.last_seq - len(events),
             events,
             durable=durable,
             key=rows.key,
@@ -204,15 +208,37 @@ class Journal:
             decision=rows.decision,
             taken=rows.taken,
         )
+        task = asyncio.get_running_loop().create_task(self._commit(self._writing, batch, blobs))
+        self._writing = task
+        task.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        if self._writing is task:
+            self._writing = None
+            if self._pending:
+                self._schedule()
+
+    async def _commit(self, previous: asyncio.Task[None] | None, batch: Batch, blobs: dict[str, bytes]) -> None:
+        if previous is not None:
+            await previous
+        if self.failure is not None:
+            return
         try:
             for content in blobs.values():
                 await self._log.put_blob(content)
-            await self._log.append(batch)
+            last_seq = await self._log.append(batch)
         except LogError as error:
             self.failure = error
             return
+        except Exception as error:  # noqa: BLE001 - whatever it was, nothing may be written behind the hole it left
+            self.failure = LogError(f"the append failed: {error}")
+            self.failure.__cause__ = error
+            return
+        if last_seq != batch.expected_seq + len(batch.events):
+            self.failure = Repeated(f"{batch.key} was appended before, so nothing was written now")
+            return
         faults.reached("emit.before")
-        self._publish(events)
+        self._publish(batch.events)
         faults.reached("emit.after")
 
 

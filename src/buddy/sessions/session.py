@@ -7,7 +7,10 @@ interleave inside one; a request is answered only after what it changed is commi
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from itertools import islice
 
+import msgspec
 from msgspec import Struct
 
 from buddy.backends.contract import Backend
@@ -17,7 +20,6 @@ from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event, decode, encode
 from buddy.protocol.events import (
     ApprovalPolicyChanged,
-    ApprovalRequired,
     EventBody,
     ModelSwitched,
     Recovery,
@@ -26,8 +28,6 @@ from buddy.protocol.events import (
     SessionCompacted,
     SessionSnapshot,
     SessionStarted,
-    SnapshotMeta,
-    StartedOptions,
     UserMessage,
     Warning,  # noqa: A004 - the seed's word
 )
@@ -42,18 +42,19 @@ from buddy.protocol.requests import (
     SubmitApproval,
     SwitchModel,
 )
-from buddy.protocol.shapes import AcceptanceOptions, ApprovalRequest, BudgetLimits, RunOptions
+from buddy.protocol.shapes import ApprovalRequest
 from buddy.scrub import Scrubber
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.ending import perform
-from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.policy import Effective, parse_policy
+from buddy.sessions.journal import Journal, Repeated, Rows
+from buddy.sessions.messages import check_criteria, check_text, options_of
+from buddy.sessions.policy import Effective
+from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
 RECENT = 2000
-MAX_TEXT = 256 * 1024
 MAX_QUEUED = 100
 
 
@@ -82,6 +83,7 @@ class Session:
         self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._steered = True
+        self._closing = False
         self.journal = Journal(
             around.log,
             lease,
@@ -110,7 +112,8 @@ class Session:
         """The committed events after a cursor where they are all still in memory, else None."""
         if not self._recent or self._recent[0].seq > after + 1:
             return None
-        return [event for event in self._recent if event.seq > after]
+        newer = self._recent[-1].seq - after
+        return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
 
     @property
     def committed_seq(self) -> int | None:
@@ -124,28 +127,17 @@ class Session:
         self._listeners.discard(heard)
 
     def snapshot(self) -> SessionSnapshot:
-        fold = self.fold
-        pending = next((call.approval for call in fold.pending.values() if call.approval), None)
-        started = fold.started
-        return SessionSnapshot(
-            state=fold.state,
-            pending_approval=_request_of(pending) if pending else None,
-            meta=SnapshotMeta(started.provider if started else "", started.sandbox_provider if started else "local"),
-            active_run_id=fold.run.run_id if fold.run else None,
-            last_assistant_text=fold.last_text or None,
-        )
+        return snapshot_of(self.fold)
 
     def pending_approvals(self) -> list[ApprovalRequest]:
-        run_id = self.fold.run.run_id if self.fold.run else None
-        found = [call.approval for call in self.fold.pending.values() if call.approval]
-        return [_request_of(approval, self.session_id, run_id) for approval in found]
+        return pending_of(self.fold, self.session_id)
 
     async def announce_gap(self, asked: int, first: int) -> None:
         """Tell that replay cannot go back that far, and where things stand instead."""
         detail = f"Requested lastSeenSeq={asked} but earliest retained seq is {first}"
         self.journal.record(Warning(code="EVENT_GAP", message="Replay gap detected; snapshot sent.", detail=detail))
         self.journal.record(self.snapshot())
-        await self.journal.commit()
+        await self._committed()
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -160,10 +152,10 @@ class Session:
         if known is not None:
             await self._committed()
             return known
-        _check_text(message.text)
+        check_text(message.text)
         if self.fold.run is not None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{self.fold.run.run_id} is still active", retryable=True)
-        _check_criteria(message)
+        check_criteria(message)
         run_id = self._accept(message, by)
         await self._committed(Rows(key=message.client_message_id))
         self._start()
@@ -217,11 +209,12 @@ class Session:
     async def compact(self, by: str, *, undo: bool) -> CompactSessionReply:
         if self.fold.run is not None:
             raise ProtocolError("RUN_IN_PROGRESS", "cannot compact while a run is active", retryable=True)
-        compaction = self.backend.compact()
+        compaction = None if undo else self.backend.compact()
         before = compaction.before_tokens if compaction else self.fold.context.used
-        if undo:
+        if undo and self.fold.saved:
+            after = before + self.fold.saved[-1]
             body = SessionCompacted(
-                before_tokens=before, after_tokens=before, through_seq=0, summary="", by=by, undo=True
+                before_tokens=before, after_tokens=after, through_seq=0, summary="", by=by, undo=True
             )
         elif compaction is None:
             return CompactSessionReply(before, before)
@@ -240,14 +233,14 @@ class Session:
     async def steer(self, wish: SteerRun, by: str) -> None:
         if self.fold.run is None or self.fold.run.run_id != wish.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{wish.run_id[:80]} is not active")
-        _check_text(wish.text)
+        check_text(wish.text)
         message = QueueMessage(self._around.ids("msg"), wish.text)
         await self._put("steer", message, by)
         self._steered = True
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Keep a message until the runs before it are over; 0 where it starts at once."""
-        _check_text(message.text)
+        check_text(message.text)
         if message.client_message_id in self.fold.runs:
             return 0
         position = await self._put("message", message, by)
@@ -259,8 +252,11 @@ class Session:
     async def prune(self, before_seq: int) -> int:
         if self.fold.run is not None:
             raise ProtocolError("RUN_IN_PROGRESS", "cannot prune while a run is active", retryable=True)
-        await self._committed()
-        first = await self._around.log.prune(self.journal.lease, min(before_seq, self.journal.last_seq))
+        last_seq = self.journal.last_seq
+        if self.fold.started_seq < min(before_seq, last_seq):
+            self._restate()
+        await self._committed(durable=True)
+        first = await self._around.log.prune(self.journal.lease, min(before_seq, last_seq))
         while self._recent and self._recent[0].seq < first:
             self._recent.popleft()
         return first
@@ -269,7 +265,9 @@ class Session:
 
     async def recover(self) -> None:
         """Take up what was in flight when the process died: the same code goes on from the folded state."""
-        if self.fold.policy == "until":
+        for expired in self.approvals.expire_overdue():
+            await self._committed(Rows(decision=expired))
+        if self.approvals.session_policy().policy == "until":
             self.journal.record(ApprovalPolicyChanged(policy="ask", by="restart"))
         run = self.fold.run
         if run is not None:
@@ -293,8 +291,10 @@ class Session:
 
     async def close(self, reason: str = "shutdown") -> None:
         """A clean end: pending approvals are denied, active work is cancelled, the lease is given back."""
+        self._closing = True
         if self.fold.run is not None and self._task is not None and not self.broken:
-            await self._cancel(reason, "daemon")
+            with suppress(ProtocolError):  # then the log is somebody else's, or full: all that is left is to stop
+                await self._cancel(reason, "daemon")
         await self.abandon()
         if not self.broken:
             await self._around.log.release(self.journal.lease)
@@ -311,44 +311,35 @@ class Session:
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _accept(self, message: SendUserMessage, by: str) -> str:
-        run_id = self._around.ids("run")
-        options = message.options or RunOptions()
-        policy = options.approval_policy
-        model = self.backend.model()
-        self.journal.record(UserMessage(message_id=message.client_message_id, text=message.text, by=by), run_id)
-        self.journal.record(
-            RunStarted(
-                run_id=run_id,
-                options=StartedOptions(
-                    budget=self._budget(options),
-                    approval_policy=parse_policy(policy, self._around.clock()).text() if policy else None,
-                    acceptance_criteria=message.acceptance_criteria,
-                    max_rounds=(message.acceptance or AcceptanceOptions()).max_rounds,
-                    profile=model.profile,
-                    model=model.model,
-                    target=self._place.target.name,
-                    sandbox=self._place.sandbox,
-                ),
-            ),
-            run_id,
+        model, around = self.backend.model(), self._around
+        options = msgspec.structs.replace(
+            options_of(message, self.fold.started, around.clock(), around.max_turns),
+            profile=model.profile,
+            model=model.model,
+            target=self._place.target.name,
+            sandbox=self._place.sandbox,
         )
+        # From here on nothing may be refused: a recorded message without its run would be taken for a known one.
+        run_id = self._around.ids("run")
+        self.journal.record(UserMessage(message_id=message.client_message_id, text=message.text, by=by), run_id)
+        self.journal.record(RunStarted(run_id=run_id, options=options), run_id)
         return run_id
 
-    def _budget(self, options: RunOptions) -> BudgetLimits:
-        """The run's own limits, then the session's, then the default."""
-        started = self.fold.started
-        outer = started.options.budget if started and started.options else None
-        mine, theirs = options.budget or BudgetLimits(), outer or BudgetLimits()
-        return BudgetLimits(
-            max_turns=mine.max_turns or theirs.max_turns or self._around.max_turns,
-            max_cost_usd=mine.max_cost_usd or theirs.max_cost_usd,
-            max_tokens=mine.max_tokens or theirs.max_tokens,
-            max_seconds=mine.max_seconds or theirs.max_seconds,
-            max_tool_calls=mine.max_tool_calls or theirs.max_tool_calls,
-        )
+    def _restate(self) -> None:
+        """Say again what holds for the whole session, as the events that said so are about to go."""
+        fold, model = self.fold, self.backend.model()
+        if fold.started is not None:
+            self.journal.record(msgspec.structs.replace(fold.started, state=fold.state))
+        if fold.policy is not None:
+            self.journal.record(
+                ApprovalPolicyChanged(policy=fold.policy, expires_at=fold.policy_expires_at, by="restart")
+            )
+        if fold.profile is not None:
+            named = {"profile": model.profile, "model": model.model, "api": model.api}
+            self.journal.record(ModelSwitched(before=named, after=named, by="restart"))
 
     def _start(self) -> None:
-        if self.fold.run is None or self._task is not None or self.broken:
+        if self.fold.run is None or self._task is not None or self.broken or self._closing:
             return
         run = ActiveRun(
             self.fold.run,
@@ -372,7 +363,8 @@ class Session:
         if self.fold.run is not None:
             self._start()  # a message was accepted while the last run's outcome was being committed
         elif not self.broken:
-            await self._start_queued()
+            with suppress(ProtocolError):  # the log refused: the session is read anew by whoever wants it next
+                await self._start_queued()
 
     async def _cancel(self, reason: str, by: str) -> None:
         task, run = self._task, self.fold.run
@@ -385,10 +377,10 @@ class Session:
         await self._committed()
 
     async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
-        body = encode(SendUserMessage(self.session_id, message.client_message_id, message.text))
-        scrubbed = self._around.scrubber.text(bytes(body).decode())
+        text = self._around.scrubber.text(message.text)
+        body = bytes(encode(SendUserMessage(self.session_id, message.client_message_id, text)))
         position = await self._around.log.put(
-            self.session_id, message.client_message_id, f"{kind}:{by}", scrubbed.encode(), MAX_QUEUED
+            self.session_id, message.client_message_id, f"{kind}:{by}", body, MAX_QUEUED
         )
         if position is None:
             raise ProtocolError("OVERLOADED", f"{MAX_QUEUED} messages wait already", retryable=True)
@@ -411,17 +403,18 @@ class Session:
 
     async def _start_queued(self) -> None:
         """The next queued message becomes a run."""
-        if self.fold.run is not None:
-            return
-        waiting: list[InboxItem] = await self._around.log.waiting(self.session_id)
-        if not waiting or self.fold.run is not None:
-            return
-        item = waiting[0]
-        message = decode(item.body, SendUserMessage)
-        if message.client_message_id not in self.fold.runs:
+        while self.fold.run is None and not self._closing:
+            waiting: list[InboxItem] = await self._around.log.waiting(self.session_id)
+            if not waiting or self.fold.run is not None:
+                return
+            item = waiting[0]
+            message = decode(item.body, SendUserMessage)
+            if message.client_message_id in self.fold.runs:
+                await self._committed(Rows(taken=(item.item_id,)))  # it was sent meanwhile
+                continue
             self._accept(message, item.kind.partition(":")[2])
-        await self._committed(Rows(key=message.client_message_id, taken=(item.item_id,)))
-        self._start()
+            await self._committed(Rows(key=message.client_message_id, taken=(item.item_id,)))
+            self._start()
 
     async def _committed(self, rows: Rows | None = None, *, durable: bool | None = None) -> None:
         """Commit, and tell a refusal as the peer should hear it."""
@@ -431,6 +424,11 @@ class Session:
     async def _guard(self, work: Coroutine[object, object, None]) -> None:
         try:
             await work
+        except Repeated as error:
+            self.broken = True
+            raise ProtocolError(
+                "INVALID_REQUEST", "this clientMessageId was taken up before, and its run was pruned from the log"
+            ) from error
         except StorageFull as error:
             self.broken = True
             raise ProtocolError(
@@ -451,36 +449,3 @@ class Session:
     def _hear(self) -> None:
         for heard in self._listeners:
             heard.set()
-
-
-def _request_of(
-    approval: ApprovalRequired, session_id: str | None = None, run_id: str | None = None
-) -> ApprovalRequest:
-    return ApprovalRequest(
-        approval.approval_id,
-        approval.kind,
-        approval.title,
-        approval.summary,
-        approval.details,
-        approval.options,
-        approval.expires_at,
-        approval.call_id,
-        approval.digest,
-        session_id,
-        run_id,
-    )
-
-
-def _check_text(text: str) -> None:
-    if not text.strip():
-        raise ProtocolError("INVALID_REQUEST", "text is empty")
-    if len(text.encode(errors="replace")) > MAX_TEXT:
-        raise ProtocolError(
-            "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and name that"
-        )
-
-
-def _check_criteria(message: SendUserMessage) -> None:
-    ids = [criterion.id for criterion in message.acceptance_criteria]
-    if len(set(ids)) < len(ids):
-        raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")

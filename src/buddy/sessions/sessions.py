@@ -6,17 +6,22 @@ neither.
 
 import asyncio
 import hashlib
+import secrets
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.backends.contract import Backend
-from buddy.errors import ProtocolError
+from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.protocol.events import EventBody, SessionStarted
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
+from buddy.protocol.shapes import SessionOptions
+from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
@@ -55,6 +60,7 @@ class Sessions:
     async def start(self, wish: StartSession) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
         session_id = self._around.ids("sess")
+        options = _with_fixed_policy(wish.options, self._around.clock())
         started = SessionStarted(
             session_id=session_id,
             state="idle",
@@ -62,11 +68,10 @@ class Sessions:
             provider=wish.provider,
             sandbox_provider=wish.sandbox_provider,
             repo=wish.repo,
-            options=wish.options,
+            options=options,
             metadata=wish.metadata,
         )
         place = self._makers.place(started)
-        options = started.options
         backend = self._makers.backend(
             started, options.profile if options else None, options.model if options else None
         )
@@ -115,7 +120,8 @@ class Sessions:
 
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
         """A new attach token; only its hash is kept, and it is a secret from now on."""
-        token = self._around.ids("att") + self._around.ids("x").removeprefix("x_")[10:]
+        # Ids of one millisecond follow each other, so by itself an id could be guessed from one that was shown.
+        token = self._around.ids("att") + secrets.token_hex(16)
         self._around.scrubber.register(token)
         await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
@@ -126,6 +132,13 @@ class Sessions:
         if known is None or known.session_id != session_id:
             return None
         return known.role if known.expires_at is None or known.expires_at > self._around.clock() else None
+
+    async def seconds_left(self, token: str) -> float | None:
+        """How long a token is still valid; None for ever."""
+        known = await self._around.log.token(token_hash(token))
+        if known is None or known.expires_at is None:
+            return None
+        return max(0.0, (known.expires_at - self._around.clock()) / 1000)
 
     async def delete(self, session_id: str) -> bool:
         session = self.live(session_id)
@@ -143,8 +156,7 @@ class Sessions:
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.wait([self._heart])
-        for session in self.open_sessions:
-            await session.close()
+        await asyncio.gather(*(session.close() for session in self.open_sessions))
         self._open.clear()
 
     async def _load(self, session_id: str) -> Session:
@@ -168,6 +180,8 @@ class Sessions:
         opened = Session(self._around, lease, *session, fold, max(last_seq, record.last_seq))
         self._open[session_id] = opened
         self._beat()
+        if opened.journal.last_seq == 0 and fold.started is not None:
+            await opened.begin(fold.started)  # the process died between the session's row and its first event
         await opened.recover()
         return opened
 
@@ -202,7 +216,20 @@ class Sessions:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            await self._around.log.renew(self._owner)
+            with suppress(LogError):  # a full disk; the next beat may find room
+                await self._around.log.renew(self._owner)
+            for session in self.open_sessions:
+                if session.broken:
+                    # Its run would hang for ever: nobody asks for it, and no client is told anything any more.
+                    with suppress(ProtocolError, LogError):
+                        await self.open(session.session_id)
+
+
+def _with_fixed_policy(options: SessionOptions | None, now: int) -> SessionOptions | None:
+    """A window such as `10m` starts now: read again later, it would never be over."""
+    if options is None or options.approval_policy is None:
+        return options
+    return replace(options, approval_policy=parse_policy(options.approval_policy, now).text())
 
 
 def token_hash(token: str) -> str:

@@ -1,6 +1,7 @@
-"""Long strings leave an event for a blob: the frame stays small, and nothing is lost.
+"""What is too long leaves an event for a blob: the frame stays small, and nothing is lost.
 
-A spilled field keeps its head as a preview; `blobs` in the payload maps the field's path to the blob with the whole.
+A spilled string keeps its head as a preview; where strings are not to blame, a list or object is left empty and its
+JSON is the blob. `blobs` in the payload maps the field's path to the blob with the whole.
 """
 
 import hashlib
@@ -14,25 +15,39 @@ from buddy.protocol.events import EVENTS, EventBody
 
 SPILL_ABOVE = 32 * 1024
 PREVIEW = 2 * 1024
+MAX_DEPTH = 3
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 
-def spill(tree: dict[str, Any]) -> dict[str, bytes]:
-    """Cut the longest strings of a payload, in place, until it fits; give the blobs that hold them."""
+def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
+    """Cut the longest strings of a payload, in place, until it fits; give the blobs that hold them.
+
+    `shape` decides what may be left empty: a payload must stay one that can be read.
+    """
     blobs: dict[str, bytes] = {}
     paths: dict[str, str] = {}
-    while len(msgspec.json.encode(tree)) > SPILL_ABOVE:
-        found = max(_strings(tree, ""), key=lambda entry: len(entry[1]), default=None)
-        if found is None or len(found[1]) <= PREVIEW:
-            break
-        path, text = found
-        content = text.encode(errors="surrogatepass")
+
+    def keep(path: str, content: bytes, left: Json) -> None:
         blob = hashlib.sha256(content).hexdigest()
         blobs[blob] = content
         paths[path] = blob
-        _put(tree, path, text[:PREVIEW])
+        _put(tree, path, left)
         tree["blobs"] = paths
+
+    for path, text in sorted(_strings(tree, ""), key=lambda entry: -len(entry[1])):
+        if len(text) <= PREVIEW or _fits(tree):
+            break
+        keep(path, text.encode(errors="surrogatepass"), text[:PREVIEW])
+    while not _fits(tree):
+        found = max(_spillable(tree, shape), key=lambda entry: len(entry[1]), default=None)
+        if found is None:
+            break
+        keep(*found)
+        # What was cut inside it went with it, preview and all: its own blob must be read first.
+        inner = [path for path in paths if path.startswith(found[0] + "/")]
+        for path in inner:
+            paths[path] = paths.pop(path)
     return blobs
 
 
@@ -41,11 +56,12 @@ async def whole_body(event: Event, read: Callable[[str], Awaitable[bytes | None]
     body = event.body()
     if body is None or not body.blobs:
         return body
-    tree: dict[str, Any] = msgspec.to_builtins(body)
+    tree: dict[str, Any] = msgspec.json.decode(event.payload)
     for path, blob in body.blobs.items():
         content = await read(blob)
         if content is not None:
-            _put(tree, path, content.decode(errors="surrogatepass"))
+            is_text = isinstance(_get(tree, path), str)
+            _put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
     del tree["blobs"]
     return msgspec.convert(tree, EVENTS[event.type])
 
@@ -65,18 +81,65 @@ def _strings(tree: Json, path: str) -> Iterator[tuple[str, str]]:
             pass
 
 
-def _put(tree: Json, path: str, text: str) -> None:
-    """Set the string at a JSON Pointer."""
-    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+def _fits(tree: Json) -> bool:
+    return len(msgspec.json.encode(tree)) <= SPILL_ABOVE
+
+
+def _spillable(tree: dict[str, Any], shape: type[EventBody]) -> Iterator[tuple[str, bytes, Json]]:
+    """The lists and objects of the payload that may be empty: where they are, their JSON, and what is left of them."""
+    for path, part in _containers(tree, ""):
+        left: Json = [] if isinstance(part, list) else {}
+        _put(tree, path, left)
+        is_readable = _is_readable(tree, shape)
+        _put(tree, path, part)
+        if is_readable:
+            yield path, msgspec.json.encode(part), left
+
+
+def _containers(tree: Json, path: str) -> Iterator[tuple[str, Json]]:
+    """The outer lists and objects, to a depth at which payloads have their open ends."""
+    entries = tree.items() if isinstance(tree, dict) else ()
+    for key, part in entries:
+        inner = f"{path}/{_escape(key)}"
+        if part and isinstance(part, dict | list) and inner != "/blobs":
+            yield inner, part
+            if inner.count("/") < MAX_DEPTH:
+                yield from _containers(part, inner)
+
+
+def _is_readable(tree: dict[str, Any], shape: type[EventBody]) -> bool:
+    try:
+        msgspec.convert(tree, shape)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _get(tree: Json, path: str) -> Json:
+    for part in _parts(path):
+        tree = _step(tree, part)
+    return tree
+
+
+def _put(tree: Json, path: str, value: Json) -> None:
+    """Set what is at a JSON Pointer."""
+    *parents, last = _parts(path)
     for part in parents:
-        if isinstance(tree, list):
-            tree = tree[int(part)]
-        elif isinstance(tree, dict):
-            tree = tree[part]
+        tree = _step(tree, part)
     if isinstance(tree, list):
-        tree[int(last)] = text
+        tree[int(last)] = value
     elif isinstance(tree, dict):
-        tree[last] = text
+        tree[last] = value
+
+
+def _step(tree: Json, part: str) -> Json:
+    if isinstance(tree, list):
+        return tree[int(part)]
+    return tree[part] if isinstance(tree, dict) else None
+
+
+def _parts(path: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
 def _escape(key: str) -> str:

@@ -13,6 +13,7 @@ from buddy.protocol.events import (
     ModelSwitched,
     RunComplete,
     RunStarted,
+    SessionCompacted,
     SessionStarted,
     Usage,
     UserMessage,
@@ -22,6 +23,7 @@ from buddy.protocol.shapes import ContextState
 
 class SessionFold(Struct):
     started: SessionStarted | None = None
+    started_seq: int = 0
     run: RunState | None = None
     outcome: Outcome | None = None
     runs: dict[str, str] = {}
@@ -32,6 +34,8 @@ class SessionFold(Struct):
     model: str | None = None
     last_text: str = ""
     context: ContextState = ContextState(0, 1)
+    saved: list[int] = []
+    """The tokens that each compaction saved, the latest last; undoing one gives them back."""
 
     @property
     def state(self) -> SessionState:
@@ -48,7 +52,7 @@ class SessionFold(Struct):
     def apply(self, event: Event, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
         match body:
             case SessionStarted():
-                self.started = body
+                self.started, self.started_seq = body, event.seq
             case UserMessage() if event.run_id:
                 self.runs.setdefault(body.message_id, event.run_id)
             case RunStarted() if self.run is None:
@@ -63,9 +67,18 @@ class SessionFold(Struct):
                 self.policy, self.policy_expires_at = body.policy, body.expires_at
             case ApprovalReceived() if body.scope == "session" and body.digest and body.decision == "approve":
                 self.granted.add(body.digest)
+            case SessionCompacted():
+                self._compact(body)
             case ModelSwitched():
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
             case _:
                 pass
         if self.run is not None and event.run_id == self.run.run_id:
             self.run.apply(body)
+
+    def _compact(self, body: SessionCompacted) -> None:
+        self.context = ContextState(body.after_tokens, self.context.limit)
+        if not body.undo:
+            self.saved.append(body.before_tokens - body.after_tokens)
+        elif self.saved:
+            self.saved.pop()

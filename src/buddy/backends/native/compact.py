@@ -18,6 +18,8 @@ def compaction_of(transcript: Transcript) -> Compaction | None:
         return None
     cut = starts[-KEEP_TURNS]
     old, kept = entries[:cut], entries[cut:]
+    if not old[-1][0]:
+        return None  # nothing but the summary of before is old
     summary = _summary([item for _, item in old])
     before = sum(tokens_of(item) for _, item in entries)
     after = sum(tokens_of(item) for _, item in kept) + len(summary) // 4 + 1

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy import faults
-from buddy.backends.contract import Question, Run, RunEnded
+from buddy.backends.contract import BudgetExceeded, Question, Run, RunEnded
 from buddy.backends.native.bounds import bounded
 from buddy.backends.native.digest import digest_of, nonce_of
 from buddy.backends.runstate import OpenCall
@@ -46,14 +46,20 @@ class Dispatch:
         for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
             calls = list(group)
             if read_only and len(calls) > 1:
-                async with asyncio.TaskGroup() as together:
-                    tasks = [together.create_task(self._result_of(run, call)) for call in calls]
-                for task in tasks:
-                    run.emit(task.result())
+                for result in await self._together(run, calls):
+                    run.emit(result)
             else:
                 for call in calls:
                     run.emit(await self._result_of(run, call))
                     faults.reached("result.emitted")
+
+    async def _together(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._result_of(run, call)) for call in calls]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # what ends a run is one reason, however many calls it met
+        return [task.result() for task in tasks]
 
     def _is_read_only(self, call: OpenCall) -> bool:
         tool = self._known(call)
@@ -72,12 +78,12 @@ class Dispatch:
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
             return self._result(run, call, started, f"Tool execution failed: {error}", failure=failure)
-        failure = None
+        whole, failure, kept = run.scrub(output.text), None, None
         if output.is_error:
-            failure = ToolFailure(_error_type(output.error_type), False, output.text[:200])
-        text, kept = bounded(output.text), None
-        if len(text) < len(output.text):
-            kept = await run.keep(output.text)
+            failure = ToolFailure(_error_type(output.error_type), False, whole[:200])
+        text = bounded(whole)
+        if text is not whole:
+            kept = await run.keep(whole)
         return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
 
     async def _perform(self, run: Run, call: OpenCall) -> Output:
@@ -103,6 +109,7 @@ class Dispatch:
         except ToolError as error:
             problem = error
         if call.stage == "requested":
+            _check_budget(run)
             run.emit(
                 ToolCall(
                     source=prepared.tool.source if prepared else "unknown",
@@ -191,6 +198,13 @@ class Dispatch:
             output=kept,
             exit_code=exit_code,
         )
+
+
+def _check_budget(run: Run) -> None:
+    """A call that does not fit is not made; one that fits exactly is, and the model may still answer."""
+    limit = run.state.options.budget.max_tool_calls
+    if limit is not None and run.state.tool_calls >= limit:
+        raise BudgetExceeded(f"the budget of {limit} tool calls is used up")
 
 
 def _shown_arguments(arguments: str) -> dict[str, Any]:

@@ -42,9 +42,8 @@ class Native:
         return ModelName(provider.profile, provider.model, provider.api, provider.context_limit)
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
-        chosen = self._choose(profile, model)
-        await self._provider.close()
-        self._provider = chosen
+        before, self._provider = self._provider, self._choose(profile, model)
+        await before.close()
         return self.model()
 
     def compact(self) -> Compaction | None:
@@ -86,7 +85,6 @@ def check_budget(run: Run) -> None:
     spent = (
         (limits.max_turns, state.turns, "turns"),
         (limits.max_tokens, state.tokens, "tokens"),
-        (limits.max_tool_calls, state.tool_calls, "tool calls"),
         (limits.max_cost_usd, state.cost_usd or 0, "US dollars"),
     )
     for limit, used, unit in spent:

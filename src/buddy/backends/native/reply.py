@@ -1,13 +1,24 @@
 """One model call: its pieces become events, its whole becomes `assistant_message`."""
 
 from buddy.backends.contract import Run
-from buddy.models.contract import Prompt, Provider, Reply, Restart, Retrying, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.contract import (
+    Notice,
+    Prompt,
+    Provider,
+    Reply,
+    Restart,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+)
 from buddy.protocol.events import (
     AssistantDone,
     AssistantMessage,
     AssistantRestart,
     ModelRequest,
     Usage,
+    Warning,  # noqa: A004 - the seed's word
 )
 from buddy.protocol.shapes import BudgetState, ContextState, ToolCallItem
 
@@ -26,6 +37,8 @@ async def read_reply(run: Run, provider: Provider, prompt: Prompt, turn: int, kn
                 run.emit(AssistantRestart(reason=piece.reason))
             case Retrying():
                 run.emit(_request(provider, turn, piece))
+            case Notice():
+                run.emit(Warning(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
                 _record(run, provider, piece, turn, known_calls)
 
@@ -85,11 +98,11 @@ def budget_of(run: Run, usage: TokenUsage) -> BudgetState:
 
 def _unambiguous(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:
     """Ids that were used before, in this session or this reply, get a new tail: a result must belong to one call."""
-    seen = set(known)
+    seen: set[str] = set()
     unique: list[ToolCallItem] = []
     for call in calls:
         call_id, tail = call.call_id, 1
-        while call_id in seen:
+        while call_id in known or call_id in seen:
             tail += 1
             call_id = f"{call.call_id}.{tail}"
         seen.add(call_id)

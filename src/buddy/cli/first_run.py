@@ -1,0 +1,101 @@
+"""The first start: the template is written, and where no model is configured, what could be used is looked for.
+
+What always holds: looking is done only where nothing is configured, and for less than a second; with a person at the
+terminal one can be chosen and is written down, else it is one error with hints and exit code 64; never a traceback.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from buddy.cli.embedded import places_of
+from buddy.config.resolve import NOTHING_CONFIGURED, NothingConfigured
+from buddy.config.template import add_profile, write_template
+from buddy.errors import ProtocolError, UserError
+from buddy.terminal.escape import escape
+
+if TYPE_CHECKING:
+    from buddy.models.discovery import Found
+
+
+def with_model(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command that needs a model; where there is none, help to one and run it again."""
+    _prepare(options)
+    try:
+        return command(options)
+    except NothingConfigured:
+        pass
+    except ProtocolError as error:
+        if error.message != NOTHING_CONFIGURED:
+            raise
+    from buddy.models.discovery import discover
+
+    file = config_file(options)
+    found = asyncio.run(discover(os.environ))
+    chosen = _choose(found) if _can_ask() else None
+    if chosen is None:
+        raise UserError(NOTHING_CONFIGURED, hint=advice(found, file))
+    add_profile(file, chosen.name, chosen.block)
+    print(f"wrote [models.{chosen.name}] to {escape(str(file))}", file=sys.stderr)
+    try:
+        return command(options)
+    except ProtocolError as error:
+        if error.message != NOTHING_CONFIGURED:
+            raise
+        hint = "buddy daemon stop, and start again"
+        raise UserError("the daemon that runs does not know the new profile yet", hint=hint, exit_code=75) from error
+
+
+def config_file(options: argparse.Namespace) -> Path:
+    """The file that is read, or would be if it existed."""
+    named = options.config or os.environ.get("BUDDY_CONFIG")
+    return Path(named).expanduser().absolute() if named else places_of(options).config_dir / "buddy.toml"
+
+
+def advice(found: Sequence["Found"], file: Path) -> str:
+    """What to do, ready to be copied."""
+    if not found:
+        return (
+            f"set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or add [models.NAME] to {file} (examples are in it); "
+            "`buddy login` uses a ChatGPT account; start Ollama, LM Studio, vLLM or llama.cpp and Buddy finds it; "
+            "`buddy demo` needs no model"
+        )
+    lines = ["found here:"]
+    for one in found:
+        block = "\n".join(f"    {line}" for line in one.block.splitlines())
+        lines += [f"  {one.what}", f"    [models.{one.name}]", block, f"  or once: {one.environment} buddy exec …"]
+    return "\n".join([*lines, f"add one of these blocks to {file}"])
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    if options.config or os.environ.get("BUDDY_CONFIG"):
+        return
+    places = places_of(options)
+    try:
+        written = write_template(os.environ, places)
+    except OSError as error:
+        where = escape(str(places.config_dir / "buddy.toml"))
+        print(f"warning: cannot write {where}: {error.strerror}", file=sys.stderr)
+    else:
+        if written is not None and _can_ask():
+            print(f"wrote {escape(str(written))}, a configuration to be filled in", file=sys.stderr)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _choose(found: Sequence["Found"]) -> "Found | None":
+    """Ask which to use; None where there is nothing, or nothing was chosen."""
+    if not found:
+        return None
+    print("No model is configured yet. Found here:", file=sys.stderr)
+    for number, one in enumerate(found, start=1):
+        print(f"  {number}  {escape(one.what)}", file=sys.stderr)
+    print(f"Use which one? [1-{len(found)}, Enter for none] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip()
+    return found[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(found) else None

@@ -1,0 +1,159 @@
+"""`buddy model list`: the profiles, what is known of their models, and what their servers offer.
+
+What always holds: all servers are asked at once, for three seconds at most; what does not answer is a word in its line,
+not a failure of the command; no key and no token is shown.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from buddy.cli.embedded import places_of, read_config
+from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
+from buddy.config.settings import Config
+from buddy.errors import UserError
+from buddy.models.catalog import Facts, Prices, configured, known_offline
+from buddy.models.credentials import ApiKey, Credentials
+from buddy.models.listing import Listing, list_models
+from buddy.models.login.bearer import Login
+from buddy.models.login.issuer import find_issuer
+from buddy.models.login.tokens import AuthFile
+from buddy.terminal.escape import escape, escape_json
+from buddy.terminal.style import Style, style_of
+
+SHOWN = 5
+
+
+class Row(Struct, frozen=True, rename="camel", kw_only=True):
+    """One profile. `models` is what its server lists; `trouble` says why that is nothing."""
+
+    profile: str
+    active: bool
+    api: str = ""
+    model: str = ""
+    auth: str = ""
+    server: str = ""
+    context_window: int | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    models: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def list_profiles(options: argparse.Namespace) -> int:
+    config = read_config(options)
+    rows = asyncio.run(_rows(config, places_of(options).config_dir / "auth.json"))
+    if options.json:
+        text = msgspec.json.encode({"models": rows}).decode()
+        print(escape_json(text) if sys.stdout.isatty() else text)
+        return 0
+    _print(rows, style_of(sys.stdout, os.environ))
+    if not any(row.active for row in rows):
+        print("no model is configured; buddy exec says what can be used", file=sys.stderr)
+    return 0
+
+
+def find_prices(resolved: Resolved, auth_file: Path) -> Prices | None:
+    """What the model costs, if anybody says so."""
+    if resolved.api == "scripted":
+        return configured(resolved).prices
+    known = known_offline(resolved).prices
+    if known is not None or resolved.auth == "login":
+        return known
+    return asyncio.run(_ask(resolved, auth_file)).facts(resolved.model).prices
+
+
+def credentials_of(resolved: Resolved, auth_file: Path) -> Credentials:
+    if resolved.auth == "api-key":
+        return ApiKey(resolved.api_key)
+    return Login(resolved.profile, find_issuer(resolved.issuer, resolved.client_id), AuthFile(auth_file))
+
+
+async def _rows(config: Config, auth_file: Path) -> list[Row]:
+    try:
+        active = resolve_profile(config, os.environ)
+    except NothingConfigured:
+        active = None
+    return await asyncio.gather(*(_row(config, name, active, auth_file) for name in profile_names(config, os.environ)))
+
+
+async def _row(config: Config, name: str, active: Resolved | None, auth_file: Path) -> Row:
+    is_active = active is not None and active.profile == name
+    try:
+        resolved = active if active is not None and is_active else resolve_profile(config, os.environ, name)
+        if resolved.api == "scripted":
+            return Row(profile=name, active=is_active, api=resolved.api, model=resolved.model)
+        listing = await _ask(resolved, auth_file)
+    except UserError as error:
+        return Row(profile=name, active=is_active, trouble=str(error))
+    facts = _facts(resolved, listing)
+    return Row(
+        profile=name,
+        active=is_active,
+        api=resolved.api,
+        model=resolved.model,
+        auth=resolved.auth,
+        server=_shown(resolved.base_url),
+        context_window=facts.context_window,
+        input_price=facts.prices.input if facts.prices else None,
+        output_price=facts.prices.output if facts.prices else None,
+        models=tuple(sorted(listing.models)),
+        trouble=listing.trouble,
+    )
+
+
+async def _ask(resolved: Resolved, auth_file: Path) -> Listing:
+    return await list_models(resolved.base_url, credentials_of(resolved, auth_file))
+
+
+def _facts(resolved: Resolved, listing: Listing) -> Facts:
+    server = listing.facts(resolved.model)
+    if resolved.auth == "login":
+        server = Facts(server.context_window)
+    return configured(resolved).or_else(server).or_else(known_offline(resolved))
+
+
+def _shown(base_url: str) -> str:
+    """The address without what a URL can carry besides: a name and a password, a query."""
+    parts = urlsplit(base_url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _print(rows: Sequence[Row], style: Style) -> None:
+    width = max(len(row.profile) for row in rows)
+    for row in rows:
+        mark = "*" if row.active else " "
+        name = f"{row.profile:<{width}}"
+        print(f"{mark} {style.bold(escape(name))}  {escape(_model(row))}")
+        if row.server:
+            print(f"  {'':<{width}}  {escape(_server(row))}")
+        elif row.trouble:
+            print(f"  {'':<{width}}  {escape(row.trouble)}")
+
+
+def _model(row: Row) -> str:
+    window = f"{row.context_window:,} tokens" if row.context_window else "window unknown"
+    price = "price unknown"
+    if row.input_price is not None and row.output_price is not None:
+        price = f"${row.input_price:g} in, ${row.output_price:g} out per million"
+    if not row.server:
+        return f"{row.api}  {row.model}".strip()
+    paid = "by login" if row.auth == "login" and row.input_price is None else price
+    return f"{row.api}  {row.model}  {window}  {paid}"
+
+
+def _server(row: Row) -> str:
+    if row.trouble:
+        return f"{row.server}: {row.trouble}"
+    more = len(row.models) - SHOWN
+    names = ", ".join(row.models[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    listed = "" if row.model in row.models else f"; {row.model} is not among them"
+    return f"{row.server} offers {names}{listed}"

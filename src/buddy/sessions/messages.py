@@ -1,0 +1,49 @@
+"""A user's message at the door: whether it may come in, and under what limits its run starts.
+
+What always holds: whatever can be wrong with a message is found here, before anything of it is recorded.
+"""
+
+from buddy.errors import ProtocolError
+from buddy.protocol.events import SessionStarted, StartedOptions
+from buddy.protocol.requests import SendUserMessage
+from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
+from buddy.sessions.policy import parse_policy
+
+MAX_TEXT = 256 * 1024
+
+
+def check_text(text: str) -> None:
+    if not text.strip():
+        raise ProtocolError("INVALID_REQUEST", "text is empty")
+    if len(text.encode(errors="replace")) > MAX_TEXT:
+        raise ProtocolError(
+            "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and name that"
+        )
+
+
+def check_criteria(message: SendUserMessage) -> None:
+    ids = [criterion.id for criterion in message.acceptance_criteria]
+    if len(set(ids)) < len(ids):
+        raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")
+
+
+def options_of(message: SendUserMessage, started: SessionStarted | None, now: int, max_turns: int) -> StartedOptions:
+    """What belongs to the run: its own wishes, then the session's, then the defaults."""
+    wish = message.options or RunOptions()
+    outer = started.options.budget if started and started.options else None
+    return StartedOptions(
+        budget=_budget(wish.budget or BudgetLimits(), outer or BudgetLimits(), max_turns),
+        approval_policy=parse_policy(wish.approval_policy, now).text() if wish.approval_policy else None,
+        acceptance_criteria=message.acceptance_criteria,
+        max_rounds=(message.acceptance or AcceptanceOptions()).max_rounds,
+    )
+
+
+def _budget(mine: BudgetLimits, theirs: BudgetLimits, max_turns: int) -> BudgetLimits:
+    return BudgetLimits(
+        max_turns=mine.max_turns or theirs.max_turns or max_turns,
+        max_cost_usd=mine.max_cost_usd or theirs.max_cost_usd,
+        max_tokens=mine.max_tokens or theirs.max_tokens,
+        max_seconds=mine.max_seconds or theirs.max_seconds,
+        max_tool_calls=mine.max_tool_calls or theirs.max_tool_calls,
+    )

@@ -1,0 +1,147 @@
+"""The history a provider is sent: valid at every prefix of any log, whatever was compacted, undone or cut off."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buddy.backends.native.compact import compaction_of, tokens_of
+from buddy.backends.native.transcript import NOT_RUN, Transcript
+from buddy.models.contract import AssistantItem, ToolItem, UserItem
+from buddy.protocol.events import (
+    AssistantMessage,
+    AssistantToken,
+    EventBody,
+    RunComplete,
+    SessionCompacted,
+    ToolResult,
+    UserMessage,
+)
+from buddy.protocol.shapes import ToolCallItem
+from checker import invalid_conversation
+
+
+def user(text: str) -> UserMessage:
+    return UserMessage(message_id="msg_1", text=text, by="cli")
+
+
+def assistant(text: str, *call_ids: str) -> AssistantMessage:
+    items = tuple(ToolCallItem(call_id, "read_file", "{}") for call_id in call_ids)
+    return AssistantMessage(message_id="asst_1", text=text, tool_calls=items, finish="stop", truncated=False)
+
+
+def result(call_id: str, text: str = "result") -> ToolResult:
+    return ToolResult(
+        source="unknown",
+        tool_name="read_file",
+        duration_ms=1,
+        is_error=False,
+        text=text,
+        structured_error=None,
+        call_id=call_id,
+    )
+
+
+def told(*bodies: EventBody) -> Transcript:
+    transcript = Transcript()
+    for seq, body in enumerate(bodies, 1):
+        transcript.apply(seq, body)
+    return transcript
+
+
+def test_results_are_told_in_the_order_of_their_calls() -> None:
+    transcript = told(user("go"), assistant("", "a", "b"), result("b", "second"), result("a", "first"))
+    assert transcript.items[2:] == [ToolItem("a", "first"), ToolItem("b", "second")]
+
+
+def test_a_call_without_a_result_gets_one_as_soon_as_somebody_speaks() -> None:
+    transcript = told(user("go"), assistant("", "a", "b"), result("b", "second"))
+    assert transcript.closed()[2:] == [ToolItem("a", NOT_RUN), ToolItem("b", "second")]
+    transcript.apply(9, user("more"))
+    assert transcript.items[2:] == [ToolItem("a", NOT_RUN), ToolItem("b", "second"), UserItem("more")]
+
+
+def test_deltas_and_empty_replies_are_no_part_of_the_history() -> None:
+    transcript = told(user("go"), AssistantToken(text="hal"), assistant(""))
+    assert transcript.closed() == [UserItem("go")]
+
+
+def test_a_second_compaction_right_after_the_first_has_nothing_to_do() -> None:
+    transcript = told(*(user(f"{number} " + "x" * 400) for number in range(8)))
+    first = compaction_of(transcript)
+    assert first is not None
+    transcript.apply(9, compacted(first.summary, first.through_seq))
+    assert compaction_of(transcript) is None
+
+
+def compacted(summary: str, through_seq: int, *, undo: bool = False) -> SessionCompacted:
+    return SessionCompacted(
+        before_tokens=0, after_tokens=0, through_seq=through_seq, summary=summary, by="cli", undo=undo
+    )
+
+
+class Story:
+    """A plausible log, made step by step: what a session could record, in an order in which it could."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.seq = 0
+        self.calls = 0
+        self.open: list[str] = []
+        self.whole: list[list[object]] = []
+
+    def add(self, body: EventBody) -> None:
+        self.seq += 1
+        self.transcript.apply(self.seq, body)
+
+    def step(self, kind: int, size: int) -> None:
+        text = "x" * (size * 50)
+        match kind:
+            case 0:
+                self.open = []
+                self.add(user(f"message {self.seq} {text}"))
+            case 1:
+                names = [f"call_{self.calls + number}" for number in range(size % 4)]
+                self.calls += len(names)
+                self.open = names
+                self.add(assistant(text, *names))
+            case 2 if self.open:
+                self.add(result(self.open.pop(size % len(self.open)), text))
+            case 3 if not self.open:
+                self.compact()
+            case 4 if not self.open:
+                self.undo()
+            case _:
+                self.add(RunComplete(run_id="run_1", outcome="failed", summary=""))
+
+    def compact(self) -> None:
+        found = compaction_of(self.transcript)
+        if found is None:
+            return
+        before = list(self.transcript.items)
+        self.add(compacted(found.summary, found.through_seq))
+        after = self.transcript.items
+        assert sum(map(tokens_of, after)) < sum(map(tokens_of, before))
+        self.whole.append([item for item in before if item not in after])
+
+    def undo(self) -> None:
+        if not self.whole:
+            return
+        gone = self.whole.pop()
+        self.add(compacted("", 0, undo=True))
+        assert all(item in self.transcript.items for item in gone)
+
+
+@settings(deadline=None)
+@given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=60))
+def test_the_history_is_valid_at_every_prefix(steps: list[tuple[int, int]]) -> None:
+    story = Story()
+    story.add(user("the first message"))
+    for kind, size in steps:
+        story.step(kind, size)
+        assert invalid_conversation(story.transcript.closed()) is None
+        seqs = [seq for seq, _ in story.transcript.entries()]
+        assert seqs == sorted(seqs)
+        asked = {
+            call.call_id for item in story.transcript.items if isinstance(item, AssistantItem) for call in item.calls
+        }
+        answered = {item.call_id for item in story.transcript.closed() if isinstance(item, ToolItem)}
+        assert asked == answered

@@ -1,0 +1,139 @@
+"""`buddy doctor`: each thing that can be wrong is named, with what to do about it."""
+
+import asyncio
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from buddy.cli.doctor import check_sqlite, check_state
+from cli.driving import Done, Home, shell
+from fake_model import Answer, FakeModel
+
+
+def line_of(done: Done, name: str) -> str:
+    """A check's line and its hint."""
+    lines = done.out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.split()[1:2] == [name])
+    hints = [line for line in lines[at + 1 : at + 2] if line.strip().startswith("hint:")]
+    return " ".join(" ".join([lines[at], *hints]).split())
+
+
+def test_all_is_well_with_a_scripted_model(home: Home) -> None:
+    done = home.script({"text": "hi"}).run("doctor")
+    assert done.code == 0
+    assert {line.split()[0] for line in done.out.splitlines()} <= {"ok", "info"}
+    assert "(is made when it is needed)" in line_of(done, "state")
+    assert not home.state.exists()
+    assert "\x1b" not in done.out
+
+
+def test_without_a_model_it_fails_and_says_how_to_get_one(home: Home) -> None:
+    done = home.run("doctor")
+    assert done.code == 1
+    assert line_of(done, "model").startswith("fail model no model is configured hint: set BUDDY_BASE_URL")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (Answer(body=b'{"data":[{"id":"m"}]}'), 0, "ok model env/m: "),
+        (Answer(body=b'{"data":[{"id":"n"}]}'), 0, "does not list this model hint: there are n"),
+        (Answer(body=b"<html>"), 0, "not as a model API does"),
+        (Answer(status=401, body=b"{}"), 1, "the key was refused (HTTP 401) hint: set BUDDY_API_KEY"),
+        (Answer(status=404, body=b"{}"), 0, "lists no models (HTTP 404)"),
+        (Answer(status=503, body=b"{}"), 0, "answers with HTTP 503"),
+        (Answer(hang="headers"), 1, "did not answer within 3 s"),
+    ],
+)
+async def test_the_endpoint_is_asked(home: Home, answer: Answer, code: int, said: str) -> None:
+    async with FakeModel([answer]) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "canary-0123456789"}
+        done = await asyncio.to_thread(home.run, "doctor", env=env)
+        assert model.requests[0].path == "/v1/models"
+        assert model.requests[0].headers["authorization"] == "Bearer canary-0123456789"
+    assert said in line_of(done, "model")
+    assert done.code == code
+    assert "canary" not in done.out + done.err
+
+
+def test_an_endpoint_that_is_not_there(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    env = {"BUDDY_BASE_URL": f"http://user:hidden@127.0.0.1:{port}/v1", "BUDDY_MODEL": "m"}
+    done = home.run("doctor", env=env)
+    assert done.code == 1
+    assert f"http://127.0.0.1:{port}/v1 does not answer" in line_of(done, "model")
+    assert "hidden" not in done.out
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://[", "ftp://127.0.0.1/x", "http://127.0.0.1:99999/v1"])
+def test_an_address_that_is_none_is_no_traceback(home: Home, url: str) -> None:
+    done = home.run("doctor", env={"BUDDY_BASE_URL": url, "BUDDY_MODEL": "m"})
+    assert (done.code, done.err) == (1, "")
+    assert line_of(done, "model").startswith("fail")
+
+
+def test_a_broken_configuration_is_shown_with_its_line(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text("[agent]\nmodle = 1\n", encoding="utf-8")
+    done = home.run("doctor")
+    assert done.code == 1
+    assert f"{config}:2: unknown key 'modle'" in line_of(done, "configuration")
+
+
+def test_a_missing_script_is_found(home: Home) -> None:
+    home.script({"text": "hi"})
+    (home.directory / "script.json").unlink()
+    assert "cannot read the script" in line_of(home.run("doctor"), "model")
+
+
+def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> None:
+    with home.script(shell("echo ready; sleep 60")).start("exec", "go", "--approve", "all", "--stream-json") as running:
+        session_id = running.until("tool_output").session_id
+        assert "no run was interrupted" in home.run("doctor").out
+        running.signal(signal.SIGKILL)
+        running.process.wait(60)
+        done = home.run("doctor")
+    assert done.code == 0
+    expected = f"warn sessions interrupted: {session_id} hint: buddy resume {session_id}"
+    assert line_of(done, "sessions") == expected
+    assert home.run("resume", session_id).code == 0
+
+
+def test_a_database_that_is_none_is_no_traceback(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    (home.state / "buddy.db").write_bytes(b"not a database" * 1000)
+    done = home.run("doctor")
+    assert (done.code, done.err) == (1, "")
+    assert line_of(done, "sessions").startswith("fail")
+
+
+def test_json_says_the_same(home: Home) -> None:
+    shown = json.loads(home.script({"text": "hi"}).run("doctor", "--json").out)
+    assert shown["ok"] is True
+    assert {check["name"] for check in shown["checks"]} >= {"buddy", "sqlite", "state", "space", "config", "model"}
+
+
+def test_an_old_sqlite_is_a_warning() -> None:
+    assert check_sqlite("3.51.2").status == "warn"
+    assert check_sqlite("3.51.3").status == "ok"
+    assert check_sqlite("4.0.0").status == "ok"
+
+
+def test_a_state_directory_that_is_not_private(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    assert check_state(state).status == "fail"
+    state.chmod(0o755)
+    assert check_state(state).status == "warn"
+    state.chmod(0o700)
+    assert check_state(state).status == "ok"
+    (tmp_path / "file").touch()
+    assert check_state(tmp_path / "file").status == "fail"
+    (tmp_path / "link").symlink_to(state)
+    assert check_state(tmp_path / "link").status == "fail"

@@ -1,0 +1,339 @@
+"""`buddy exec` as a program: what goes where, and what its exit code says."""
+
+import asyncio
+import json
+import signal
+from typing import Any, Protocol
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from buddy.protocol.events import ToolResult
+from buddy.protocol.schema import EVENT, Schema, schemas
+from cli.driving import Home, event_of, shell
+from fake_model import Answer, Chunk, FakeModel, Request, calls, says
+
+FIELDS = {
+    "sessionId",
+    "runId",
+    "outcome",
+    "exitCode",
+    "text",
+    "summary",
+    "acceptance",
+    "usage",
+    "costUsd",
+    "turns",
+    "durationMs",
+}
+SLOW = shell("echo ready; sleep 60")
+
+
+class Validator(Protocol):
+    """The part of a validator that is used here; the library's own types are not complete."""
+
+    def validate(self, instance: Schema) -> None: ...
+
+
+def event_schema() -> Validator:
+    files = schemas()
+    resources = ((name, Resource[Any].from_contents(schema)) for name, schema in files.items())
+    return Draft202012Validator(files[EVENT], registry=Registry[Any]().with_resources(resources))
+
+
+def answer_to(request: Request, chunks: list[Chunk]) -> Answer:
+    """The reply to a conversation; a list of models is not to be had here."""
+    return Answer(status=404, body=b"{}") if request.path.endswith("/models") else Answer(chunks)
+
+
+# --- the answer ------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_on_stdout_and_everything_else_on_stderr(home: Home) -> None:
+    done = home.script(shell("echo from the tool", "I look."), {"text": "Here it is."}).run(
+        "exec", "go", "--approve", "all"
+    )
+    assert (done.code, done.out) == (0, "Here it is.\n")
+    assert "session sess_" in done.err
+    assert "run_shell" in done.err
+    assert "from the tool" in done.err
+
+
+async def test_a_model_that_only_the_environment_names_is_asked(home: Home) -> None:
+    async with FakeModel(lambda request: answer_to(request, says("Hello there"))) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m-1", "BUDDY_API_KEY": "key-for-the-test"}
+        done = await asyncio.to_thread(home.run, "exec", "say hello", env=env)
+        assert (done.code, done.out) == (0, "Hello there\n")
+        (asked,) = [request for request in model.requests if request.raw]
+        assert asked.body["model"] == "m-1"
+        assert asked.headers["authorization"] == "Bearer key-for-the-test"
+
+
+def test_a_long_answer_is_printed_whole(home: Home) -> None:
+    text = "".join(f"line {number} größe\n" for number in range(30_000)) + "the end"
+    done = home.script({"text": text}).run("exec", "go")
+    assert done.out == text + "\n"
+    shown = json.loads(home.run("exec", "go", "--json").out)
+    assert shown["text"] == text
+
+
+def test_run_headless_is_exec(home: Home) -> None:
+    done = home.script({"text": "yes"}).run("run", "--headless", "--task", "go")
+    assert (done.code, done.out) == (0, "yes\n")
+
+
+def test_json_has_exactly_the_documented_fields(home: Home) -> None:
+    done = home.script({"text": "fine"}).run("exec", "go", "--json", "--accept", "true")
+    shown = json.loads(done.out)
+    assert done.out.count("\n") == 1
+    assert set(shown) == FIELDS
+    assert (shown["outcome"], shown["exitCode"], shown["text"], shown["turns"]) == ("success", 0, "fine", 1)
+    assert shown["acceptance"] == {
+        "total": 1,
+        "passed": 1,
+        "results": [{"id": "accept-1", "passed": True, "exitCode": 0, "output": ""}],
+    }
+    assert set(shown["usage"]) == {"inputTokens", "outputTokens"}
+
+
+def test_stream_json_is_the_log_and_ends_with_run_complete(home: Home) -> None:
+    done = home.script(shell("echo hi"), {"text": "fine"}).run("exec", "go", "--stream-json", "--approve", "all")
+    lines = done.out.splitlines()
+    for line in lines:
+        event_schema().validate(json.loads(line))
+    assert [event.seq for event in done.events] == list(range(1, len(lines) + 1))
+    assert all(event.body() is not None for event in done.events)
+    assert done.events[-1].type == "run_complete"
+    assert home.run("session", "export", "last").out == done.out
+
+
+# --- exit codes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_exits_1(home: Home) -> None:
+    done = home.script({"text": "", "error": {"message": "no such model"}}).run("exec", "go")
+    assert (done.code, done.out) == (1, "")
+    assert "error: no such model" in done.err
+
+
+def test_an_interrupt_cancels_the_run_and_exits_2(home: Home) -> None:
+    with home.script(SLOW).start("exec", "go", "--approve", "all", "--stream-json") as running:
+        running.until("tool_output")
+        running.signal(signal.SIGINT)
+        done = running.finish()
+    assert done.code == 2
+    assert json.loads(done.out.splitlines()[-1])["payload"]["outcome"] == "cancelled"
+    assert "Traceback" not in done.err
+    assert "never retrieved" not in done.err
+
+
+def test_terminate_is_a_cancel_too(home: Home) -> None:
+    with home.script(SLOW).start("exec", "go", "--approve", "all", "--stream-json") as running:
+        running.until("tool_output")
+        running.signal(signal.SIGTERM)
+        assert running.finish().code == 2
+
+
+def test_what_is_ignored_stays_ignored(home: Home) -> None:
+    script = home.script(shell("echo ready; until test -e go; do sleep 0.05; done"), {"text": "still here"})
+    with script.start("exec", "go", "--approve", "all", "--stream-json", under=["nohup"]) as running:
+        running.until("tool_output")
+        running.signal(signal.SIGHUP)
+        (home.work / "go").touch()
+        assert running.finish().code == 0
+
+
+def test_without_a_terminal_asking_is_a_denial_and_exits_3(home: Home) -> None:
+    done = home.script(shell("echo ran > ran")).run("exec", "go")
+    assert done.code == 3
+    assert not (home.work / "ran").exists()
+    assert "denied" in done.err
+
+
+def test_a_window_that_is_over_is_a_denial_without_waiting(home: Home) -> None:
+    script = home.script(shell("sleep 0.2"), shell("echo ran > ran"))
+    done = script.run("exec", "go", "--approve", "100ms")
+    assert done.code == 3
+    assert not (home.work / "ran").exists()
+
+
+def test_a_check_that_keeps_failing_exits_4(home: Home) -> None:
+    done = home.script({"text": "done"}).run("exec", "go", "--json", "--accept", "true", "--accept", "exit 7")
+    shown = json.loads(done.out)
+    assert (done.code, shown["exitCode"]) == (4, 4)
+    assert [result["exitCode"] for result in shown["acceptance"]["results"]] == [0, 7]
+
+
+def test_a_used_up_budget_exits_5(home: Home) -> None:
+    done = home.script(shell("true"), {"text": "never said"}).run("exec", "go", "--approve", "all", "--max-turns", "1")
+    assert done.code == 5
+    assert "budget of 1 turns" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["exec", "go", "--frobnicate"], "--frobnicate"),
+        (["exec", "go", "--profile", "nobody"], "no profile 'nobody'; there are played, scripted"),
+        (["exec", "go", "--max-turns", "0"], "--max-turns must be more than 0"),
+        (["exec", "go", "--max-time", "soon"], "not a duration"),
+        (["exec", "go", "--max-cost", "1"], "price"),
+        (["exec", "go", "--approve", "maybe"], "no approval policy"),
+        (["exec", "go", "-C", "nowhere"], "not a directory"),
+        (["exec", "go", "--config", "nowhere.toml"], "no configuration file"),
+        (["exec", "go", "--sandbox", "confined"], "sandbox"),
+        (["exec", "  "], "no prompt"),
+        (["frobnicate"], "frobnicate"),
+        (["resume"], "which session?"),
+        (["resume", "--last"], "no session in"),
+        (["resume", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no session sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+    ],
+)
+def test_what_the_user_got_wrong_is_one_line_and_exits_64(home: Home, arguments: list[str], said: str) -> None:
+    done = home.script({"text": "hi"}).run(*arguments)
+    assert (done.code, done.out) == (64, "")
+    first, *rest = done.err.splitlines()
+    assert first.startswith("error: ")
+    assert said in first
+    assert all(line.startswith("hint: ") for line in rest)
+
+
+def test_no_model_exits_64_and_says_how_to_get_one(home: Home) -> None:
+    done = home.run("exec", "go")
+    assert done.code == 64
+    assert "no model is configured" in done.err
+    assert "hint: set BUDDY_BASE_URL" in done.err
+
+
+def test_arguments_that_are_no_text_exit_64(home: Home) -> None:
+    done = home.script({"text": "hi"}).sh("buddy exec $'caf\\xe9'")
+    assert done.code == 64
+    assert "not UTF-8" in done.err
+
+
+def test_a_session_that_a_living_process_runs_exits_75(home: Home) -> None:
+    with home.script(SLOW).start("exec", "go", "--approve", "all", "--stream-json") as running:
+        session_id = running.until("tool_output").session_id
+        done = home.run("resume", session_id)
+        assert done.code == 75
+        assert "in use by another process" in done.err
+        assert home.run("session", "delete", session_id).code == 75
+
+
+def test_an_interrupt_before_the_run_exits_130(home: Home) -> None:
+    with home.script({"text": "hi"}).start("exec", "-") as running:
+        running.feed(b"x" * 200_000)
+        running.signal(signal.SIGINT)
+        assert running.process.wait(60) == 130
+    assert not home.state.exists()
+
+
+# --- stdin -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["exec", "-"], ["exec"]])
+def test_the_prompt_comes_from_a_pipe(home: Home, arguments: list[str]) -> None:
+    home.script().run(*arguments, stdin="from the pipe\nétoile\n")
+    assert "from the pipe" in home.run("session", "show", "last").out
+    assert "étoile" in home.run("session", "show", "last").out
+
+
+def test_a_prompt_without_end_is_refused(home: Home) -> None:
+    done = home.script({"text": "hi"}).sh("buddy exec - < /dev/zero")
+    assert done.code == 64
+    assert "longer than 256 KiB" in done.err
+
+
+def test_a_prompt_on_the_command_line_leaves_stdin_alone(home: Home) -> None:
+    home.script({"text": "hi"})
+    assert home.sh("printf 'a\\nb\\n' | { buddy exec go >/dev/null 2>&1; cat; }").out == "a\nb\n"
+
+
+def test_without_a_prompt_a_terminal_is_not_waited_for(home: Home) -> None:
+    with home.script({"text": "hi"}).terminal("exec") as terminal:
+        assert terminal.finish() == 64
+    assert b"there is no prompt" in terminal.shown
+
+
+# --- together --------------------------------------------------------------------------------------------------------
+
+
+async def test_several_at_once_share_a_state_directory(home: Home) -> None:
+    home.script(shell("echo x >> ledger"), {"text": "done"})
+    runs = [asyncio.to_thread(home.run, "exec", f"go {number}", "--approve", "all") for number in range(6)]
+    assert [(done.code, done.out) for done in await asyncio.gather(*runs)] == [(0, "done\n")] * 6
+    assert (home.work / "ledger").read_text() == "x\n" * 6
+    listed = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert sorted(session["prompt"] for session in listed) == [f"go {number}" for number in range(6)]
+
+
+def test_a_killed_run_is_finished_by_resume(home: Home) -> None:
+    script = home.script(shell("echo once >> ledger; echo ready; sleep 60"), {"text": "I came back."})
+    with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
+        running.until("tool_output")
+        running.signal(signal.SIGKILL)
+        running.process.wait(60)
+    done = home.run("resume", "--last", "--stream-json")
+    assert done.code == 0
+    results = [body for body in (event.body() for event in done.events) if isinstance(body, ToolResult)]
+    assert [body.structured_error.type for body in results if body.structured_error] == ["UNKNOWN_OUTCOME"]
+    assert [event.seq for event in done.events] == list(range(1, len(done.events) + 1))
+    assert (home.work / "ledger").read_text() == "once\n"
+    again = home.run("resume", "last")
+    assert (again.code, again.out) == (0, "I came back.\n")
+
+
+def test_a_window_of_approval_does_not_outlive_the_process(home: Home) -> None:
+    script = home.script(shell("echo ready; sleep 60"), shell("echo ran > ran"))
+    with script.start("exec", "go", "--approve", "10m", "--stream-json") as running:
+        running.until("tool_output")
+        running.signal(signal.SIGKILL)
+        running.process.wait(60)
+    assert home.run("resume", "--last").code == 3
+    assert not (home.work / "ran").exists()
+
+
+def test_resume_gives_the_outcome_of_a_run_that_was_over(home: Home) -> None:
+    home.script({"text": "", "error": {"message": "no"}}).run("exec", "go")
+    assert home.run("resume", "--last").code == 1
+
+
+@pytest.mark.parametrize("command", ["buddy exec go --stream-json", "buddy session export last", "buddy demo --fast"])
+def test_a_reader_that_leaves_early_is_no_drama(home: Home, command: str) -> None:
+    home.script({"text": "word " * 20_000}).run("exec", "go")
+    done = home.sh(f"{command} | head -1")
+    assert done.out.count("\n") == 1
+    for word in ("Traceback", "Exception", "BrokenPipe", "Errno"):
+        assert word not in done.err
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_is_seen_nowhere(home: Home) -> None:
+    key = "canary-5f1e9c0d7b3a48e6"
+    command = json.dumps({"command": f"echo {key}; echo $BUDDY_API_KEY; printenv"})
+
+    def answer(request: Request) -> Answer:
+        is_first = b'"role":"tool"' not in request.raw
+        return answer_to(request, calls(("run_shell", command)) if is_first else says(f"Your key is {key} indeed"))
+
+    async with FakeModel(answer) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": key}
+        plain = await asyncio.to_thread(home.run, "exec", f"use {key}", "--approve", "all", env=env)
+        lines = await asyncio.to_thread(home.run, "exec", "go", "--stream-json", "--approve", "all", env=env)
+        looked = await asyncio.to_thread(home.run, "doctor", env=env)
+        assert all(key.encode() not in request.raw for request in model.requests)
+    exported = home.run("session", "export", "last")
+    assert plain.code == lines.code == exported.code == 0
+    assert "REDACTED" in plain.out
+    for done in (plain, lines, looked, exported, home.run("session", "show", "last"), home.run("session", "list")):
+        assert key not in done.out
+        assert key not in done.err
+    assert key.encode() not in home.everything()
+
+
+def test_event_lines_are_read_back_as_they_were_written(home: Home) -> None:
+    done = home.script({"text": "größe \u2028 \U0001f600"}).run("exec", "go", "--stream-json")
+    assert all(event_of(line).line().decode() == f"{line}\n" for line in done.out.split("\n")[:-1])

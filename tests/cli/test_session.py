@@ -1,0 +1,151 @@
+"""`buddy session`: what there is, what happened, every byte of it, and its end."""
+
+import json
+import signal
+
+import pytest
+
+from buddy.cli.session import ago
+from cli.driving import Home, shell
+
+TALK = (shell("echo out; echo err >&2; exit 3", "I look."), {"text": "It failed."})
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [
+        (-5, "just now"),
+        (59_000, "just now"),
+        (61_000, "1 min ago"),
+        (3_599_000, "59 min ago"),
+        (3_600_000, "1 hour ago"),
+        (7_200_000, "2 hours ago"),
+        (86_400_000, "1 day ago"),
+        (864_000_000, "10 days ago"),
+    ],
+)
+def test_times_are_told_in_one_unit(milliseconds: int, words: str) -> None:
+    assert ago(milliseconds) == words
+
+
+def test_list_is_a_table_of_the_sessions_here_newest_first(home: Home) -> None:
+    home.script({"text": "hi"})
+    for prompt in ("first\nthing", "second"):
+        home.run("exec", prompt)
+    elsewhere = home.directory / "elsewhere"
+    elsewhere.mkdir()
+    home.run("exec", "third", "-C", str(elsewhere))
+    head, *rows = home.run("session", "list").out.splitlines()
+    assert head.split() == ["SESSION", "STATE", "USED", "DIRECTORY", "PROMPT"]
+    assert [row[head.index("PROMPT") :] for row in rows] == ["second", "first thing"]
+    assert all(row[head.index("DIRECTORY") :].startswith("~/work ") for row in rows)
+    assert all(row[head.index("STATE") :].startswith("completed  just now") for row in rows)
+    assert len(home.run("session", "list", "--all").out.splitlines()) == 4
+    assert len(home.run("session", "list", "--all", "--limit", "1").out.splitlines()) == 2
+
+
+def test_list_as_json(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    (session,) = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert (session["state"], session["prompt"], session["rootPath"]) == ("completed", "go", str(home.work))
+
+
+def test_an_empty_list_says_so_on_stderr(home: Home) -> None:
+    done = home.run("session", "list")
+    assert (done.code, done.out) == (0, "")
+    assert "no sessions in" in done.err
+    assert home.run("session", "list", "--json").out == '{"sessions":[]}\n'
+
+
+def test_a_limit_that_cannot_be_is_refused(home: Home) -> None:
+    assert home.run("session", "list", "--limit", "0").code == 64
+    assert home.run("session", "list", "--limit", "1000").code == 64
+
+
+def test_show_tells_the_story_with_its_seqs(home: Home) -> None:
+    home.script(*TALK).run("exec", "do it", "--approve", "all", "--accept", "true")
+    lines = [line.split(maxsplit=2) for line in home.run("session", "show", "last").out.splitlines()]
+    told = {words[1]: words[2] for words in lines if words[0].isdigit()}
+    assert told["user"] == "do it"
+    assert told["call"] == 'run_shell {"command":"echo out; echo err >&2; exit 3"}'
+    assert told["decided"] == "approve by policy"
+    assert told["result"] == "exit code: 3"
+    assert told["assistant"] == "It failed."
+    assert told["check"] == "accept-1 passed"
+    assert told["complete"] == "success, 1 of 1 checks passed"
+    seqs = [int(words[0]) for words in lines if words[0].isdigit()]
+    assert seqs == sorted(seqs)
+
+
+def test_show_puts_a_long_answer_back_together(home: Home) -> None:
+    home.script({"text": "0123456789" * 5000 + "the end"}).run("exec", "go")
+    assert "0123456789the end\n" in home.run("session", "show", "last").out
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id(home: Home) -> None:
+    home.script({"text": "hi"})
+    ids = [json.loads(home.run("exec", "go", "--json").out)["sessionId"] for _ in range(2)]
+    for wanted in (ids[0], ids[0][:-1], ids[0][5:-2], ids[0].removeprefix("sess_").lower()[:-1]):
+        assert ids[0] in home.run("session", "show", wanted).out
+    both = home.run("session", "show", ids[0][:7])
+    assert both.code == 64
+    assert "2 sessions begin with" in both.err
+    assert ids[1] in home.run("session", "show", "last").out
+
+
+@pytest.mark.parametrize("action", ["show", "export", "delete"])
+@pytest.mark.parametrize(
+    "wanted", ["nope", "sess_", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV", "../../etc/passwd/and/so/on/and/on"]
+)
+def test_an_unknown_session_is_the_users_error(home: Home, action: str, wanted: str) -> None:
+    done = home.run("session", action, wanted)
+    assert (done.code, done.out) == (64, "")
+    assert done.err.startswith(f"error: no session {wanted}\nhint: ")
+
+
+def test_export_is_the_log_byte_for_byte(home: Home) -> None:
+    home.script({"text": "größe \x1b[31m\u202e " * 200})
+    streamed = home.run("exec", "go", "--stream-json")
+    assert home.run("session", "export", "last").out == streamed.out
+
+
+def test_reading_works_while_another_process_runs_the_session(home: Home) -> None:
+    script = home.script(shell("echo ready; sleep 60"))
+    with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
+        session_id = running.until("tool_output").session_id
+        assert "running" in home.run("session", "list").out
+        assert "echo ready; sleep 60" in home.run("session", "show", session_id).out
+        assert '"tool_claimed"' in home.run("session", "export", session_id).out
+        running.signal(signal.SIGINT)
+        assert running.finish().code == 2
+
+
+def test_an_interrupted_session_is_listed_as_one(home: Home) -> None:
+    script = home.script(shell("echo ready; sleep 60"))
+    with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
+        session_id = running.until("tool_output").session_id
+        assert "interrupted" not in home.run("session", "list").out
+    done = home.run("session", "list")
+    assert done.out.splitlines()[1].split()[:2] == [session_id, "interrupted"]
+    assert done.err == f"hint: buddy resume {session_id} goes on with what was interrupted\n"
+    (session,) = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert (session["state"], session["interrupted"]) == ("running", True)
+
+
+def test_a_deleted_session_is_gone(home: Home) -> None:
+    home.script({"text": "a very special answer"}).run("exec", "go")
+    done = home.run("session", "delete", "last")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("deleted sess_")
+    assert home.run("session", "show", "last").code == 64
+    assert b"a very special answer" not in home.everything()
+
+
+def test_deleting_an_interrupted_session_runs_nothing_of_it(home: Home) -> None:
+    script = home.script(shell("echo ready; sleep 60"), shell("echo ran > ran"))
+    with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
+        running.until("tool_output")
+    (home.directory / ".config" / "buddy" / "buddy.toml").unlink()
+    assert home.run("session", "delete", "last").code == 0
+    assert not (home.work / "ran").exists()
+    assert home.run("session", "list").out == ""

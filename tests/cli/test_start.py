@@ -1,0 +1,38 @@
+"""How `buddy` starts: quickly, and with a word for whoever typed something else."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from buddy.version import VERSION
+from cli.driving import Home
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"asyncio", "msgspec", "argparse", "httpx2", "apsw", "json", "typing", "pathlib"}
+
+
+def test_the_version_is_printed_without_loading_anything(home: Home) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "buddy", "--version"]
+    done = subprocess.run(command, env=home.env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"buddy {VERSION}\n"
+    bare = [sys.executable, "-X", "importtime", "-c", "import runpy"]
+    without = subprocess.run(bare, env=home.env, capture_output=True, text=True, timeout=60, check=True)
+    loaded = _modules(done.stderr) - _modules(without.stderr)
+    assert loaded & HEAVY == set()
+    assert loaded <= {"buddy", "buddy.cli", "buddy.version", "buddy.__main__"}
+
+
+def test_the_version_is_the_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == VERSION
+
+
+def test_help_shows_examples_and_no_inner_flags(home: Home) -> None:
+    assert "buddy exec" in home.run("--help").out
+    assert "--child" not in home.run("demo", "--help").out
+    assert home.run("help").code == 0
+
+
+def _modules(report: str) -> set[str]:
+    return {line.rpartition("|")[2].strip() for line in report.splitlines() if line.startswith("import time:")}

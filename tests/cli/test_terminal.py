@@ -1,0 +1,120 @@
+"""What a person sees and types: `buddy` on a terminal."""
+
+import signal
+
+import pytest
+
+from cli.driving import Home, shell
+
+NASTY = "a\x1b]0;owned\x07b\x9b31mc\u202ed\re"
+QUESTION = "approve? [y/N] "
+
+
+def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        assert not (home.work / "ran").exists()
+        terminal.type("y\n")
+        assert terminal.finish() == 0
+    assert (home.work / "ran").read_text() == "ran\n"
+    for shown in (b"$ echo ran > ran", str(home.work).encode(), b"target: local", b"sandbox: host", b"approve by cli"):
+        assert shown in terminal.shown
+
+
+@pytest.mark.parametrize("typed", ["n\n", "\n", "maybe\n", "\x04"])
+def test_anything_else_is_a_no_and_the_run_goes_on(home: Home, typed: str) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        terminal.type(typed)
+        assert terminal.finish() == 0
+    assert not (home.work / "ran").exists()
+    assert b"Then not." in terminal.shown
+    assert b"deny by cli" in terminal.shown
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go", typed="y\n") as terminal:
+        terminal.until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.finish() == 0
+    assert not (home.work / "ran").exists()
+
+
+def test_an_interrupt_at_the_question_cancels_the_run_at_once(home: Home) -> None:
+    with home.script(shell("echo ran > ran")).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() == 2
+    assert not (home.work / "ran").exists()
+
+
+def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
+    script = home.script(shell("echo one >> ran"), shell("echo two >> ran"), {"text": "fine"})
+    with script.terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        terminal.type("yes\n")
+        terminal.until(QUESTION, times=2)
+        assert b"$ echo two >> ran" in terminal.shown
+        terminal.type("y\n")
+        assert terminal.finish() == 0
+    assert (home.work / "ran").read_text() == "one\ntwo\n"
+
+
+def killed_at_the_question(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+
+
+def test_a_question_survives_a_kill_and_is_asked_again(home: Home) -> None:
+    killed_at_the_question(home)
+    with home.terminal("resume", "--last") as terminal:
+        terminal.until(QUESTION)
+        assert not (home.work / "ran").exists()
+        terminal.type("y\n")
+        assert terminal.finish() == 0
+    assert (home.work / "ran").read_text() == "ran\n"
+    assert home.run("session", "show", "last").out.count("approval  ") == 1
+
+
+def test_a_question_that_nobody_can_answer_any_more_is_a_no_at_once(home: Home) -> None:
+    killed_at_the_question(home)
+    done = home.run("resume", "--last")
+    assert done.code == 3
+    assert "deny by headless" in done.err
+    assert not (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["exec", NASTY.replace("\r", "")],
+        ["exec", "go", "--json"],
+        ["exec", "go", "--stream-json"],
+        ["session", "show", "last"],
+        ["session", "export", "last"],
+        ["session", "list"],
+        ["session", "list", "--json"],
+    ],
+)
+def test_what_comes_from_outside_is_only_text_on_a_terminal(home: Home, arguments: list[str]) -> None:
+    home.env["NO_COLOR"] = "1"
+    home.script(shell(f"printf '{NASTY}'", NASTY), {"text": NASTY}, {"text": NASTY}).run(
+        "exec", NASTY, "--approve", "all"
+    )
+    with home.script({"text": NASTY}).terminal(*arguments) as terminal:
+        assert terminal.finish() == 0
+    plain = terminal.shown.decode().replace("\r\n", "\n")
+    for character in ("\x1b", "\x07", "\x9b", "\u202e", "\r"):
+        assert character not in plain
+    assert "owned" in plain
+
+
+def test_colour_is_ours_and_can_be_turned_off(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    with home.terminal("session", "show", "last") as terminal:
+        terminal.finish()
+    assert b"\x1b[" in terminal.shown
+    home.env["NO_COLOR"] = "1"
+    with home.terminal("session", "show", "last") as terminal:
+        terminal.finish()
+    assert b"\x1b" not in terminal.shown

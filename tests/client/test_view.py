@@ -1,0 +1,71 @@
+"""The view: a pure fold, so what is delivered twice, or again from an earlier cursor, changes nothing."""
+
+import copy
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from buddy.client.view import View
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import EVENTS, EventBody, RunComplete
+from harness import calls, house, says
+from protocol.anything import shapes
+
+bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(kind) for kind in EVENTS.values()])
+told = st.lists(st.tuples(bodies, st.sampled_from([None, "run_1", "run_2"])), max_size=12).map(
+    lambda found: [
+        event_of(body, session_id="sess_1", seq=seq, ts=seq, run_id=run_id)
+        for seq, (body, run_id) in enumerate(found, 1)
+    ]
+)
+
+
+def view_of(events: list[Event]) -> View:
+    view = View()
+    for event in events:
+        view.apply(event)
+    return view
+
+
+@settings(deadline=None)
+@given(events=told, data=st.data())
+def test_what_is_delivered_again_changes_nothing(events: list[Event], data: st.DataObject) -> None:
+    delivered: list[Event] = []
+    for event in events:
+        again = data.draw(st.integers(0, len(delivered)))
+        delivered += [*delivered[len(delivered) - again :], event, event]
+    assert view_of(delivered) == view_of(events)
+
+
+@settings(deadline=None)
+@given(events=told, cut=st.integers(0, 12))
+def test_a_view_goes_on_from_where_it_was(events: list[Event], cut: int) -> None:
+    earlier = copy.deepcopy(view_of(events[:cut]))
+    for event in events[max(0, cut - 3) :]:
+        earlier.apply(event)
+    assert earlier == view_of(events)
+
+
+def test_an_unknown_event_moves_the_cursor_and_nothing_else() -> None:
+    view = View()
+    event = event_of(RunComplete(run_id="run_1", outcome="success", summary=""), session_id="sess_1", seq=7, ts=1)
+    unknown = Event("sess_1", 7, 1, "invented_later", event.payload, "run_1")
+    assert view.apply(unknown)
+    assert view == View(last_seq=7)
+
+
+@pytest.mark.parametrize(("mode", "state"), [("interactive", "idle"), ("headless", "completed")])
+async def test_a_view_agrees_with_the_session(tmp_path: Path, mode: str, state: str) -> None:
+    script = (calls(("run_shell", {"command": "true"})), says("the answer"))
+    async with house(tmp_path, *script) as home, home.client() as guest:
+        session_id = await guest.start(mode, approval_policy="all")
+        run_id = await guest.send("go")
+        await guest.until(RunComplete)
+        view, session = view_of(guest.received), home.runtime.sessions.live(session_id)
+        assert session is not None
+        assert (view.state, view.active, view.approvals) == (state, None, {})
+        assert view.state == session.state
+        shown = view.runs[run_id]
+        assert (shown.prompt, shown.finished_text, shown.text, shown.turns) == ("go", "the answer", "", 2)

@@ -1,0 +1,23 @@
+"""The logs that scenes play on: each opens the same store again, as another process would."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from buddy.daemon.runtime import unix_ms
+from buddy.log.contract import Log
+from buddy.log.memory import MemoryLog
+from buddy.log.sqlite import SqliteLog
+from sessions.stage import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Log]:
+    memory = MemoryLog(unix_ms)
+    return lambda: memory if request.param == "memory" else SqliteLog.open(tmp_path / "store", unix_ms)

@@ -1,0 +1,245 @@
+"""Registered secrets: nowhere in the log, and yet of use while the process lives."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from buddy.config.settings import AgentSettings, Profile
+from buddy.errors import ProviderError
+from buddy.log.contract import Log
+from buddy.log.memory import MemoryLog
+from buddy.models.contract import AssistantItem, Reply, TextDelta, TokenUsage
+from buddy.protocol.events import (
+    ApprovalRequired,
+    AssistantMessage,
+    AssistantToken,
+    RunComplete,
+    ToolOutput,
+    ToolResult,
+)
+from buddy.protocol.requests import AcceptedReply, QueueMessage, QueueMessageReply, SteerRun, SubmitApproval
+from buddy.protocol.shapes import Criterion
+from harness import House
+from sessions.stage import Puppet, answer, asks_for, call, crash, read_all, shell, stage
+
+KEY = "sk-live-4f9Qz81LmTx7Bv2R"
+PASSWORD = "correct-horse-9-battery"
+ENV = {"DEPLOY_TOKEN": PASSWORD}
+PROFILES = {"keyed": Profile(api_base_url="http://127.0.0.1:9/v1", api_key=KEY, model="any")}
+AGENT = AgentSettings(model="keyed")
+
+
+async def assert_unseen(home: House, session_id: str) -> None:
+    """No secret is in any event, nor in any blob that an event names."""
+    log = home.runtime.log
+    events = await read_all(log, session_id)
+    for event in events:
+        line = event.line().decode()
+        assert KEY not in line, event.type
+        assert PASSWORD not in line, event.type
+        body = event.body()
+        blobs = [*(body.blobs or {}).values()] if body else []
+        if isinstance(body, ToolResult) and body.output:
+            blobs.append(body.output)
+        for blob in blobs:
+            found = await log.read_blob(blob)
+            assert found is not None
+            assert KEY.encode() not in found[0]
+            assert PASSWORD.encode() not in found[0]
+
+
+@pytest.mark.parametrize("secret", [KEY, PASSWORD])
+async def test_a_secret_that_a_person_or_the_model_says_is_not_recorded(tmp_path: Path, secret: str) -> None:
+    pieces = [TextDelta(f"it is {secret[:7]}"), TextDelta(secret[7:12]), TextDelta(f"{secret[12:]}, keep it")]
+    whole = Reply(f"it is {secret}, keep it", usage=TokenUsage(1, 1))
+    puppet = Puppet([*pieces, whole])
+    async with (
+        stage(tmp_path, puppet, env=ENV, profiles=PROFILES, agent=AGENT) as home,
+        home.client() as guest,
+    ):
+        session_id = await guest.start()
+        await guest.send(f"my key is {secret}")
+        done = await guest.until(RunComplete)
+        assert done.summary == "it is [REDACTED], keep it"
+        assert "".join(token.text for token in guest.bodies(AssistantToken)) == done.summary
+        assert puppet.told() == ["my key is [REDACTED]"]
+        await assert_unseen(home, session_id)
+
+
+async def test_a_text_that_ends_in_the_beginning_of_a_secret_belongs_to_its_own_run(tmp_path: Path) -> None:
+    first = Puppet([TextDelta("sk-live"), ProviderError("cut", retryable=False)], answer("clean"))
+    async with stage(tmp_path, first, profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("one")
+        await guest.until(RunComplete)
+        tokens = [event for event in guest.received if event.type == "assistant_token"]
+        assert [(event.run_id, event.body()) for event in tokens] == [(run_id, AssistantToken(text="sk-live"))]
+        await guest.send("two")
+        assert (await guest.until(RunComplete)).summary == "clean"
+        assert guest.bodies(AssistantToken)[-1].text == "clean"
+
+
+async def test_a_call_runs_with_the_secret_that_its_record_does_not_show(tmp_path: Path) -> None:
+    command = shell(f"test {KEY} = sk-live-4f9Qz81LmTx7B''v2R && echo same > result; echo {KEY}")
+    puppet = Puppet(asks_for(command), answer())
+    async with stage(tmp_path, puppet, profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        session_id = await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert KEY not in str(asked.details)
+        await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+        await guest.until(RunComplete)
+        assert (tmp_path / "result").read_text() == "same\n"
+        assert "".join(output.text for output in guest.bodies(ToolOutput)) == "[REDACTED]\n"
+        assert puppet.results() == ["exit code: 0\nstdout:\n[REDACTED]"]
+        await assert_unseen(home, session_id)
+
+
+async def test_a_long_output_is_scrubbed_before_it_is_cut_and_kept(tmp_path: Path) -> None:
+    # The cut after the head of what the model is told falls into the secret.
+    lead = 8192 - len("exit code: 3\nstdout:\n") - len(KEY) // 2
+    script = f"printf 'x%.0s' $(seq {lead}); printf {KEY}; seq 20000; printf {KEY}; exit 3"
+    puppet = Puppet(asks_for(shell(script)), answer())
+    async with stage(tmp_path, puppet, profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        session_id = await guest.start(approval_policy="all")
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert "sk-live" not in puppet.results()[0]
+        result = guest.bodies(ToolResult)[0]
+        assert result.output is not None
+        found = await home.runtime.log.read_blob(result.output)
+        assert found is not None
+        assert found[0].decode().count("[REDACTED]") == 2
+        await assert_unseen(home, session_id)
+
+
+async def test_a_secret_in_an_error_or_a_check_is_not_recorded(tmp_path: Path) -> None:
+    failure = ProviderError(f"{'x' * 1990} the key {KEY} is not valid", retryable=False)
+    puppet = Puppet(answer(), [failure])
+    async with stage(tmp_path, puppet, profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        session_id = await guest.start()
+        check = Criterion("leaks", f"printf 'x%.0s' $(seq 2040); printf {KEY}; seq 3000; false")
+        await guest.send("go", accept=[check])
+        done = await guest.until(RunComplete)
+        assert done.reason == "provider_error"
+        assert "sk-l" not in done.summary
+        assert not any(b"sk-live" in event.line() for event in guest.received)
+        await assert_unseen(home, session_id)
+
+
+async def test_a_secret_in_what_waits_is_not_kept(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    puppet = Puppet([gate, *answer()], answer(), answer())
+    log = MemoryLog(lambda: 0)
+    async with (
+        stage(tmp_path, puppet, log=log, profiles=PROFILES, agent=AGENT) as home,
+        home.client() as guest,
+    ):
+        session_id = await guest.start()
+        run_id = await guest.send("go")
+        await puppet.listening.wait()
+        await guest.client.request(SteerRun(run_id, f'say "{KEY}"\n'), AcceptedReply, session_id)
+        await guest.client.request(QueueMessage("msg_2", f"or {KEY}"), QueueMessageReply, session_id)
+        assert not any(KEY.encode() in item.body for item in await log.waiting(session_id))
+        gate.set()
+        await guest.until(RunComplete)
+        await guest.until(RunComplete)
+        assert puppet.told() == ["go", 'say "[REDACTED]"\n', "or [REDACTED]"]
+        await assert_unseen(home, session_id)
+
+
+async def test_after_a_crash_a_call_whose_arguments_held_a_secret_is_not_run(
+    tmp_path: Path, logs: Callable[[], Log]
+) -> None:
+    puppet = Puppet(asks_for(shell(f"echo {KEY} > made")))
+    async with (
+        stage(tmp_path, puppet, log=logs(), profiles=PROFILES, agent=AGENT) as home,
+        home.client() as guest,
+    ):
+        session_id = await guest.start()
+        await guest.send("go")
+        await guest.until(ApprovalRequired)
+        await crash(home, session_id)
+        told = Puppet(answer())
+        async with (
+            stage(tmp_path, told, log=logs(), profiles=PROFILES, agent=AGENT) as after,
+            after.client() as again,
+        ):
+            await again.client.attach(session_id)
+            assert (await again.until(RunComplete)).outcome == "success"
+            assert "not run: the arguments held a secret" in told.results()[0]
+            kinds = again.types()
+            assert kinds[kinds.index("approval_expired") + 1] == "tool_result"
+            assert not (tmp_path / "made").exists()
+
+
+async def test_a_call_that_speaks_of_redaction_is_run_like_any_other(tmp_path: Path) -> None:
+    puppet = Puppet(asks_for(shell("echo '[REDACTED] is what they write'")), answer())
+    async with stage(tmp_path, puppet) as home, home.client() as guest:
+        await guest.start(approval_policy="all")
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert puppet.results() == ["exit code: 0\nstdout:\n[REDACTED] is what they write"]
+
+
+async def test_opaque_items_are_kept_byte_for_byte(tmp_path: Path, logs: Callable[[], Log]) -> None:
+    noise = base64.b64encode(bytes(range(256))).decode()
+    opaque = {
+        "reasoning": "the user wrote password=Tr0ub4dor&3 so",
+        "reasoning_details": [{"type": "encrypted", "data": noise, "signature": "api_key: abc12345defg"}],
+    }
+    first = Puppet([Reply("yes", usage=TokenUsage(1, 1), opaque=opaque)])
+    async with stage(tmp_path, first, log=logs(), profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        session_id = await guest.start()
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert guest.bodies(AssistantMessage)[0].opaque == opaque
+        await crash(home, session_id)
+        later = Puppet(answer())
+        async with (
+            stage(tmp_path, later, log=logs(), profiles=PROFILES, agent=AGENT) as after,
+            after.client() as again,
+        ):
+            again.session_id = session_id
+            await again.send("and?")
+            await again.until(RunComplete)
+            assert later.heard[0][1] == AssistantItem("yes", (), opaque)
+
+
+async def test_an_opaque_item_with_a_registered_secret_is_dropped_and_the_others_stay(tmp_path: Path) -> None:
+    opaque = {"reasoning": f"the key is {KEY}", "encrypted": "gAAAAA"}
+    puppet = Puppet([Reply(f"use {KEY}", usage=TokenUsage(1, 1), opaque=opaque)], answer())
+    async with stage(tmp_path, puppet, profiles=PROFILES, agent=AGENT) as home, home.client() as guest:
+        session_id = await guest.start()
+        await guest.send("go")
+        await guest.until(RunComplete)
+        message = guest.bodies(AssistantMessage)[0]
+        assert (message.text, message.opaque) == ("use [REDACTED]", {"encrypted": "gAAAAA"})
+        await guest.send("and?")
+        await guest.until(RunComplete)
+        assert puppet.heard[1][1] == AssistantItem("use [REDACTED]", (), {"encrypted": "gAAAAA"})
+        await assert_unseen(home, session_id)
+
+
+async def test_a_token_that_was_minted_is_a_secret_too(tmp_path: Path) -> None:
+    puppet = Puppet(asks_for(call("read_file", {"path": "a.txt"})), answer())
+    async with stage(tmp_path, puppet) as home, home.client() as guest:
+        await guest.start()
+        (tmp_path / "a.txt").write_text(guest.token)
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert puppet.results() == ["[REDACTED]"]
+
+
+async def test_a_token_cannot_be_guessed_from_the_ids_of_its_session(tmp_path: Path) -> None:
+    async with stage(tmp_path, Puppet()) as home, home.client() as guest:
+        tokens: list[str] = []
+        for _ in range(5):
+            await guest.start()
+            tokens.append(guest.token)
+        tails = {token.removeprefix("att_")[26:] for token in tokens}
+        assert len(tails) == 5
+        assert {len(tail) for tail in tails} == {32}
