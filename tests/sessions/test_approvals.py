@@ -166,18 +166,6 @@ async def test_a_grant_for_the_session_is_for_exactly_that_call(tmp_path: Path) 
         assert (tmp_path / "ledger").read_text() == "once\nonce\n"
 
 
-async def test_a_grant_for_always_needs_a_rule(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("true")), answer())
-    async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
-        with pytest.raises(ProtocolError, match="needs a permission rule"):
-            await decide(guest, asked, scope="always")
-        await decide(guest, asked)
-        assert (await guest.until(RunComplete)).outcome == "success"
-
-
 async def test_what_changed_after_its_approval_is_asked_again(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     target.write_text("before")

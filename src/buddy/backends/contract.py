@@ -22,6 +22,7 @@ class Question(Struct, frozen=True):
     tier: Tier
     intent: Intent
     digest: str
+    tool: str = ""
 
 
 class Ruling(Struct, frozen=True):

@@ -66,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_session(commands)
     _add_daemon(commands)
+    _add_approvals(commands)
     _add_models(commands)
     _add_small(commands)
     return parser
@@ -190,6 +191,26 @@ def _add_models(commands: "Subparsers") -> None:
         action.set_defaults(command=command)
 
 
+def _add_approvals(commands: "Subparsers") -> None:
+    parser = commands.add_parser("approvals", help="the rules that decide, why, and what waits")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="rules, and approvals that wait")
+    listing.add_argument("--json", action="store_true")
+    explaining = actions.add_parser("explain", help="what the rules say of a command (exit 0 allow, 3 deny, 10 ask)")
+    explaining.add_argument("text", metavar="CMD")
+    explaining.add_argument("--sandbox", metavar="LEVEL")
+    revoking = actions.add_parser("revoke", help="remove a rule")
+    revoking.add_argument("rule", metavar="RULE")
+    for action, name in ((listing, "list"), (explaining, "explain"), (revoking, "revoke")):
+        _add_common(action)
+        action.set_defaults(command=_approvals, action=name)
+    trusting = commands.add_parser("trust", help="let a folder's own buddy.toml make things stricter")
+    trusting.add_argument("folder", metavar="DIR")
+    trusting.add_argument("--revoke", action="store_true", help="trust it no more")
+    _add_common(trusting)
+    trusting.set_defaults(command=_trust)
+
+
 def _add_small(commands: "Subparsers") -> None:
     doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
     doctor.add_argument("--json", action="store_true", help="print the checks as one JSON object")
@@ -283,6 +304,18 @@ def _logout(options: argparse.Namespace) -> int:
     from buddy.cli.login import logout
 
     return logout(options)
+
+
+def _approvals(options: argparse.Namespace) -> int:
+    from buddy.cli.approvals import approvals
+
+    return approvals(options)
+
+
+def _trust(options: argparse.Namespace) -> int:
+    from buddy.cli.approvals import trust
+
+    return trust(options)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusRep
 
 START_SECONDS = 15.0
 NOT_RUNNING = 1
+TAKEN = 75
 
 
 def daemon(options: argparse.Namespace) -> int:
@@ -78,10 +79,9 @@ def launch(options: argparse.Namespace) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if asyncio.run(_is_running(options)):
-            return True
-        if child.poll() is not None:
-            if asyncio.run(_is_running(options)):
-                return False  # another one was quicker
+            return child.poll() is None
+        # One that was refused because another was quicker: that one will answer.
+        if child.poll() not in (None, TAKEN):
             raise UserError(f"the daemon did not start: {_last_line(output)}", hint=f"see {output}", exit_code=1)
         time.sleep(0.02)
     raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)

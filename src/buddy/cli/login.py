@@ -26,7 +26,7 @@ DEFAULT_BLOCK = 'api = "responses"\nauth = "login"\nmodel = "gpt-5.3-codex"\n'
 
 def login(options: argparse.Namespace) -> int:
     config = read_config(options)
-    name, profile = _choose(config, options.profile)
+    name, profile = choose_profile(config, options.profile)
     issuer = find_issuer(profile.issuer, profile.client_id)
     auth = AuthFile(places_of(options).config_dir / "auth.json")
     try:
@@ -42,7 +42,7 @@ def login(options: argparse.Namespace) -> int:
 
 
 def logout(options: argparse.Namespace) -> int:
-    _, profile = _choose(read_config(options), options.profile)
+    _, profile = choose_profile(read_config(options), options.profile)
     issuer = find_issuer(profile.issuer, profile.client_id)
     was_in = log_out(issuer, AuthFile(places_of(options).config_dir / "auth.json"))
     word = "logged out of" if was_in else "you were not logged in to"
@@ -50,7 +50,7 @@ def logout(options: argparse.Namespace) -> int:
     return 0
 
 
-def _choose(config: Config, name: str | None) -> tuple[str, Profile]:
+def choose_profile(config: Config, name: str | None) -> tuple[str, Profile]:
     """The profile that was named, else the active or first one that logs in, else OpenAI's, which is then added."""
     logging_in = [known for known, profile in config.models.items() if profile.auth == "login"]
     if name is None:

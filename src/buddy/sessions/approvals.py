@@ -17,16 +17,25 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
 from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.permissions import Permissions
 from buddy.sessions.policy import Effective, parse_policy
 from buddy.sessions.state import SessionFold
 
 
 class Approvals:
     def __init__(
-        self, journal: Journal, fold: SessionFold, *, clock: Callable[[], int], ids: Ids, timeout: float
+        self,
+        journal: Journal,
+        fold: SessionFold,
+        permissions: Permissions,
+        *,
+        clock: Callable[[], int],
+        ids: Ids,
+        timeout: float,
     ) -> None:
         self._journal = journal
         self._fold = fold
+        self._permissions = permissions
         self._clock = clock
         self._ids = ids
         self._timeout = timeout
@@ -53,6 +62,8 @@ class Approvals:
         call = self._fold.pending.get(submission.approval_id)
         if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
             raise await self._refusal(submission)
+        if submission.scope == "always" and submission.decision == "approve":
+            self._permissions.remember(call.approval)
         self._receive(
             call, submission.decision, by, comment=submission.comment, scope=submission.scope, stop=submission.stop
         )
@@ -98,30 +109,41 @@ class Approvals:
         return Effective("none" if started and started.mode == "headless" else "ask")
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
+        """A rule that denies or allows, then the policy, then what was granted for the session, then a person."""
         policy = self.policy().at(self._clock())
+        opinion = self._permissions.judge(question)
         approval_id = self._ids("appr")
-        if policy == "all":
+        if opinion.decision == "deny":
+            self._record(approval_id, question, "deny", f"rule:{opinion.rule_id or 'limit'}", opinion.why)
+        elif opinion.decision == "allow":
+            self._record(approval_id, question, "approve", f"rule:{opinion.rule_id}")
+        elif policy == "all":
             self._record(approval_id, question, "approve", "policy")
         elif policy == "none":
             self._record(approval_id, question, "deny", "policy")
         elif question.digest in self._fold.granted:
             self._record(approval_id, question, "approve", "rule:session")
         else:
-            await self._require(run, call, question, approval_id)
+            await self._require(run, call, question, approval_id, opinion.why)
 
-    def _record(self, approval_id: str, question: Question, decision: Verdict, by: str) -> None:
+    def _record(self, approval_id: str, question: Question, decision: Verdict, by: str, why: str | None = None) -> None:
         received = ApprovalReceived(
-            approval_id=approval_id, decision=decision, by=by, call_id=question.call_id, digest=question.digest
+            approval_id=approval_id,
+            decision=decision,
+            by=by,
+            call_id=question.call_id,
+            digest=question.digest,
+            comment=why,
         )
         self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
 
-    async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str) -> None:
+    async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
         required = ApprovalRequired(
             approval_id=approval_id,
             kind=question.intent.kind,
             title=question.intent.title,
             summary=question.intent.summary,
-            details=question.intent.details,
+            details={**question.intent.details, **self._permissions.offer(question), "why": why},
             options=("approve", "deny"),
             expires_at=self._clock() + int(self._timeout * 1000),
             call_id=question.call_id,

@@ -49,6 +49,7 @@ from buddy.sessions.approvals import Approvals
 from buddy.sessions.ending import perform
 from buddy.sessions.journal import Journal, Repeated, Rows
 from buddy.sessions.messages import check_criteria, check_text, options_of
+from buddy.sessions.permissions import Permissions
 from buddy.sessions.policy import Effective
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
@@ -67,6 +68,7 @@ class Surroundings(Struct, frozen=True):
     scrubber: Scrubber
     approval_timeout: float = 300.0
     max_turns: int = 50
+    permissions: Callable[[str], Permissions] = Permissions
 
 
 class Session:
@@ -95,7 +97,12 @@ class Session:
             state=lambda: fold.state,
         )
         self.approvals = Approvals(
-            self.journal, fold, clock=around.clock, ids=around.ids, timeout=around.approval_timeout
+            self.journal,
+            fold,
+            around.permissions(place.root),
+            clock=around.clock,
+            ids=around.ids,
+            timeout=around.approval_timeout,
         )
 
     @property
@@ -162,10 +169,6 @@ class Session:
         return run_id
 
     async def submit_approval(self, submission: SubmitApproval, by: str) -> None:
-        if submission.scope == "always":
-            raise ProtocolError(
-                "INVALID_REQUEST", "scope 'always' needs a permission rule, and none was shown; use once or session"
-            )
         await self._guard(self.approvals.submit(submission, by))
 
     async def cancel(self, wish: CancelRun, by: str) -> None:

@@ -138,7 +138,9 @@ class Dispatch:
             )
         while True:
             if not (call.stage == "approved" and call.digest == prepared.digest):
-                question = Question(call.item.call_id, prepared.tool.tier, prepared.intent, prepared.digest)
+                question = Question(
+                    call.item.call_id, prepared.tool.tier, prepared.intent, prepared.digest, prepared.tool.name
+                )
                 ruling = await run.ask(question)
                 if not ruling.approved:
                     why = f": {ruling.comment}" if ruling.comment else ""

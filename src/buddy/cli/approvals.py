@@ -1,0 +1,93 @@
+"""`buddy approvals list|explain|revoke` and `buddy trust`: what is allowed, why, and how to take it back."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from buddy.cli.embedded import connected, places_of, read_config
+from buddy.config.rulefile import remove_rules
+from buddy.config.trust import Trust
+from buddy.errors import UserError
+from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
+from buddy.terminal.escape import escape
+from buddy.tools.permissions.rules import Rule, Rules, Subject, read_rules
+
+EXITS = {"allow": 0, "deny": 3, "ask": 10, None: 10}
+
+
+def approvals(options: argparse.Namespace) -> int:
+    match options.action:
+        case "explain":
+            return explain(options)
+        case "revoke":
+            return revoke(options)
+        case _:
+            return asyncio.run(_list(options))
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Which rule decides on a command, and why; the exit code says what it decides."""
+    opinion = _rules(options).judge(Subject("run_shell", command=options.text, sandbox=options.sandbox or "host"))
+    print(f"{opinion.decision or 'ask'}: {escape(opinion.why)}")
+    return EXITS[opinion.decision]
+
+
+def revoke(options: argparse.Namespace) -> int:
+    """Remove a rule from the user's file."""
+    path = _file(options)
+    removed = remove_rules(path, lambda table: msgspec.convert(table, Rule).rule_id == options.rule)
+    if not removed:
+        raise UserError(f"no rule {options.rule} in {path}", hint="buddy approvals list shows them")
+    print(f"removed {removed} from {path}", file=sys.stderr)
+    return 0
+
+
+def trust(options: argparse.Namespace) -> int:
+    """Let a folder's own buddy.toml make things stricter, as it is now; or no more."""
+    root = os.path.realpath(options.folder)
+
+    async def work() -> int:
+        async with connected(options, "cli") as client:
+            wish = TrustFolder(root, not options.revoke)
+            reply = await client.request(wish, TrustFolderReply)
+        print(f"{root} is {'no longer ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
+        return 0
+
+    return asyncio.run(work())
+
+
+async def _list(options: argparse.Namespace) -> int:
+    rules = _rules(options).rules
+    async with connected(options, "cli") as client:
+        waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
+    if options.json:
+        shown = [{"id": rule.rule_id, **_given(rule)} for rule in rules]
+        print(json.dumps({"rules": shown, "pending": msgspec.to_builtins(waiting)}))
+        return 0
+    for rule in rules:
+        print(f"{rule.rule_id}  {escape(rule.describe())}")
+    for approval in waiting:
+        print(f"waiting  {approval.approval_id}  {escape(approval.title)}: {escape(approval.summary)}")
+    if not rules and not waiting:
+        print("no rules and nothing waiting; every side effect is asked for", file=sys.stderr)
+    return 0
+
+
+def _rules(options: argparse.Namespace) -> Rules:
+    own = read_rules(read_config(options).permissions)
+    project = Trust(places_of(options).state_dir).project_rules(os.path.realpath(options.directory))
+    return Rules((*own.rules, *read_rules({"rules": list(project.rules)}).rules))
+
+
+def _file(options: argparse.Namespace) -> Path:
+    config = read_config(options)
+    return Path(config.source) if config.source else places_of(options).config_dir / "buddy.toml"
+
+
+def _given(rule: Rule) -> dict[str, object]:
+    return {key: value for key, value in msgspec.to_builtins(rule).items() if value is not None}

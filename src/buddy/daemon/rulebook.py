@@ -1,0 +1,61 @@
+"""The permission rules in effect: the user's own file, and what a trusted folder adds to be stricter.
+
+What always holds: the user's file is read again when it changed, so a rule that was revoked is gone at the next call;
+what cannot be read is not guessed at: every call is asked for until it is mended.
+"""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from buddy.config.places import Places
+from buddy.config.rulefile import add_rule
+from buddy.config.settings import Config
+from buddy.config.trust import Trust
+from buddy.errors import UserError
+from buddy.sessions.permissions import Permissions
+from buddy.tools.permissions.rules import Rule, Rules, read_rules
+
+ASK_EVERYTHING = Rules([Rule("ask")])
+
+
+class RuleBook:
+    def __init__(self, config: Config, places: Places) -> None:
+        self.trust = Trust(places.state_dir)
+        self._path = Path(config.source) if config.source else places.config_dir / "buddy.toml"
+        self._own = read_rules(config.permissions)
+        self._stamp = self._stamp_now()
+
+    def permissions(self, root: str) -> Permissions:
+        """The rules of one workspace."""
+        return Permissions(root, lambda: self._rules(root), self._remember)
+
+    def _rules(self, root: str) -> Rules:
+        own, project = self._current(), self.trust.project_rules(root)
+        return Rules((*own.rules, *read_rules({"rules": list(project.rules)}).rules)) if project.rules else own
+
+    def _current(self) -> Rules:
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._stamp, self._own = stamp, self._read()
+        return self._own
+
+    def _read(self) -> Rules:
+        try:
+            document = tomllib.loads(self._path.read_text()) if self._path.exists() else {}
+            return read_rules(msgspec.convert(document.get("permissions", {}), dict[str, object]))
+        except (OSError, ValueError, msgspec.ValidationError, UserError):
+            return ASK_EVERYTHING
+
+    def _remember(self, rule: Rule) -> None:
+        if rule not in self._current().rules:
+            given = {key: value for key, value in msgspec.to_builtins(rule).items() if value is not None}
+            add_rule(self._path, given)
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size

@@ -1,0 +1,65 @@
+"""What the permission rules say of a question, and what "always" would add to them."""
+
+import os
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import msgspec
+
+from buddy.backends.contract import Question
+from buddy.errors import ProtocolError
+from buddy.protocol.shapes import ApprovalRequest
+from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject, suggest
+
+Remember = Callable[[Rule], None]
+
+ALWAYS = "alwaysRule"
+
+
+class Permissions:
+    """The rules that hold in one workspace. `remember` keeps a rule for good; without it nothing can be kept."""
+
+    def __init__(self, root: str, rules: Callable[[], Rules] = Rules, remember: Remember | None = None) -> None:
+        self._root = root
+        self._rules = rules
+        self._remember = remember
+
+    def judge(self, question: Question) -> Opinion:
+        opinion = self._rules().judge(self._subject(question))
+        if opinion.decision == "allow" and question.intent.details.get("protected"):
+            return Opinion("ask", f"{opinion.why}; but this file can make programs run, so it is asked for")
+        return opinion
+
+    def offer(self, question: Question) -> dict[str, object]:
+        """The rule that "always" would create, to be shown with the question; nothing where there is none."""
+        if self._remember is None or question.intent.details.get("protected"):
+            return {}
+        rule = suggest(self._subject(question))
+        return {ALWAYS: msgspec.to_builtins(rule)} if rule is not None else {}
+
+    def remember(self, approval: ApprovalRequest | None) -> None:
+        """Keep the rule that was shown; exactly that one."""
+        shown = approval.details.get(ALWAYS) if approval is not None else None
+        if shown is None or self._remember is None:
+            raise ProtocolError("INVALID_REQUEST", "no rule was shown that could be kept; use scope once or session")
+        self._remember(msgspec.convert(shown, Rule))
+
+    def _subject(self, question: Question) -> Subject:
+        details = question.intent.details
+        match question.intent.kind:
+            case "exec":
+                command = details.get("command")
+                sandbox = str(details.get("sandbox") or "host")
+                return Subject(question.tool, command=str(command) if command is not None else None, sandbox=sandbox)
+            case "write":
+                return Subject(question.tool, path=self._relative(str(details.get("path", ""))))
+            case "fetch":
+                host = details.get("host") or urlsplit(str(details.get("url", ""))).hostname
+                return Subject(question.tool, host=str(host or ""))
+            case _:
+                return Subject(question.tool)
+
+    def _relative(self, path: str) -> str:
+        """Below the workspace as rules write it; outside, in full."""
+        inside = path.startswith(self._root.rstrip(os.sep) + os.sep)
+        return os.path.relpath(path, self._root) if inside else path

@@ -1,0 +1,144 @@
+"""Permission rules in a live session: who decides, what is remembered, what a project may add."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from buddy.config.places import Places
+from buddy.config.settings import AgentSettings, Config, Profile
+from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.errors import ProtocolError
+from buddy.log.memory import MemoryLog
+from buddy.models.script import Script, ScriptedReply
+from buddy.models.scripted import Scripted
+from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
+from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
+from harness import Guest, calls, house, says
+
+SHELL = calls(("run_shell", {"command": "echo hi"}))
+
+
+@asynccontextmanager
+async def ruled(
+    workspace: Path, permissions: dict[str, object], *replies: ScriptedReply
+) -> AsyncGenerator[Guest, None]:
+    """A client of a runtime with these rules; its user file is `config/buddy.toml`."""
+    work = workspace / "work"
+    work.mkdir(exist_ok=True)
+    config = Config(
+        models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), permissions=permissions
+    )
+    places = Places(workspace / "config", workspace / "state", workspace / "socket")
+    script = Script(replies=replies)
+    parts = Parts(log=MemoryLog(unix_ms), provider=lambda resolved: Scripted(resolved.profile, script))
+    runtime = Runtime(config, places, {}, parts)
+    try:
+        from buddy.client.client import Client
+
+        async with Client(runtime.connect(), "cli") as client:
+            yield Guest(client, work)
+    finally:
+        await runtime.close()
+
+
+async def test_an_allow_rule_decides_without_asking(tmp_path: Path) -> None:
+    rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
+    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
+        await guest.start()
+        await guest.send("go")
+        assert (await guest.until(RunComplete)).outcome == "success"
+        received = guest.bodies(ApprovalReceived)[0]
+        assert received.by.startswith("rule:")
+        assert received.decision == "approve"
+        assert guest.bodies(ApprovalRequired) == []
+
+
+async def test_a_deny_rule_wins_over_the_policy_all_and_the_model_is_told(tmp_path: Path) -> None:
+    rules = {"rules": [{"decision": "deny", "argv": ["echo", "**"]}]}
+    async with ruled(tmp_path, rules, SHELL, says("understood")) as guest:
+        await guest.start(approval_policy="all")
+        await guest.send("go")
+        assert (await guest.until(RunComplete)).outcome == "success"
+        result = guest.bodies(ToolResult)[0]
+        assert result.is_error
+        assert "rule" in result.text
+
+
+async def test_headless_runs_may_use_what_a_rule_allows(tmp_path: Path) -> None:
+    rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
+    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
+        await guest.start(mode="headless")
+        await guest.send("go")
+        assert (await guest.until(RunComplete)).outcome == "success"
+
+
+async def test_always_keeps_exactly_the_rule_that_was_shown(tmp_path: Path) -> None:
+    async with ruled(tmp_path, {}, SHELL, SHELL, says("done")) as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert asked.details["alwaysRule"]["argv"] == ["echo", "hi"]
+        await guest.client.approve(
+            SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve", scope="always")
+        )
+        assert (await guest.until(RunComplete)).outcome == "success"
+        assert len(guest.bodies(ApprovalRequired)) == 1
+        written = (tmp_path / "config" / "buddy.toml").read_text()
+        assert 'argv = ["echo", "hi"]' in written
+
+
+async def test_always_is_refused_where_no_rule_was_shown(tmp_path: Path) -> None:
+    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "echo $HOME"})), says("done")) as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert "alwaysRule" not in asked.details
+        answer = SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve", scope="always")
+        with pytest.raises(ProtocolError, match="no rule was shown"):
+            await guest.client.approve(answer)
+        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
+        assert (await guest.until(RunComplete)).outcome == "success"
+
+
+async def test_a_protected_file_is_asked_for_although_a_rule_allows_its_path(tmp_path: Path) -> None:
+    rules = {"rules": [{"decision": "allow", "tool": "write_file", "path": "**"}]}
+    write = calls(("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}))
+    async with ruled(tmp_path, rules, write, says("done")) as guest:
+        await guest.start()
+        await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert asked.details["protected"] is True
+
+
+async def test_a_project_file_is_inert_until_trusted_and_then_only_tightens(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "buddy.toml").write_text(
+        '[agent]\nmodel = "evil"\n[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
+        '[[permissions.rules]]\ndecision = "allow"\nargv = ["rm", "**"]\n'
+    )
+    rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
+    script = (SHELL, says("first"), SHELL, says("second"), SHELL, says("third"))
+    async with ruled(tmp_path, rules, *script) as guest:
+        await guest.start()
+        await guest.send("untrusted")
+        await guest.until(RunComplete)
+        assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
+        trusting = TrustFolder(str(tmp_path / "work"), True)
+        await guest.client.request(trusting, TrustFolderReply)
+        await guest.send("trusted")
+        await guest.until(RunComplete)
+        assert guest.bodies(ApprovalReceived)[-1].decision == "deny"
+        (tmp_path / "work" / "buddy.toml").write_text("# changed\n")
+        await guest.send("changed since")
+        await guest.until(RunComplete)
+        assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
+
+
+async def test_without_rules_everything_is_asked(tmp_path: Path) -> None:
+    async with house(tmp_path, SHELL, says("done")) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert asked.details["why"]
