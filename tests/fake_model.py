@@ -6,7 +6,8 @@
         assert model.requests[0].body["stream"] is True
 
 Each request takes the next `Answer`; a request past the last one is answered with status 500. Instead of a list, a
-function from the request to its answer may be given. `says` and `calls` make the chunks of ordinary replies.
+function from the request to its answer may be given. `says` and `calls` make the chunks of ordinary replies of Chat
+Completions; for cases that hold for every wire, see `dialects.py`.
 """
 
 import asyncio
@@ -38,8 +39,9 @@ class Answer(Struct, frozen=True):
     """What to answer. `chunks` become server-sent events (text as it is, anything else as JSON); `body` replaces them.
 
     `cut_at` ends the connection after so many bytes of the body; `framing="close"` sends no length, so that such an
-    end looks clean; `hang` stops for good before the headers or after the body; `gate` is awaited after the
-    first event.
+    end looks clean; `hang` stops for good before the headers or after the body; `gate` is awaited before the event
+    `gate_at`; `gaps` are how many of the first pieces are followed by how long a wait; `slow_head` is the wait after
+    each byte of the headers.
     """
 
     chunks: Sequence[Chunk | str] = ()
@@ -55,15 +57,22 @@ class Answer(Struct, frozen=True):
     delay: float = 0.0
     hang: Literal["", "headers", "body"] = ""
     gate: asyncio.Event | None = None
+    gate_at: int = 1
+    gaps: tuple[int, float] = (0, 0.0)
+    slow_head: float = 0.0
 
     def frames(self) -> list[bytes]:
         """The body, one piece per event."""
         if self.body is not None:
             return [self.body]
-        datas = [chunk if isinstance(chunk, str) else msgspec.json.encode(chunk).decode() for chunk in self.chunks]
-        datas += ["[DONE]"] if self.done else []
+        frames = [self._frame(chunk) for chunk in self.chunks]
+        return [*frames, self._frame("[DONE]")] if self.done else frames
+
+    def _frame(self, chunk: Chunk | str) -> bytes:
+        data = chunk if isinstance(chunk, str) else msgspec.json.encode(chunk).decode()
         comment = f": keep-alive{self.newline * 2}" if self.comments else ""
-        return [f"{comment}data: {data}{self.newline * 2}".encode() for data in datas]
+        event = f"event: {chunk['type']}{self.newline}" if isinstance(chunk, dict) and "type" in chunk else ""
+        return f"{comment}{event}data: {data}{self.newline * 2}".encode()
 
 
 def says(text: str, *, finish: str | None = "stop", usage: Chunk | None = None) -> list[Chunk]:
@@ -190,23 +199,34 @@ async def _send(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     """Send the answer; give whether the connection can be used again."""
     if answer.hang == "headers":
         await asyncio.Event().wait()
-    writer.write(_head(answer))
+    await _send_head(writer, answer)
     left = answer.cut_at
     for at, piece in enumerate(_pieces(answer)):
-        if answer.gate is not None and at == 1:
+        if answer.gate is not None and at == answer.gate_at:
             await answer.gate.wait()
         sent = piece if left is None else piece[:left]
         writer.write(b"%x\r\n%b\r\n" % (len(sent), sent) if answer.framing == "chunked" and sent else sent)
         await writer.drain()
         if left is not None and (left := left - len(sent)) <= 0:
             return False
-        if answer.delay:
-            await asyncio.sleep(answer.delay)
+        if wait := answer.delay or (answer.gaps[1] if at < answer.gaps[0] else 0.0):
+            await asyncio.sleep(wait)
     if answer.hang == "body":
         await asyncio.Event().wait()
     writer.write(b"0\r\n\r\n" if answer.framing == "chunked" else b"")
     await writer.drain()
     return answer.framing == "chunked"
+
+
+async def _send_head(writer: asyncio.StreamWriter, answer: Answer) -> None:
+    head = _head(answer)
+    if not answer.slow_head:
+        writer.write(head)
+        return
+    for byte in head:
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(answer.slow_head)
 
 
 def _pieces(answer: Answer) -> list[bytes]:

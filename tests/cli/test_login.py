@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import buddy.cli.login as login_module
-from buddy.cli.commands import build_parser
+from buddy.cli.login import DEFAULT, DEFAULT_BLOCK, choose_profile
 from buddy.config.load import parse_config
-from buddy.models.login.issuer import find_issuer
+from buddy.config.resolve import CODEX_BASE_URL, resolve_profile
+from buddy.config.template import add_profile
 from cli.driving import Home
 from fake_model import Answer, FakeModel, Request, says
 from oauth_server import OAuthServer
@@ -149,16 +149,22 @@ def test_the_doctor_says_whether_somebody_is_logged_in(home: Home):
         assert "is open to others (mode 0644)" in home.run("doctor").out
 
 
-def test_the_first_login_adds_the_profile_it_is_for(home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """OpenAI itself cannot be asked here, so that its place is taken by another issuer."""
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "gpt-codex"),
+        ("[models.a]\n[models.b]\nauth = 'login'\n[models.c]\nauth = 'login'", "b"),
+        ("[models.b]\nauth = 'login'\n[models.c]\nauth = 'login'\n[agent]\nmodel = 'c'", "c"),
+        ("[models.a]\n[agent]\nmodel = 'a'", "gpt-codex"),
+    ],
+)
+def test_without_a_name_the_profile_is_the_one_that_logs_in(text: str, expected: str):
+    name, profile = choose_profile(parse_config(text, ""), None)
+    assert (name, profile.auth) == (expected, "login")
+
+
+def test_the_profile_that_a_first_login_adds_is_one_that_works(tmp_path: Path):
     file = tmp_path / "buddy.toml"
-    file.write_text("# mine\n")
-    with Quick(standard=False) as server:
-        monkeypatch.setattr(login_module, "find_issuer", lambda *_: find_issuer(server.url, "c"))
-        monkeypatch.setenv("HOME", str(home.directory))
-        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-        options = build_parser().parse_args(["login", "--device", "--config", str(file)])
-        assert login_module.login(options) == 0
-    assert file.read_text().startswith("# mine\n")
-    profile = parse_config(file.read_text(), str(file)).models["gpt-codex"]
-    assert (profile.auth, profile.api, profile.model) == ("login", "responses", "gpt-5.3-codex")
+    add_profile(file, DEFAULT, DEFAULT_BLOCK)
+    resolved = resolve_profile(parse_config(file.read_text(), str(file)), {})
+    assert (resolved.profile, resolved.auth, resolved.base_url) == ("gpt-codex", "login", CODEX_BASE_URL)

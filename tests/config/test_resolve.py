@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from buddy.config.load import parse_config
-from buddy.config.resolve import UNKNOWN_CONTEXT, profile_names, resolve_profile
+from buddy.config.resolve import CODEX_BASE_URL, UNKNOWN_CONTEXT, profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import UserError
 
@@ -110,7 +110,7 @@ def test_the_environment_alone_is_a_profile(name: str | None):
 
 
 def test_the_scripted_profile_always_exists_and_ignores_the_environment(two: Config):
-    assert profile_names(Config(), {}) == ("scripted",)
+    assert profile_names(Config(), {})[0] == "scripted"  # `local` may follow, where its packages are
     assert profile_names(two, ENV) == ("local", "cloud", "scripted")
     resolved = resolve_profile(two, ENV, name="scripted")
     assert (resolved.api, resolved.base_url, resolved.api_key, resolved.script) == ("scripted", "", "", None)
@@ -135,7 +135,6 @@ def test_an_unknown_profile_is_told_which_there_are(two: Config):
 def test_a_profile_without_a_server_is_an_error():
     with pytest.raises(UserError, match="profile 'a' has no api_base_url"):
         resolve_profile(parse_config("[models.a]", ""), {})
-    assert resolve_profile(parse_config("[models.a]\nauth = 'login'", ""), {}).auth == "login"
 
 
 def test_an_unset_key_variable_is_an_empty_key(two: Config):
@@ -155,3 +154,64 @@ def test_a_key_file_loses_its_last_newline_and_may_lie_beside_the_configuration(
 
 def test_a_resolved_profile_does_not_show_its_key(two: Config):
     assert "from-the-file" not in repr(resolve_profile(two, {}))
+
+
+LOGIN = """\
+[models.gpt]
+api = "responses"
+auth = "login"
+model = "gpt-5.3-codex"
+
+[models.own]
+auth = "login"
+issuer = "https://id.example"
+client_id = "buddy"
+api_base_url = "https://models.example/v1"
+"""
+
+
+def test_an_openai_login_speaks_to_the_codex_server():
+    resolved = resolve_profile(parse_config(LOGIN, ""), {})
+    assert (resolved.auth, resolved.base_url, resolved.api_key) == ("login", CODEX_BASE_URL, "")
+    public = LOGIN.replace('model = "gpt', 'api_base_url = "https://api.openai.com/v1/"\nmodel = "gpt')
+    assert resolve_profile(parse_config(public, ""), {}).base_url == CODEX_BASE_URL
+
+
+def test_a_login_elsewhere_speaks_to_the_server_it_names():
+    resolved = resolve_profile(parse_config(LOGIN, ""), {}, name="own")
+    assert (resolved.base_url, resolved.issuer, resolved.client_id) == (
+        "https://models.example/v1",
+        "https://id.example",
+        "buddy",
+    )
+
+
+@pytest.mark.parametrize("env", [{"BUDDY_BASE_URL": "http://127.0.0.1:9/v1"}, ENV])
+def test_a_server_from_the_environment_is_never_given_a_login(env: dict[str, str]):
+    resolved = resolve_profile(parse_config(LOGIN, ""), env)
+    assert (resolved.auth, resolved.base_url) == ("api-key", "http://127.0.0.1:9/v1")
+    chosen = resolve_profile(parse_config(LOGIN, ""), env, name="gpt")
+    assert (chosen.auth, chosen.base_url, chosen.api_key) == ("login", CODEX_BASE_URL, "")
+
+
+def test_a_key_from_the_environment_replaces_a_login():
+    resolved = resolve_profile(parse_config(LOGIN, ""), {"BUDDY_API_KEY": "k"})
+    assert (resolved.auth, resolved.base_url, resolved.api_key) == ("api-key", "https://api.openai.com/v1", "k")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("auth = 'login'", 'api = "responses"'),
+        ("auth = 'login'\nissuer = 'https://i'\nclient_id = 'c'", "api_base_url"),
+    ],
+)
+def test_a_login_without_a_server_is_an_error(text: str, hint: str):
+    with pytest.raises(UserError, match="names no server") as caught:
+        resolve_profile(parse_config(f"[models.a]\n{text}", ""), {})
+    assert hint in caught.value.hint
+
+
+def test_an_issuer_needs_a_client_id():
+    with pytest.raises(UserError, match="needs a client_id"):
+        parse_config("[models.a]\nauth = 'login'\nissuer = 'https://i'", "buddy.toml")

@@ -7,9 +7,11 @@ import sys
 PROGRAM = """
 import sys
 from buddy.models.completions import Completions
+from buddy.models.responses import Responses
 from buddy.models.retry import Reliable
 Reliable(Completions("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
-assert "httpx2" not in sys.modules
+Reliable(Responses("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
+assert not {"httpx2", "xllamacpp"} & set(sys.modules)
 """
 
 

@@ -1,6 +1,6 @@
 """Permission rules in a live session: who decides, what is remembered, what a project may add."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,13 +22,13 @@ SHELL = calls(("run_shell", {"command": "echo hi"}))
 
 @asynccontextmanager
 async def ruled(
-    workspace: Path, permissions: dict[str, object], *replies: ScriptedReply
+    workspace: Path, permissions: Mapping[str, object], *replies: ScriptedReply
 ) -> AsyncGenerator[Guest, None]:
     """A client of a runtime with these rules; its user file is `config/buddy.toml`."""
     work = workspace / "work"
     work.mkdir(exist_ok=True)
     config = Config(
-        models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), permissions=permissions
+        models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), permissions=dict(permissions)
     )
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
     script = Script(replies=replies)

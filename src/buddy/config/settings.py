@@ -26,7 +26,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(Table, frozen=True):
-    """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file a scripted model plays."""
+    """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file a scripted model plays; `issuer`
+    and `client_id` say where `auth = "login"` logs in, OpenAI without them."""
 
     api_base_url: str = ""
     api: Api = "completions"
@@ -39,8 +40,12 @@ class Profile(Table, frozen=True):
     script: str = ""
     input_price: Price | None = None
     output_price: Price | None = None
+    issuer: str = ""
+    client_id: str = ""
 
     def __post_init__(self) -> None:
+        if self.issuer and not self.client_id:
+            raise ValueError("an issuer of your own needs a client_id beside it")
         given = [name for name, value in zip(KEY_SOURCES, self._keys(), strict=True) if value]
         if len(given) > 1:
             raise ValueError(f"a profile has one key source, not {' and '.join(given)}")

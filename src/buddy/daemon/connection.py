@@ -6,6 +6,7 @@ to an attach is sent before the first replayed event; what a peer may do comes f
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from msgspec import UNSET, Raw
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import Link, TooLong
 from buddy.daemon.pump import Pump
-from buddy.errors import LogError, ProtocolError, UserError
+from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage
@@ -25,6 +26,8 @@ from buddy.sessions.sessions import Sessions, token_hash
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 RESERVED = frozenset({"policy", "timeout", "daemon", "acceptance", "restart"})
+log = logging.getLogger("buddy.daemon")
+
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 
 
@@ -52,6 +55,7 @@ class Connection:
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._roles: dict[str, Role] = {}
         self._tokens: set[str] = set()
+        self._expiries: list[asyncio.TimerHandle] = []
         self._after: list[Callable[[], None]] = []
         self._request_ids = 0
 
@@ -104,7 +108,13 @@ class Connection:
             wrong = ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None)
             return self._refusal(request.request_id, request.type, wrong)
         except LogError as error:
-            wrong = ProtocolError("STORAGE_FULL", str(error) or "the log refused", retryable=True)
+            code = "STORAGE_FULL" if isinstance(error, StorageFull) else "INTERNAL_ERROR"
+            wrong = ProtocolError(code, str(error) or "the log refused", retryable=True)
+            return self._refusal(request.request_id, request.type, wrong)
+        except Exception:
+            # The one home of a broad except here: a bug ends the request, not the connection and not the daemon.
+            log.exception("%s failed", request.type)
+            wrong = ProtocolError("INTERNAL_ERROR", "this failed inside the runtime; its log says how", retryable=True)
             return self._refusal(request.request_id, request.type, wrong)
         session_id = getattr(reply, "session_id", None) or session_id
         return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
@@ -140,14 +150,22 @@ class Connection:
             role = await self._sessions.role_of(token, session_id)
             if role is None:
                 raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
-            self.grant(session_id, role, token_hash(token))
+            self.grant(session_id, role, token_hash(token), await self._sessions.seconds_left(token))
         elif not self.trusted and session_id not in self._roles:
             raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
 
-    def grant(self, session_id: str, role: Role, token_hash: str | None = None) -> None:
+    def grant(
+        self, session_id: str, role: Role, token_hash: str | None = None, seconds_left: float | None = None
+    ) -> None:
+        """Let the peer act in this role; one whose token runs out leaves then."""
         self._roles[session_id] = role
         if token_hash is not None:
             self._tokens.add(token_hash)
+        if seconds_left is not None:
+            self._expiries.append(asyncio.get_running_loop().call_later(seconds_left, self.close))
+
+    def may_see(self, session_id: str) -> bool:
+        return self.trusted or session_id in self._roles
 
     def uses(self, token_hash: str) -> bool:
         return token_hash in self._tokens
@@ -175,17 +193,21 @@ class Connection:
 
     async def _replace(self, previous: asyncio.Task[None] | None, pump: Pump) -> None:
         if previous is not None:
-            previous.cancel()
             await asyncio.wait([previous])
         await pump.run()
 
     def _start_pump(self, session_id: str, cursor: int) -> None:
         pump = Pump(self._link, self._sessions, self._log, session_id, cursor)
-        replacing = self._replace(self._pumps.get(session_id), pump)
+        previous = self._pumps.get(session_id)
+        if previous is not None:
+            previous.cancel()  # here, as the task below may itself be cancelled before its first step
+        replacing = self._replace(previous, pump)
         self._pumps[session_id] = asyncio.get_running_loop().create_task(replacing)
 
     async def _stop(self) -> None:
         self._link.close()
+        for expiry in self._expiries:
+            expiry.cancel()
         pumps = list(self._pumps.values())
         for pump in pumps:
             pump.cancel()

@@ -1,5 +1,6 @@
 """What each request does, in the words of the sessions. A request without a handler is answered as unsupported."""
 
+import codecs
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -31,6 +32,8 @@ CAPABILITIES = (
     "tokens",
 )
 
+MIN_PART = 4  # bytes: the longest character
+
 AnyShape = TypeVar("AnyShape", bound=Shape)
 
 
@@ -42,6 +45,10 @@ class Host(Protocol):
     def stop(self) -> None: ...
 
     def hang_up(self, token_hash: str) -> None: ...
+
+    def trust(self, root: str, *, trusted: bool) -> str: ...
+
+    def has_place(self, session_id: str) -> bool: ...
 
 
 class Requests:
@@ -78,6 +85,7 @@ class Requests:
             "mint_token": _typed(ask.MintToken, self.mint_token),
             "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
             "list_tokens": _typed(ask.ListTokens, self.list_tokens),
+            "trust_folder": _typed(ask.TrustFolder, self.trust_folder),
             "daemon_status": _typed(ask.DaemonStatus, self.daemon_status),
             "shutdown": _typed(ask.Shutdown, self.shutdown),
         }
@@ -97,7 +105,7 @@ class Requests:
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
-    async def list_sessions(self, _peer: Connection, wish: ask.ListSessions, _: str) -> Shape:
+    async def list_sessions(self, peer: Connection, wish: ask.ListSessions, _: str) -> Shape:
         records = await self._log.newest(wish.limit, wish.root_path)
         return ask.ListSessionsReply(
             tuple(
@@ -111,6 +119,7 @@ class Requests:
                     record.last_seq,
                 )
                 for record in records
+                if peer.may_see(record.session_id)
             )
         )
 
@@ -124,6 +133,8 @@ class Requests:
             cursor = await self._last_seq(session_id)
             await session.announce_gap(wish.last_seen_seq, record.first_seq)
         last = await self._last_seq(session_id)
+        if not peer.is_attached(session_id) and not self._host.has_place(session_id):
+            raise ProtocolError("OVERLOADED", "too many clients are attached to this session", retryable=True)
         peer.attach(session_id, cursor)
         state = session.state if session is not None else record.state
         return ask.AttachSessionReply(session_id, state, Replay(cursor + 1, max(last, 1), True, gap))
@@ -132,7 +143,7 @@ class Requests:
         session = await self._driven(peer, session_id)
         if session.fold.run is None:
             self._sessions.admit_run()
-        if not peer.is_attached(session_id):
+        if not peer.is_attached(session_id) and self._host.has_place(session_id):
             peer.attach(session_id, await self._last_seq(session_id))
         return ask.SendUserMessageReply(await session.send(wish, peer.name), True)
 
@@ -182,10 +193,14 @@ class Requests:
     async def read_blob(self, peer: Connection, wish: ask.ReadBlob, session_id: str) -> Shape:
         await self._sessions.record(session_id)
         peer.require(session_id, "observer")
-        found = await self._log.read_blob(wish.blob, wish.offset, wish.limit)
+        found = await self._log.read_blob(wish.blob, wish.offset, max(wish.limit, MIN_PART))
         if found is None:
             raise ProtocolError("INVALID_REQUEST", f"no blob {wish.blob[:80]!r}")
-        return ask.ReadBlobReply(found[0].decode(errors="replace"), found[1])
+        part, total = found
+        # A character that is cut at the end is left for the next part: parts that are joined are the whole.
+        is_last = wish.offset + len(part) >= total
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(part, is_last)
+        return ask.ReadBlobReply(text, total)
 
     async def list_approvals(self, peer: Connection, _wish: ask.ListApprovals, _: str) -> Shape:
         if not peer.trusted:
@@ -238,6 +253,11 @@ class Requests:
         return ask.ListTokensReply(
             tuple(ask.TokenInfo(token.token_hash[:16], token.role, token.expires_at) for token in known)
         )
+
+    async def trust_folder(self, peer: Connection, wish: ask.TrustFolder, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may trust a folder")
+        return ask.TrustFolderReply(self._host.trust(wish.root_path, trusted=wish.trusted))
 
     async def daemon_status(self, _peer: Connection, _wish: ask.DaemonStatus, _: str) -> Shape:
         return self._host.status()

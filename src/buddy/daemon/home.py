@@ -4,10 +4,12 @@ What always holds: the lock is held before the socket is made or a stale one rem
 the socket 0600; symbolic links and places that others own or could write to are refused.
 """
 
+import contextlib
 import fcntl
 import os
 import socket
 import stat
+import struct
 from pathlib import Path
 
 from buddy.errors import UserError
@@ -19,7 +21,10 @@ def lock_state(state_dir: Path) -> int:
     """Take the daemon's lock on the state directory; it is ours until the process ends."""
     safe_directory(state_dir)
     path = state_dir / "daemon.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise UserError(f"cannot lock {path}: {error.strerror}", hint="remove it if it is a link") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,12 +62,10 @@ def bind_socket(path: Path) -> socket.socket:
 
 def safe_directory(path: Path) -> None:
     """Make the directory with mode 0700; refuse one that is a link, another's, or open to others."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        path.mkdir(mode=0o700)
-        path.chmod(0o700)
-    except FileExistsError:
-        pass
+    for place in (*reversed(path.parents), path):
+        # Not `parents=True`: that would leave the folders above open to whatever the umask lets through.
+        with contextlib.suppress(FileExistsError):
+            place.mkdir(mode=0o700)
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or not stat.S_ISDIR(status.st_mode):
         raise UserError(f"{path} is not a directory of its own", hint="remove the link or choose another place")
@@ -74,8 +77,8 @@ def safe_directory(path: Path) -> None:
 
 def peer_uid(connection: socket.socket) -> int:
     """Whose process is on the other end."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(credentials[4:8], "little")
+    _, uid, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid
 
 
 def is_answering(path: Path) -> bool:

@@ -30,7 +30,24 @@ def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_r
             f"--listen {host} can be reached from other machines",
             hint="use 127.0.0.1 and an ssh tunnel, or say --allow-remote if you mean it",
         )
-    return Listen(host, int(port), Path(certificate) if certificate else None, Path(key) if key else None)
+    listen = Listen(host, int(port), Path(certificate) if certificate else None, Path(key) if key else None)
+    _check_certificate(listen)
+    return listen
+
+
+def _check_certificate(listen: Listen) -> None:
+    """What is wrong with the files is better told before anything is started."""
+    if listen.certificate is None or listen.key is None:
+        return
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(listen.certificate, listen.key)
+    except OSError as error:
+        raise UserError(
+            f"cannot use {listen.certificate} with {listen.key}: {error.strerror or error}",
+            hint="--tls-cert and --tls-key name PEM files that belong together",
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
 PAGE = 500
+AT_ONCE = 256 * 1024
 LOOK_AGAIN = 1.0
 
 
@@ -34,8 +35,9 @@ class Pump:
                 self._heard.clear()
                 events = await self._next()
                 if events:
-                    await self._link.write(b"".join([event.line() for event in events]))
-                    self._cursor = events[-1].seq
+                    lines = _fitting(events)
+                    await self._link.write(b"".join(lines))
+                    self._cursor = events[len(lines) - 1].seq
                 else:
                     await self._wait()
         except ConnectionError:
@@ -69,3 +71,15 @@ class Pump:
                 await self._heard.wait()
         except TimeoutError:
             pass
+
+
+def _fitting(events: Sequence[Event]) -> list[bytes]:
+    """The lines of as many as go out at once: what waits for one slow client stays small."""
+    lines: list[bytes] = []
+    size = 0
+    for event in events:
+        lines.append(event.line())
+        size += len(lines[-1])
+        if size >= AT_ONCE:
+            break
+    return lines

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -13,16 +14,19 @@ from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import build_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.config.places import Places
-from buddy.config.resolve import Resolved, resolve_profile
+from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.connection import Connection, Handlers
 from buddy.daemon.handlers import Requests
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import Link, MemoryLink, memory_pair
+from buddy.daemon.rulebook import RuleBook
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log
 from buddy.log.owners import this_owner
 from buddy.models.contract import Prompt, Provider, ToolSpec
+from buddy.models.credentials import ApiKey, Credentials
+from buddy.models.listing import Listings
 from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted
 from buddy.protocol.ids import Ids, Ulids
@@ -49,6 +53,15 @@ class Parts(Struct, frozen=True):
     provider: Callable[[Resolved], Provider] | None = None
 
 
+class Shown(Struct, frozen=True):
+    """What a token that was shown at the door allows, and for how long."""
+
+    session_id: str
+    role: Role
+    token_hash: str
+    seconds_left: float | None
+
+
 class Runtime:
     """Everything behind the protocol, in one process."""
 
@@ -59,9 +72,12 @@ class Runtime:
         self.log = parts.log or _open_log(places, parts.clock)
         self._config = config
         self._env = env
-        self._make_provider = parts.provider or make_provider
+        self._make_provider = parts.provider or self._make_own
+        self._auth_file = places.config_dir / "auth.json"
+        self._listings = Listings()
         self._registry = _enabled(builtin(), config)
         self._connections: dict[asyncio.Task[None], Connection] = {}
+        self.rulebook = RuleBook(config, places)
         around = Surroundings(
             self.log,
             parts.clock,
@@ -69,6 +85,7 @@ class Runtime:
             self.scrubber,
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
+            permissions=self.rulebook.permissions,
         )
         self.limits = read_limits(config.limits)
         self.stopping = asyncio.Event()
@@ -82,16 +99,13 @@ class Runtime:
         self._serve(Connection(ours, self.sessions, self.log, self._handlers, trusted=True))
         return theirs
 
-    def welcome(self, link: Link, *, trusted: bool, role: tuple[str, Role, str] | None = None) -> bool:
-        """Serve a peer from outside, within the limits; False where there are too many already.
-
-        `role` is what a token that was shown at the door allows: session, role and the token's hash.
-        """
+    def welcome(self, link: Link, *, trusted: bool, shown: Shown | None = None) -> bool:
+        """Serve a peer from outside, within the limits; False where there are too many already."""
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
         peer = Connection(link, self.sessions, self.log, self._handlers, trusted=trusted, limits=self.limits)
-        if role is not None:
-            peer.grant(*role)
+        if shown is not None:
+            peer.grant(shown.session_id, shown.role, shown.token_hash, shown.seconds_left)
         self._serve(peer)
         return True
 
@@ -100,6 +114,14 @@ class Runtime:
         for connection in list(self._connections.values()):
             if connection.uses(token_hash):
                 connection.close()
+
+    def has_place(self, session_id: str) -> bool:
+        """Whether one more client may follow this session."""
+        following = sum(connection.is_attached(session_id) for connection in self._connections.values())
+        return following < self.limits.observers
+
+    def trust(self, root: str, *, trusted: bool) -> str:
+        return self.rulebook.trust.set(root, trusted=trusted)
 
     def status(self) -> DaemonStatusReply:
         sessions = self.sessions.open_sessions
@@ -160,9 +182,13 @@ class Runtime:
         self.scrubber.register(resolved.api_key)
         return self._make_provider(resolved)
 
+    def _make_own(self, resolved: Resolved) -> Provider:
+        return make_provider(resolved, find_credentials(resolved, self._auth_file, self.scrubber), self._listings)
 
-def make_provider(resolved: Resolved) -> Provider:
+
+def make_provider(resolved: Resolved, credentials: Credentials, listings: Listings) -> Provider:
     """The model behind a resolved profile; imports are paid by who uses them."""
+    from buddy.models.informed import Informed
     from buddy.models.retry import Reliable
 
     if resolved.api == "scripted":
@@ -172,18 +198,36 @@ def make_provider(resolved: Resolved) -> Provider:
         script = load_script(resolved.script) if resolved.script else None
         limit = resolved.context_limit if resolved.context_known else 128_000
         return Reliable(Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo())
+    if resolved.base_url == LOCAL_URL:
+        from buddy.models.local import Local
+
+        api = "responses" if resolved.api == "responses" else "completions"
+        return Reliable(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
+    provider = Reliable(_wire(resolved, credentials))
+    return Informed(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
+
+
+def _wire(resolved: Resolved, credentials: Credentials) -> Provider:
+    place = (resolved.profile, resolved.base_url, credentials, resolved.model, resolved.context_limit)
     if resolved.api == "responses":
-        raise UserError("api = 'responses' is not spoken yet", hint="set api = 'completions' in the profile")
+        from buddy.models.responses import Responses
+
+        return Responses(*place, login=resolved.auth == "login")
     from buddy.models.completions import Completions
 
-    provider: Provider = Completions(
-        resolved.profile, resolved.base_url, resolved.api_key, resolved.model, resolved.context_limit
-    )
-    if resolved.input_price is not None and resolved.output_price is not None:
-        from buddy.models.priced import Priced
+    return Completions(*place)
 
-        provider = Priced(provider, resolved.input_price, resolved.output_price)
-    return Reliable(provider)
+
+def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:
+    """The profile's key, or its login, whose tokens are hidden as they come."""
+    if resolved.auth == "api-key":
+        return ApiKey(resolved.api_key)
+    from buddy.models.login.bearer import Login
+    from buddy.models.login.issuer import find_issuer
+    from buddy.models.login.tokens import AuthFile
+
+    issuer = find_issuer(resolved.issuer, resolved.client_id)
+    return Login(resolved.profile, issuer, AuthFile(auth_file), learned=scrubber.register)
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

@@ -58,35 +58,43 @@ class _Daemon:
 
     async def run(self) -> None:
         try:
+            web = self._bind_web()
             listening = bind_socket(self._places.socket)
         except UserError:
             await self._runtime.close()
             raise
         try:
-            await self._serve(listening)
+            await self._serve(listening, web)
         finally:
             self._places.socket.unlink(missing_ok=True)
 
-    async def _serve(self, listening: socket.socket) -> None:
+    def _bind_web(self) -> "tuple[Listen, socket.socket] | None":
+        if self._listen is None:
+            return None
+        from buddy.daemon.websocket import bind_web
+
+        return self._listen, bind_web(self._listen, self._runtime.limits)
+
+    async def _serve(self, listening: socket.socket, web: "tuple[Listen, socket.socket] | None") -> None:
         loop = asyncio.get_running_loop()
         self._handle_signals(loop)
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
         server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening)
         async with asyncio.TaskGroup() as group:
-            web = group.create_task(self._serve_web(self._listen)) if self._listen else None
+            serving = group.create_task(self._serve_web(*web)) if web is not None else None
             await self._runtime.stopping.wait()
             log.info("stopping")
             server.close()
-            if web is not None:
-                web.cancel()
-        await self._close()
+            await self._close()
+            if serving is not None:
+                serving.cancel()
         log.info("stopped")
 
-    async def _serve_web(self, listen: Listen) -> None:
+    async def _serve_web(self, listen: Listen, listening: socket.socket) -> None:
         from buddy.daemon.websocket import serve_web
 
-        await serve_web(self._runtime, listen, self._places)
+        await serve_web(self._runtime, listen, self._places, listening)
 
     async def _close(self) -> None:
         try:

@@ -12,6 +12,7 @@ from buddy.daemon.limits import Limits
 from buddy.daemon.link import TooLong
 
 LINES_AHEAD = 256
+CLOSE_SECONDS = 1.0
 
 
 class SocketLink(asyncio.Protocol):
@@ -25,6 +26,7 @@ class SocketLink(asyncio.Protocol):
         self._partial_size = 0
         self._too_long = False
         self._ended = False
+        self._leaving = False
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -40,6 +42,8 @@ class SocketLink(asyncio.Protocol):
                 return None
             self._arrived.clear()
             await self._arrived.wait()
+        # Lines that are here already would else be taken up without anybody else having a turn.
+        await asyncio.sleep(0)
         line, self.crowded = self._lines.popleft()
         if self._paused and len(self._lines) < LINES_AHEAD // 2 and self._transport is not None:
             self._paused = False
@@ -55,8 +59,17 @@ class SocketLink(asyncio.Protocol):
             await self._drain(transport)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        """What was written still goes out, unless the peer does not take it."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._leaving:
+            return
+        self._leaving = True
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, transport.abort)
+        if self._too_long and not self._ended:
+            # The peer is still sending: closing now would reset the connection before it could read why.
+            transport.write_eof()
+        else:
+            transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -90,7 +103,8 @@ class SocketLink(asyncio.Protocol):
             self._partial_size += len(line)
             if self._over():
                 return
-            self._lines.append((b"".join(self._partial), len(self._lines) >= self._limits.in_flight))
+            if self._partial_size:
+                self._lines.append((b"".join(self._partial), len(self._lines) >= self._limits.in_flight))
             self._partial, self._partial_size = [], 0
         if rest:
             self._partial.append(rest)
@@ -113,6 +127,8 @@ class SocketLink(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._arrived.set()
+        if self._leaving and self._transport is not None:
+            self._transport.close()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -10,9 +10,11 @@ import hmac
 import logging
 import os
 import secrets
+import socket
 import time
+from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -20,11 +22,12 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from buddy.config.places import Places
-from buddy.daemon.limits import Rate
+from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import TooLong
 from buddy.daemon.listen import Listen
-from buddy.daemon.runtime import Runtime
-from buddy.protocol.codes import VERSION, Role
+from buddy.daemon.runtime import Runtime, Shown
+from buddy.errors import UserError
+from buddy.protocol.codes import VERSION
 from buddy.sessions.sessions import token_hash
 
 if TYPE_CHECKING:
@@ -33,37 +36,79 @@ if TYPE_CHECKING:
 SUBPROTOCOL = VERSION
 BEARER = "bearer."
 GUESSES_PER_SECOND = 5.0
+CLOSE_SECONDS = 1.0
+TOKEN_LENGTH = 40
 
 log = logging.getLogger("buddy.web")
 
 
-async def serve_web(runtime: Runtime, listen: Listen, places: Places) -> None:
-    """Listen until cancelled; the owner's token is in a file of the state directory."""
+def bind_web(listen: Listen, limits: Limits) -> socket.socket:
+    """The listening socket; whoever takes nothing from it for too long is cut off by the kernel."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, number)
+    except OSError as error:
+        raise UserError(f"cannot listen on {listen.host}: {error.strerror}") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.stalled_seconds * 1000))
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise UserError(
+            f"cannot listen on {listen.host}:{listen.port}: {error.strerror}", hint="choose another port with --listen"
+        ) from error
+    return listening
+
+
+async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening: socket.socket) -> None:
+    """Serve until cancelled; the owner's token is in a file of the state directory."""
     import uvicorn
 
     gate = _Gate(runtime, listen, owner_token(places))
-    app = Starlette(routes=[WebSocketRoute("/", gate.enter), WebSocketRoute("/ws", gate.enter)])
     config = uvicorn.Config(
-        app,
-        host=listen.host,
-        port=listen.port,
+        Starlette(routes=[WebSocketRoute("/", gate.enter), WebSocketRoute("/ws", gate.enter)]),
+        http=_impatient(runtime.limits),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws_max_size=runtime.limits.frame,
-        ws_max_queue=runtime.limits.in_flight,
         ssl_certfile=listen.certificate,
         ssl_keyfile=listen.key,
         server_header=False,
     )
-    log.info("WebSocket on %s:%d%s", listen.host, listen.port, " with TLS" if listen.certificate else "")
+    # It would write down every address that was asked for, and what somebody took for the place of a token.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    port: int = listening.getsockname()[1]
+    log.info("WebSocket on %s:%d%s", listen.host, port, " with TLS" if listen.certificate else "")
     server = _quiet_server(config)
-    serving = asyncio.get_running_loop().create_task(server.serve())
+    serving = asyncio.get_running_loop().create_task(server.serve([listening]))
     try:
         await asyncio.shield(serving)
     finally:
         server.should_exit = server.force_exit = True
         await asyncio.wait([serving])
+
+
+def _impatient(limits: Limits) -> "type[asyncio.Protocol]":
+    """HTTP for as long as it takes to ask for a WebSocket, and not for more peers than may be connected."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+            else:
+                self.loop.call_later(limits.hello_seconds, self._expect_upgrade, transport)
+
+        def _expect_upgrade(self, transport: asyncio.Transport) -> None:
+            if transport.get_protocol() is self:
+                transport.abort()
+
+    return Impatient
 
 
 def _quiet_server(config: "uvicorn.Config") -> "uvicorn.Server":
@@ -81,11 +126,19 @@ def _quiet_server(config: "uvicorn.Config") -> "uvicorn.Server":
 def owner_token(places: Places) -> str:
     """The owner's own token, made once: whoever can read the state directory is the owner."""
     path = places.state_dir / "web-token"
-    with contextlib.suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"att_{secrets.token_urlsafe(32)}\n")
-    return path.read_text().strip()
+    with contextlib.suppress(FileNotFoundError):
+        known = path.read_text().strip()
+        if known.startswith("att_") and len(known) >= TOKEN_LENGTH:
+            return known
+    # Made whole before it has its name: half a token, or an empty one, would be easy to guess.
+    made = path.with_suffix(".new")
+    made.unlink(missing_ok=True)
+    token = f"att_{secrets.token_urlsafe(32)}"
+    descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+    made.replace(path)
+    return token
 
 
 class _Gate:
@@ -103,37 +156,36 @@ class _Gate:
         if refusal is not None:
             await _deny(websocket, 403, refusal)
             return
-        shown = _token_of(websocket)
-        if shown is None:
+        token = _token_of(websocket)
+        if token is None:
             await _deny(websocket, 401, "a token is required: Authorization: Bearer att_…")
             return
-        role = await self._role(shown)
-        if role is None:
+        shown = await self._role(token)
+        if shown is None:
             if not self._guesses.take():
                 await asyncio.sleep(1.0)
             await _deny(websocket, 401, "the token is not valid")
             return
-        await self._serve(websocket, role)
+        await self._serve(websocket, shown)
 
-    async def _serve(self, websocket: WebSocket, role: "tuple[str, Role, str] | str") -> None:
+    async def _serve(self, websocket: WebSocket, shown: "Shown | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-        link = WebSocketLink(websocket, self._runtime.limits.stalled_seconds)
-        owner = isinstance(role, str)
-        if self._runtime.welcome(link, trusted=owner, role=None if isinstance(role, str) else role):
-            await link.wait_closed()
-        else:
+        link = WebSocketLink(websocket, self._runtime.limits)
+        owner = shown == "owner"
+        if not self._runtime.welcome(link, trusted=owner, shown=None if shown == "owner" else shown):
             link.close()
+        await link.wait_closed()
 
-    async def _role(self, shown: str) -> "tuple[str, Role, str] | str | None":
-        """`owner`, or what an attach token allows on its session."""
-        hashed = token_hash(shown)
+    async def _role(self, token: str) -> "Shown | Literal['owner'] | None":
+        """What the token allows: everything, or a role on one session."""
+        hashed = token_hash(token)
         if hmac.compare_digest(hashed, self._owner):
             return "owner"
         known = await self._runtime.log.token(hashed)
-        if known is None or await self._runtime.sessions.role_of(shown, known.session_id) is None:
+        if known is None or await self._runtime.sessions.role_of(token, known.session_id) is None:
             return None
-        return known.session_id, known.role, hashed
+        return Shown(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
 
     def _foreign(self, websocket: WebSocket) -> str | None:
         """Why this page or host name is not ours; a browser always tells its page, other programs need not."""
@@ -148,9 +200,17 @@ class _Gate:
         return None
 
     def _names(self, websocket: WebSocket) -> set[str]:
-        server = websocket.scope.get("server")
-        port = server[1] if server else self._listen.port
-        hosts = {"127.0.0.1", "localhost", "[::1]", self._listen.host, f"[{self._listen.host}]"}
+        # The address that was reached is an address and not a name, so no foreign page can have made it up.
+        reached, port = websocket.scope.get("server") or (self._listen.host, self._listen.port)
+        hosts = {
+            "127.0.0.1",
+            "localhost",
+            "[::1]",
+            self._listen.host,
+            f"[{self._listen.host}]",
+            reached,
+            f"[{reached}]",
+        }
         default = 443 if self._listen.certificate else 80
         return {f"{host}:{port}" for host in hosts} | (hosts if port == default else set())
 
@@ -158,11 +218,12 @@ class _Gate:
 class WebSocketLink:
     """One message, one line or more, in; one message per line out."""
 
-    def __init__(self, websocket: WebSocket, stalled_seconds: float) -> None:
+    def __init__(self, websocket: WebSocket, limits: Limits) -> None:
         self.crowded = False
         self._websocket = websocket
-        self._stalled = stalled_seconds
-        self._lines: list[bytes] = []
+        self._limits = limits
+        self._lines: deque[bytes] = deque()
+        self._taken = 0
         self._closed = asyncio.Event()
         self._writing = asyncio.Lock()
 
@@ -183,16 +244,23 @@ class WebSocketLink:
                 return None
             text: str | None = message.get("text")
             data: bytes = message.get("bytes") or b""
-            self._lines = (text.encode(errors="surrogatepass") if text is not None else data).splitlines()[::-1]
-        return self._lines.pop()
+            lines = (text.encode(errors="surrogatepass") if text is not None else data).split(b"\n")
+            self._lines.extend(line for line in lines if line)
+            self._taken = 0
+        # Lines that are here already would else be taken up without anybody else having a turn.
+        await asyncio.sleep(0)
+        self.crowded = self._taken >= self._limits.in_flight
+        self._taken += 1
+        return self._lines.popleft()
 
     async def write(self, lines: bytes) -> None:
         if self._closed.is_set():
             raise ConnectionResetError("the peer is gone")
         try:
-            async with asyncio.timeout(self._stalled), self._writing:
+            async with self._writing:
                 for line in lines.splitlines():
-                    await self._websocket.send_text(line.decode())
+                    async with asyncio.timeout(self._limits.stalled_seconds):
+                        await self._websocket.send_text(line.decode())
         except (TimeoutError, RuntimeError, WebSocketDisconnect) as error:
             self.close()
             raise ConnectionResetError("the peer is gone") from error
@@ -201,10 +269,11 @@ class WebSocketLink:
         self._closed.set()
 
     async def wait_closed(self) -> None:
-        """Until either side is done; then the socket is closed."""
+        """Until either side is done; then the socket is closed, whether or not the peer takes the last word."""
         await self._closed.wait()
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await self._websocket.close()
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._websocket.close()
 
 
 def _token_of(websocket: WebSocket) -> str | None:

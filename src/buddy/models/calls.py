@@ -10,12 +10,13 @@ least `{}`. A delta belongs, in this order, to
 An empty id, name or index counts as absent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from buddy.models.chunks import CallDelta
+from buddy.models.contract import AssistantItem, Item
 from buddy.protocol.shapes import ToolCallItem
 
 UNNAMED = "unnamed"
@@ -42,18 +43,15 @@ class Calls:
             self._by_id[delta.id] = call
         call.name = call.name or _name(delta)
         call.arguments.append(_arguments(delta))
+        call.rest |= delta.rest or {}
 
     def items(self, taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
         """The finished calls; `taken` are the call ids that the conversation has already."""
-        used = set(taken)
-        return tuple(self._items(used))
+        return finished(((call.id, call.name, "".join(call.arguments)) for call in self._calls), taken)
 
-    def _items(self, used: set[str]) -> Iterator[ToolCallItem]:
-        for at, call in enumerate(self._calls):
-            call_id = _unused(call.id, used) if call.id else _unused(f"call_{at}", used)
-            used.add(call_id)
-            # A call without a name is kept: its error result lets the model try again, dropping it would end the run.
-            yield ToolCallItem(call_id, call.name or UNNAMED, "".join(call.arguments).strip() or "{}")
+    def rests(self, items: tuple[ToolCallItem, ...]) -> dict[str, dict[str, object]]:
+        """What else the server said of the finished calls, by their ids; it wants it back."""
+        return {item.call_id: call.rest for item, call in zip(items, self._calls, strict=False) if call.rest}
 
     def _begin(self) -> "_Open":
         call = _Open()
@@ -69,6 +67,28 @@ class Calls:
         return candidate
 
 
+def finished(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
+    """Calls (id, name, arguments) that can go into a history in which the ids `taken` are used."""
+    used = set(taken)
+    items: list[ToolCallItem] = []
+    for at, (wanted, name, arguments) in enumerate(calls):
+        call_id = _unused(wanted or f"call_{at}", used)
+        used.add(call_id)
+        # A call without a name is kept: its error result lets the model try again, dropping it would end the run.
+        items.append(ToolCallItem(call_id, name or UNNAMED, arguments.strip() or "{}"))
+    return tuple(items)
+
+
+def call_ids(items: Iterable[Item]) -> set[str]:
+    """The ids that a history uses."""
+    return {call.call_id for item in items if isinstance(item, AssistantItem) for call in item.calls}
+
+
+def readable(arguments: str) -> str:
+    """Arguments as a server can take them: it refuses the whole history for one that is not an object."""
+    return arguments if is_object(arguments) else msgspec.json.encode({"unreadable": arguments}).decode()
+
+
 class _Open:
     """A call that may still grow."""
 
@@ -76,6 +96,7 @@ class _Open:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.rest: dict[str, object] = {}
 
     def is_followed_by(self, delta: CallDelta) -> bool:
         """Whether a delta without a known id is a call of its own: servers that give no ids send calls whole."""

@@ -1,17 +1,14 @@
 """The pieces of a Chat Completions answer that we read, and nothing else of it.
 
-What always holds: whatever JSON a server sends, reading it gives a `Chunk`; a field of an unexpected type counts as
-missing, alone, without the fields beside it. Only what is not JSON at all raises `ProviderError`.
+What always holds: whatever JSON a server sends, reading it gives a `Chunk`. Only what is not JSON at all raises
+`ProviderError`.
 """
 
-import re
-from typing import TypeVar, get_args, get_origin
-
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct, field
 
 from buddy.errors import ProviderError
 from buddy.models.contract import TokenUsage
+from buddy.models.lenient import REST, Lenient, salvage
 
 
 class Part(Struct, frozen=True):
@@ -25,19 +22,32 @@ class FunctionDelta(Struct, frozen=True):
     arguments: str | dict[str, object] | None = None
 
 
-class CallDelta(Struct, frozen=True):
+class CallDelta(Struct, frozen=True, forbid_unknown_fields=True):
     index: int | None = None
     id: str | None = None
     function: FunctionDelta | None = None
+    type: Raw = Raw()
+    rest: dict[str, object] | None = field(name=REST, default=None)
 
 
-class Delta(Struct, frozen=True):
+class Delta(Struct, frozen=True, forbid_unknown_fields=True):
+    """What comes of a message. The last fields are read over; whatever else a server sends is in `rest`."""
+
     content: str | tuple[Part, ...] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[object] | None = None
     refusal: str | None = None
     tool_calls: tuple[CallDelta, ...] | None = None
+    rest: dict[str, object] | None = field(name=REST, default=None)
+    role: Raw = Raw()
+    name: Raw = Raw()
+    function_call: Raw = Raw()
+    audio: Raw = Raw()
+    annotations: Raw = Raw()
+    channel: Raw = Raw()
+    logprobs: Raw = Raw()
+    token_ids: Raw = Raw()
 
     def text(self) -> str:
         """What is said; a refusal is said too."""
@@ -99,10 +109,7 @@ class Chunk(Struct, frozen=True):
 
 def read_chunk(data: bytes) -> Chunk:
     """Read one chunk, or a whole answer that came without streaming."""
-    try:
-        return _chunks.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _salvage(_repaired(data), Chunk) or Chunk()
+    return _chunks.read(data)
 
 
 def read_fault(body: bytes) -> Fault | None:
@@ -113,71 +120,11 @@ def read_fault(body: bytes) -> Fault | None:
         return None
     if isinstance(chunk.error, str):
         return Fault(message=chunk.error)
-    return chunk.error or _salvage(body, Fault)
-
-
-AnyStruct = TypeVar("AnyStruct", bound=Struct)
-
-
-def _salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
-    """Keep every field that has its type; None where there is not even an object."""
-    try:
-        parts = msgspec.json.decode(raw, type=dict[str, Raw])
-    except msgspec.DecodeError:
-        return None
-    good: dict[str, object] = {}
-    for field in msgspec.structs.fields(shape):
-        value = _field(parts[field.encode_name], field.type) if field.encode_name in parts else UNSET
-        if not isinstance(value, UnsetType):
-            good[field.name] = value
-    return msgspec.convert(good, shape, from_attributes=True)
-
-
-def _field(raw: Raw, kind: object) -> object:
-    """The value as its type wants it, else what can be saved of it, else UNSET."""
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError:
-        pass
-    for option in get_args(kind):
-        saved = _option(raw, option)
-        if not isinstance(saved, UnsetType):
-            return saved
-    return UNSET
-
-
-def _option(raw: Raw, option: object) -> object:
-    if isinstance(option, type) and issubclass(option, Struct):
-        saved = _salvage(raw, option)
-        return UNSET if saved is None else saved
-    if get_origin(option) is not tuple:
-        return UNSET
-    try:
-        entries = msgspec.json.decode(raw, type=tuple[Raw, ...])
-    except msgspec.DecodeError:
-        return UNSET
-    saved_entries = (_option(entry, get_args(option)[0]) for entry in entries)
-    return tuple(entry for entry in saved_entries if not isinstance(entry, UnsetType))
-
-
-# Servers that escape all non-ASCII may cut an emoji between two chunks: each half is an escape without its partner.
-_LONE_SURROGATE = re.compile(
-    r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
-)
-
-
-def _repaired(data: bytes) -> bytes:
-    text = _LONE_SURROGATE.sub(r"\\ufffd", data.decode("utf-8", "replace"))
-    repaired = text.encode()
-    try:
-        msgspec.json.decode(repaired)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ProviderError(f"the server sent what is not JSON: {text[:200]!r}", retryable=True) from error
-    return repaired
+    return chunk.error or salvage(body, Fault)
 
 
 def _count(number: float | None) -> int:
     return max(0, int(number)) if number is not None and abs(number) < 2**53 else 0
 
 
-_chunks = msgspec.json.Decoder(Chunk)
+_chunks = Lenient(Chunk)

@@ -2,39 +2,38 @@
 
 What always holds:
 - an item of the history is encoded once; the body of a request is those bytes joined;
-- what a server added to an assistant message (its reasoning) goes back in the same fields, unmodified;
+- what a server added to an assistant message or a call goes back in the same fields, unmodified; of another server
+  only the reasoning does;
 - the history is valid for the strictest servers: arguments are a JSON object, call ids are unique.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.errors import ProviderError
-from buddy.models.calls import is_object
+from buddy.models.calls import call_ids, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
 from buddy.models.encoded import EncodedItems
-from buddy.models.folding import Fold
-from buddy.models.sse import MAX_EVENT, Events
-from buddy.models.wire import Answer, Broken, Wire
+from buddy.models.exchange import Exchange, LeftOut
+from buddy.models.folding import CALL_FIELDS, ORIGIN, Fold
+from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     import httpx2
 
+    from buddy.models.credentials import Credentials
     from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"
-_WAIT_FOR_USAGE = 5.0
+_REASONING = {"reasoning_content", "reasoning", "reasoning_details"}
+_NOT_FIELDS = {CALL_FIELDS, ORIGIN, "responses_items", "responses_origin"}
 
 
 class Completions:
     """A provider behind any server that speaks Chat Completions.
 
-    `idle_timeout` is how long it waits for the next byte. After the finish reason only the usage can be missing, which
-    is worth a few seconds; after `[DONE]` only the end of the body, which frees the connection: `linger` is for that.
+    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is whole.
     """
 
     api = "completions"
@@ -43,7 +42,7 @@ class Completions:
         self,
         profile: str,
         base_url: str,
-        api_key: str,
+        api_key: "str | Credentials",
         model: str,
         context_limit: int,
         *,
@@ -55,32 +54,17 @@ class Completions:
         self.model = model
         self.context_limit = context_limit
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, client=client)
-        self._messages = Messages()
-        self._asks_usage = True
-        self._linger = linger
+        self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
+        self._messages = Messages(self._wire.origin)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
-        fold = Fold()
-        async with AsyncExitStack() as exchange:
-            answer = await self._open(exchange, prompt)
-            async for piece in _pieces(answer, fold, self._linger):
-                yield piece
-        yield fold.reply(_call_ids(prompt.items))
+    def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        fold = Fold(self._wire.origin)
+        return self._exchange.stream(lambda left_out: self._body(prompt, left_out), fold, call_ids(prompt.items))
 
     async def close(self) -> None:
         await self._wire.close()
 
-    async def _open(self, exchange: AsyncExitStack, prompt: Prompt) -> Answer:
-        try:
-            return await exchange.enter_async_context(self._wire.post(_PATH, self._body(prompt)))
-        except ProviderError as error:
-            if error.retryable or not self._asks_usage or "stream_options" not in str(error):
-                raise
-        # This server does not know the option; it is asked without it from now on.
-        self._asks_usage = False
-        return await exchange.enter_async_context(self._wire.post(_PATH, self._body(prompt)))
-
-    def _body(self, prompt: Prompt) -> bytes:
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> bytes:
         parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.joined(prompt), b"]"]
         if prompt.tools:
             parts += [b',"tools":', _encode([_tool(tool) for tool in prompt.tools])]
@@ -88,17 +72,19 @@ class Completions:
             parts += [b',"temperature":', _encode(prompt.temperature)]
         if prompt.top_p is not None:
             parts += [b',"top_p":', _encode(prompt.top_p)]
-        if self._asks_usage:
+        if "stream" not in left_out:
+            parts.append(b',"stream":true')
+        if not left_out & {"stream", "stream_options"}:
             parts.append(b',"stream_options":{"include_usage":true}')
-        parts.append(b',"stream":true}')
-        return b"".join(parts)
+        return b"".join([*parts, b"}"])
 
 
 class Messages:
     """A prompt as wire messages. Once reasoning came as `reasoning_content`, every turn with calls carries the field:
     DeepSeek refuses a thinking request in which one lacks it."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
         self._items = EncodedItems(self._message)
         self._reasons = False
 
@@ -121,60 +107,30 @@ class Messages:
                 return _encode(self._assistant(item))
 
     def _assistant(self, item: AssistantItem) -> dict[str, object]:
-        message: dict[str, object] = dict(item.opaque or {})
+        kept = item.opaque or {}
+        is_ours = kept.get(ORIGIN, self._origin) == self._origin
+        message: dict[str, object] = {
+            name: value for name, value in kept.items() if name in _REASONING or (is_ours and name not in _NOT_FIELDS)
+        }
         if "reasoning_content" in message:
             self._reasons = True
         elif self._reasons and item.calls:
             message["reasoning_content"] = ""
         message |= {"role": "assistant", "content": item.text or (None if item.calls else "")}
         if item.calls:
-            message["tool_calls"] = [_call(call) for call in item.calls]
+            rests: dict[str, dict[str, object]] = kept.get(CALL_FIELDS, {}) if is_ours else {}
+            message["tool_calls"] = [rests.get(call.call_id, {}) | _call(call) for call in item.calls]
         return message
 
 
-async def _pieces(answer: Answer, fold: Fold, linger: float) -> AsyncIterator[Piece]:
-    if answer.content_type == "text/html":
-        hint = "base_url is where the API is, mostly ending in /v1"
-        raise ProviderError("the server answered with a web page", retryable=False, hint=hint)
-    if answer.content_type == "application/json":
-        for piece in fold.feed_whole(await answer.read_some(MAX_EVENT)):
-            yield piece
-        return
-    events = Events()
-    while (batch := await _next_batch(answer, fold, linger)) is not None and not fold.done:
-        for piece in fold.feed(events.feed(batch)):
-            yield piece
-    for piece in fold.feed_rest(events.finish()):
-        yield piece
-
-
-async def _next_batch(answer: Answer, fold: Fold, linger: float) -> bytes | None:
-    """What came next; None at the end, which a reply that is whole or has text does not wait for in vain."""
-    patience = linger if fold.done else _WAIT_FOR_USAGE if fold.finish else None
-    try:
-        async with asyncio.timeout(patience):
-            return await answer.batch()
-    except TimeoutError:
-        return None
-    except Broken:
-        if fold.finish or fold.done or fold.has_text():
-            return None
-        raise
-
-
 def _call(call: "ToolCallItem") -> dict[str, object]:
-    # Servers parse the arguments of earlier turns, and refuse the whole history for one that is not an object.
-    arguments = call.arguments if is_object(call.arguments) else _encode({"unreadable": call.arguments}).decode()
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    function = {"name": call.name, "arguments": readable(call.arguments)}
+    return {"id": call.call_id, "type": "function", "function": function}
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
-
-
-def _call_ids(items: Sequence[Item]) -> set[str]:
-    return {call.call_id for item in items if isinstance(item, AssistantItem) for call in item.calls}
 
 
 _encode = msgspec.json.Encoder().encode

@@ -79,6 +79,14 @@ class Retrying(Struct, frozen=True):
     wait_ms: int
 
 
+class Notice(Struct, frozen=True):
+    """Something the person should know, said once; `detail` says what to do."""
+
+    code: str
+    message: str
+    detail: str = ""
+
+
 class Reply(Struct, frozen=True):
     text: str
     calls: tuple[ToolCallItem, ...] = ()
@@ -88,7 +96,7 @@ class Reply(Struct, frozen=True):
     opaque: dict[str, Any] | None = None
 
 
-Piece = TextDelta | ThinkingDelta | Restart | Retrying | Reply
+Piece = TextDelta | ThinkingDelta | Restart | Retrying | Notice | Reply
 
 
 class Provider(Protocol):

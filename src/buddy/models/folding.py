@@ -4,7 +4,8 @@ What always holds:
 - the text deltas of one batch are one delta, and all deltas joined are the reply's text;
 - a reply is whole when the server said so (`[DONE]` or a finish reason); otherwise it is marked as truncated, and a
   truncated reply has no calls;
-- reasoning is kept under the name it came with, to be sent back unmodified.
+- reasoning, and what else a server says beside the text and of a call, is kept under the name it came with, to be sent
+  back unmodified; what has no known name is marked with the server it came from.
 """
 
 from collections.abc import Set as AbstractSet
@@ -16,18 +17,25 @@ from buddy.models.calls import Calls
 from buddy.models.chunks import Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.refusals import failed
+from buddy.protocol.shapes import ToolCallItem
 
 _CUT = {"length", "max_tokens", "model_length", "content_filter"}
+_NONE: dict[str, object] = {}
+_THOUGHT = ("reasoning", "thinking", "thought")
 CUT_OFF = "cut"
+CALL_FIELDS = "completions_call_fields"
+ORIGIN = "completions_origin"
 
 
 class Fold:
-    """The reply as far as it came."""
+    """The reply as far as it came from the server `origin`."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = "") -> None:
+        self._origin = origin
         self._text: list[str] = []
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[object] = []
+        self._rest: dict[str, object] = {}
         self._calls = Calls()
         self._usage: TokenUsage | None = None
         self.finish = ""
@@ -47,13 +55,6 @@ class Fold:
             if chunk.choices:
                 self._finish(chunk.choices[0].finish_reason)
         return _pieces("".join(thoughts), "".join(self._text[before:]))
-
-    def feed_rest(self, events: list[bytes]) -> list[Piece]:
-        """Take in what was left at the end of the body: half an event is no reason to lose the rest."""
-        try:
-            return self.feed(events)
-        except ProviderError:
-            return []
 
     def feed_whole(self, body: bytes) -> list[Piece]:
         """Take in an answer that came as one JSON object."""
@@ -77,11 +78,11 @@ class Fold:
         if not self.finish and not self.done:
             if not text:
                 raise ProviderError("the answer ended before it was whole", retryable=True)
-            return Reply(text, finish=CUT_OFF, truncated=True, usage=self._usage, opaque=self._opaque())
+            return Reply(text, finish=CUT_OFF, truncated=True, usage=self._usage, opaque=self._opaque(()))
         finish = self.finish or ("tool_calls" if self._calls else "stop")
         cut = finish in _CUT
         calls = () if cut else self._calls.items(taken)
-        return Reply(text, calls, finish, cut, self._usage, self._opaque())
+        return Reply(text, calls, finish, cut, self._usage, self._opaque(calls))
 
     def has_text(self) -> bool:
         return bool(self._text)
@@ -102,12 +103,23 @@ class Fold:
         # Some servers send the same thought under both names: both are kept, one is shown.
         if thought := delta.reasoning_content or delta.reasoning:
             thoughts.append(thought)
+        for name, value in (delta.rest or _NONE).items():
+            self._keep(name, value, thoughts)
         for name, part in (("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)):
             if part is not None:
                 self._reasoning.setdefault(name, []).append(part)
         self._details.extend(delta.reasoning_details or ())
         for call in delta.tool_calls or ():
             self._calls.add(call)
+
+    def _keep(self, name: str, value: object, thoughts: list[str]) -> None:
+        """A field of no known name: words of thought come in pieces, anything else is a value of its own."""
+        is_thought = any(word in name for word in _THOUGHT)
+        if isinstance(value, str) and is_thought and "signature" not in name:
+            self._reasoning.setdefault(name, []).append(value)
+            thoughts.append(value)
+        else:
+            self._rest[name] = value
 
     def _finish(self, reason: str | None) -> None:
         if reason == "error":
@@ -117,13 +129,17 @@ class Fold:
     def _has_substance(self) -> bool:
         return bool(self._text or self._calls or self._details or any(map(any, self._reasoning.values())))
 
-    def _opaque(self) -> dict[str, object] | None:
-        opaque: dict[str, object] = {name: "".join(parts) for name, parts in self._reasoning.items()}
+    def _opaque(self, calls: tuple[ToolCallItem, ...]) -> dict[str, object] | None:
+        opaque: dict[str, object] = self._rest | {name: "".join(parts) for name, parts in self._reasoning.items()}
         # Many servers send an empty `reasoning` beside every word; only `reasoning_content` is asked for when empty.
         if not opaque.get("reasoning"):
             opaque.pop("reasoning", None)
         if self._details:
             opaque["reasoning_details"] = self._details
+        if rests := self._calls.rests(calls):
+            opaque[CALL_FIELDS] = rests
+        if self._rest or rests:
+            opaque[ORIGIN] = self._origin
         return opaque or None
 
 

@@ -30,13 +30,22 @@ _PASSING = (
 )
 
 
-def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> ProviderError:
+class Refused(ProviderError):
+    """The server answered with a status that is not 200."""
+
+    status = 0
+
+
+def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> Refused:
     """The error for an answer whose status is not 200."""
     told = _told(body)
     message = f"the model API answered {status}" + (f": {told}" if told else "")
     if status in {408, 429} or status >= 500:
-        return ProviderError(message, retryable=True, retry_after=retry_after(headers))
-    return ProviderError(message, retryable=False, hint=_hint(status, headers, api))
+        error = Refused(message, retryable=True, retry_after=retry_after(headers))
+    else:
+        error = Refused(message, retryable=False, hint=_hint(status, headers, api))
+    error.status = status
+    return error
 
 
 def failed(fault: Fault | str) -> ProviderError:

@@ -43,7 +43,7 @@ class Reliable:
         while True:
             begun = False
             try:
-                async with _closing(self._provider.stream(prompt)) as pieces:
+                async with closing(self._provider.stream(prompt)) as pieces:
                     async for piece in pieces:
                         begun = begun or isinstance(piece, TextDelta | ThinkingDelta)
                         yield piece
@@ -70,7 +70,7 @@ class Reliable:
 
 
 @asynccontextmanager
-async def _closing(pieces: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece]]:
+async def closing(pieces: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece]]:
     """End the inner stream with the outer one, not when the garbage collector comes by."""
     try:
         yield pieces

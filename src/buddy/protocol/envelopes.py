@@ -128,7 +128,8 @@ def salvage(line: bytes) -> tuple[str | None, str | None]:
     try:
         found = msgspec.json.decode(line, type=_Salvage)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None, None
+        named = _REQUEST_ID.search(line)
+        return (named[1].decode() if named else None), None
     return found.request_id, found.type
 
 
@@ -160,7 +161,8 @@ def _check_shape(line: bytes) -> None:
     import json
 
     try:
-        json.loads(line, object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
+        # As text, because from bytes the parser would take half of a surrogate pair for a character.
+        json.loads(line.decode(), object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
     except ProtocolError:
         raise
     except (ValueError, RecursionError) as error:
@@ -181,6 +183,7 @@ def _finite(text: str) -> float:
     return number
 
 
+_REQUEST_ID = re.compile(rb'"requestId"\s*:\s*"(req_[A-Za-z0-9._:-]{1,200})"')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NOT_BRACKET = re.compile(rb"[^\[\]{}]+")
 

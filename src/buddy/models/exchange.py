@@ -1,0 +1,146 @@
+"""The one way from a request to a reply, for every wire: ask, read what streams, fold it.
+
+What always holds:
+- a parameter the wire can do without is left out where a server refuses it by name, before the first delta, and from
+  then on once that helped; `stream` is one of them, so an answer may come as one JSON object;
+- a stream that breaks after its text began is not lost: the fold says what it is worth.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
+from contextlib import AsyncExitStack, suppress
+from typing import Protocol
+
+from buddy.errors import ProviderError
+from buddy.models.contract import Piece, Reply
+from buddy.models.refusals import Refused
+from buddy.models.sse import MAX_EVENT, Events
+from buddy.models.wire import Answer, Broken, Wire
+
+_WAIT_FOR_USAGE = 5.0
+
+LeftOut = AbstractSet[str]
+
+
+class Folding(Protocol):
+    """An answer of one wire as far as it came. `finish` is why the model stopped, `done` that nothing follows."""
+
+    finish: str
+    done: bool
+
+    def feed(self, events: list[bytes]) -> list[Piece]: ...
+
+    def feed_whole(self, body: bytes) -> list[Piece]: ...
+
+    def has_text(self) -> bool: ...
+
+    def reply(self, taken: AbstractSet[str]) -> Reply: ...
+
+
+class Exchange:
+    """Asks one server; `optional` are the parameters that may be left out. After the end of a reply only the end of
+    the body can be missing, which frees the connection: `linger` is how long that is waited for."""
+
+    def __init__(self, wire: Wire, path: str, optional: tuple[str, ...], linger: float) -> None:
+        self._wire = wire
+        self._path = path
+        self._optional = optional
+        self._linger = linger
+        self._left_out: LeftOut = frozenset()
+
+    async def stream(
+        self, body: Callable[[LeftOut], bytes], fold: Folding, taken: AbstractSet[str]
+    ) -> AsyncIterator[Piece]:
+        """All pieces of one reply; `body` makes the request without the parameters that were refused."""
+        async with AsyncExitStack() as stack:
+            answer = await self._open(stack, body)
+            reading = _Reading(answer, fold)
+            while (pieces := await reading.next()) is not None:
+                for piece in pieces:
+                    yield piece
+            if fold.done:
+                with suppress(TimeoutError, ProviderError):
+                    async with asyncio.timeout(self._linger):
+                        while await answer.batch() is not None:
+                            pass
+        yield fold.reply(taken)
+
+    async def _open(self, stack: AsyncExitStack, body: Callable[[LeftOut], bytes]) -> Answer:
+        left_out = self._left_out
+        while True:
+            try:
+                answer = await stack.enter_async_context(self._wire.post(self._path, body(left_out)))
+            except Refused as error:
+                named = self._named(error, left_out)
+                if not named:
+                    raise
+                left_out |= {named}
+            else:
+                self._left_out = left_out
+                return answer
+
+    def _named(self, error: Refused, left_out: LeftOut) -> str:
+        """The first parameter that the refusal is about and that was sent."""
+        if error.status not in {400, 422}:
+            return ""
+        words = set(re.findall(r"\w+", str(error).lower()))
+        if "streaming" in words:
+            words.add("stream")
+        return next((name for name in self._optional if name in words and name not in left_out), "")
+
+
+class _Reading:
+    """Reads one answer to its end, as events or as one JSON object."""
+
+    def __init__(self, answer: Answer, fold: Folding) -> None:
+        if answer.content_type == "text/html":
+            hint = "base_url is where the API is, mostly ending in /v1"
+            raise ProviderError("the server answered with a web page", retryable=False, hint=hint)
+        self._answer = answer
+        self._fold = fold
+        self._events = Events()
+        self._is_whole = answer.content_type == "application/json"
+        self._is_begun = False
+        self._is_over = False
+
+    async def next(self) -> list[Piece] | None:
+        """The pieces of the next batch; None at the end."""
+        if self._is_over or self._fold.done:
+            return None
+        if self._is_whole:
+            return await self._whole(b"")
+        batch = await self._batch()
+        if batch is None:
+            self._is_over = True
+            return self._rest()
+        if not self._is_begun and (start := batch.lstrip()):
+            self._is_begun = True
+            # Some servers say event-stream, or nothing, and send one object; no line of a stream begins like this.
+            if start[:1] == b"{":
+                return await self._whole(batch)
+        return self._fold.feed(self._events.feed(batch))
+
+    async def _batch(self) -> bytes | None:
+        """What came next; None at the end, which a reply that is whole or has text does not wait for in vain."""
+        try:
+            async with asyncio.timeout(_WAIT_FOR_USAGE if self._fold.finish else None):
+                return await self._answer.batch()
+        except TimeoutError:
+            return None
+        except Broken:
+            if self._fold.finish or self._fold.has_text():
+                return None
+            raise
+
+    async def _whole(self, begun: bytes) -> list[Piece]:
+        self._is_over = True
+        return self._fold.feed_whole(begun + await self._answer.read_some(MAX_EVENT))
+
+    def _rest(self) -> list[Piece]:
+        """What was left at the end of the body: half an event is no reason to lose the rest."""
+        try:
+            return self._fold.feed(self._events.finish())
+        except ProviderError:
+            return []

@@ -1,0 +1,81 @@
+"""A provider that knows its model: its context window, and what each reply costs.
+
+What always holds:
+- the profile's word counts most, then the server's own list, then the shipped table, then 8,192 tokens with a notice;
+- the server is asked while the first reply is on its way, so that a run is held up for three seconds at most, and
+  mostly not at all;
+- the server's own figure for a cost stands; where nobody knows the price, the cost stays unknown.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+from msgspec.structs import replace
+
+from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
+from buddy.models.catalog import Facts, configured, known_offline
+from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply
+from buddy.models.listing import Listing
+from buddy.models.retry import closing
+
+
+class Informed:
+    """The outermost wrapper of a provider: what it learns must be seen by who asks for `context_limit`."""
+
+    def __init__(self, provider: Provider, resolved: Resolved, ask: Callable[[], Awaitable[Listing]]) -> None:
+        self.profile = provider.profile
+        self.model = provider.model
+        self.api = provider.api
+        self._provider = provider
+        self._resolved = resolved
+        self._ask = ask
+        self._facts = known_offline(resolved)
+        self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
+        self._is_settled = configured(resolved).is_whole
+        self._is_told = False
+
+    async def learn(self) -> None:
+        """Ask the server, once."""
+        if self._is_settled:
+            return
+        server = (await self._ask()).facts(self.model)
+        if self._resolved.auth == "login":
+            server = Facts(server.context_window)
+        self._facts = configured(self._resolved).or_else(server).or_else(self._facts)
+        self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
+        self._is_settled = True
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        learning = asyncio.ensure_future(self.learn())
+        try:
+            async with closing(self._provider.stream(prompt)) as pieces:
+                async for piece in pieces:
+                    if not isinstance(piece, Reply):
+                        yield piece
+                        continue
+                    await learning
+                    for notice in self._notices():
+                        yield notice
+                    yield self._priced(piece)
+        finally:
+            learning.cancel()
+            await asyncio.wait([learning])
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    def _notices(self) -> Iterator[Notice]:
+        """That the window is not known, the first time it is found out."""
+        if self._facts.context_window is None and not self._is_told:
+            self._is_told = True
+            yield Notice(
+                "CONTEXT_UNKNOWN",
+                f"how much {self.model!r} can read is not known; {UNKNOWN_CONTEXT} tokens are assumed",
+                f"set context_limit in [models.{self.profile}]",
+            )
+
+    def _priced(self, reply: Reply) -> Reply:
+        usage, prices = reply.usage, self._facts.prices
+        if usage is None or usage.cost_usd is not None or prices is None:
+            return reply
+        return replace(reply, usage=replace(usage, cost_usd=prices.cost(usage)))

@@ -1,0 +1,95 @@
+"""JSON of servers that do not keep to any schema, read into a struct that has only the fields we use.
+
+What always holds: whatever JSON comes, reading it gives the struct; a field of an unexpected type counts as missing,
+alone, without the fields beside it. Only what is not JSON at all raises `ProviderError`. A struct that forbids unknown
+fields and has one that is called `REST` on the wire gets them there, but for those that are null or empty.
+"""
+
+import re
+from typing import Generic, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from buddy.errors import ProviderError
+
+REST = "*"
+
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+
+AnyStruct = TypeVar("AnyStruct", bound=Struct)
+
+
+class Lenient(Generic[AnyStruct]):
+    """Reads one shape, all of whose fields have defaults."""
+
+    def __init__(self, shape: type[AnyStruct]) -> None:
+        self._shape = shape
+        self._decoder = msgspec.json.Decoder(shape)
+
+    def read(self, data: bytes | Raw) -> AnyStruct:
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return salvage(_repaired(bytes(data)), self._shape) or self._shape()
+
+
+def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
+    """Keep every field that has its type; None where there is not even an object."""
+    try:
+        parts = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.DecodeError:
+        return None
+    good: dict[str, object] = {}
+    for field in msgspec.structs.fields(shape):
+        name = field.encode_name
+        value = _field(parts.pop(name), field.type) if name in parts else UNSET
+        if not isinstance(value, UnsetType):
+            good[name] = value
+    if any(field.encode_name == REST for field in msgspec.structs.fields(shape)):
+        rest = {name: msgspec.json.decode(raw) for name, raw in parts.items()}
+        good[REST] = {name: value for name, value in rest.items() if value not in _EMPTY}
+    return msgspec.convert(good, shape, from_attributes=True)
+
+
+def _field(raw: Raw, kind: object) -> object:
+    """The value as its type wants it, else what can be saved of it, else UNSET."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.DecodeError:
+        pass
+    for option in get_args(kind):
+        saved = _option(raw, option)
+        if not isinstance(saved, UnsetType):
+            return saved
+    return UNSET
+
+
+def _option(raw: Raw, option: object) -> object:
+    if isinstance(option, type) and issubclass(option, Struct):
+        saved = salvage(raw, option)
+        return UNSET if saved is None else saved
+    if get_origin(option) is not tuple:
+        return UNSET
+    try:
+        entries = msgspec.json.decode(raw, type=tuple[Raw, ...])
+    except msgspec.DecodeError:
+        return UNSET
+    saved_entries = (_option(entry, get_args(option)[0]) for entry in entries)
+    return tuple(entry for entry in saved_entries if not isinstance(entry, UnsetType))
+
+
+# Servers that escape all non-ASCII may cut an emoji between two chunks: each half is an escape without its partner.
+_LONE_SURROGATE = re.compile(
+    r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
+)
+
+
+def _repaired(data: bytes) -> bytes:
+    text = _LONE_SURROGATE.sub(r"\\ufffd", data.decode("utf-8", "replace"))
+    repaired = text.encode()
+    try:
+        msgspec.json.decode(repaired)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProviderError(f"the server sent what is not JSON: {text[:200]!r}", retryable=True) from error
+    return repaired

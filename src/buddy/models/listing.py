@@ -1,0 +1,153 @@
+"""A server's own list of its models, and what it says of each.
+
+What always holds: asking takes three seconds at most, and failing is an answer too, in words; a list is asked for once
+per server and process, one that failed again after a while; no server's answer is trusted to be of any shape.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, field
+
+from buddy.errors import ProviderError
+from buddy.models.catalog import Facts, Prices
+from buddy.models.credentials import Credentials
+
+if TYPE_CHECKING:
+    import httpx2
+
+SECONDS = 3.0
+AGAIN_AFTER = 300.0
+MAX_BODY = 16 * 1024 * 1024
+
+_HERE = ("127.0.0.1", "::1", "localhost")
+_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length")
+
+
+class Listing(Struct, frozen=True):
+    """The models by name; `trouble` says why there are none to be had."""
+
+    models: dict[str, Facts] = field(default_factory=dict[str, Facts])
+    trouble: str = ""
+
+    def facts(self, model: str) -> Facts:
+        return self.models.get(model) or Facts()
+
+
+class Listings:
+    """The lists of all servers this process speaks to."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._held: dict[str, tuple[Listing, float]] = {}
+
+    async def of(self, base_url: str, credentials: Credentials) -> Listing:
+        held, at = self._held.get(base_url, (None, 0.0))
+        if held is None or (held.trouble and self._clock() - at > AGAIN_AFTER):
+            held = await list_models(base_url, credentials)
+            self._held[base_url] = held, self._clock()
+        return held
+
+
+async def list_models(base_url: str, credentials: Credentials, seconds: float = SECONDS) -> Listing:
+    """Ask a server for its models."""
+    import httpx2
+
+    try:
+        async with asyncio.timeout(seconds):
+            proof = await credentials.headers()
+            # What is on this machine is not asked for through a proxy.
+            is_here = urlsplit(base_url).hostname in _HERE
+            async with httpx2.AsyncClient(timeout=seconds, trust_env=not is_here) as client:
+                status, body = await _get(client, f"{base_url.rstrip('/')}/models", proof)
+    except (TimeoutError, httpx2.TimeoutException):
+        return Listing(trouble=f"no answer within {seconds:g} s")
+    except ProviderError as error:
+        return Listing(trouble=str(error))
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+        return Listing(trouble="no connection")
+    return _meaning(status, body)
+
+
+async def _get(client: "httpx2.AsyncClient", url: str, proof: Mapping[str, str]) -> tuple[int, bytes]:
+    async with client.stream("GET", url, headers={"accept": "application/json", **proof}) as response:
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_BODY:
+                break
+        return response.status_code, body
+
+
+def _meaning(status: int, body: bytes) -> Listing:
+    if status in (401, 403):
+        return Listing(trouble=f"the key was refused (HTTP {status})")
+    if status in (404, 405):
+        return Listing(trouble=f"it lists no models (HTTP {status})")
+    if status != 200:
+        return Listing(trouble=f"HTTP {status}")
+    models = read_models(body)
+    return Listing(models) if models else Listing(trouble="its list of models is empty or not readable")
+
+
+class _Entry(Struct, frozen=True):
+    name: str
+    facts: Facts
+
+
+def read_models(body: bytes) -> dict[str, Facts]:
+    """Every model of an answer to `/models`, whatever this server calls things."""
+    try:
+        answer: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return {entry.name: entry.facts for entry in _entries(answer)}
+
+
+def _entries(answer: object) -> Iterable[_Entry]:
+    top = _fields(answer)
+    items = top.get("data", top.get("models", answer))
+    for item in msgspec.convert(items, list[object]) if isinstance(items, list) else []:
+        fields = _fields(item)
+        name = fields.get("id") or fields.get("slug") or fields.get("name")
+        if isinstance(name, str):
+            yield _Entry(name, Facts(_window(fields), _prices(_fields(fields.get("pricing")))))
+
+
+def _fields(value: object) -> dict[str, object]:
+    return msgspec.convert(value, dict[str, object]) if isinstance(value, dict) else {}
+
+
+def _window(fields: Mapping[str, object]) -> int | None:
+    # llama.cpp tells it apart: `meta.n_ctx` is what was set aside for this run of the server.
+    candidates = [*(fields.get(name) for name in _WINDOWS), _fields(fields.get("meta")).get("n_ctx")]
+    sizes = (number for number in map(_number, candidates) if number is not None and 1 <= number < 1e9)
+    return next((int(size) for size in sizes), None)
+
+
+def _prices(pricing: Mapping[str, object]) -> Prices | None:
+    """OpenRouter's are for one token and called prompt and completion, Together's for a million: input and output."""
+    for names, tokens in (
+        (("prompt", "completion", "input_cache_read"), 1e6),
+        (("input", "output", "cached_input"), 1.0),
+    ):
+        paid, made, cached = (_number(pricing.get(name)) for name in names)
+        if paid is not None and made is not None:
+            return Prices(paid * tokens, made * tokens, None if cached is None else cached * tokens)
+    return None
+
+
+def _number(value: object) -> float | None:
+    """A number, also as text; a negative one says that it depends."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,158 @@
+"""The tokens of a login as credentials: kept fresh, shared with every other process of this user.
+
+What always holds:
+- a token is renewed when less than 90 seconds of it are left, and once more where a server refuses it;
+- of all processes that want to renew, one does, under the lock; the others find its tokens in the file;
+- renewing goes on to its end in a thread, also when the run that needed it is cancelled: an issuer that gives a new
+  refresh token has taken the old one back, and the new one must reach the disk.
+"""
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from buddy.errors import ProviderError, UserError
+from buddy.models.login.answers import Refused, open_client, post_form, read_tokens
+from buddy.models.login.issuer import Issuer, find_endpoints
+from buddy.models.login.tokens import AuthFile, Tokens
+
+EARLY_SECONDS = 90
+TRIAL_SECONDS = 60
+
+
+def _forget(_: str) -> None:
+    """Where nobody wants to know of new tokens."""
+
+
+class Login:
+    """Credentials of a profile that logs in. `learned` is told of every token, so that it can be hidden."""
+
+    def __init__(
+        self,
+        profile: str,
+        issuer: Issuer,
+        auth: AuthFile,
+        *,
+        learned: Callable[[str], None] = _forget,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._profile = profile
+        self._issuer = issuer
+        self._auth = auth
+        self._learned = learned
+        self._clock = clock
+        self._tokens: Tokens | None = None
+        self._renewed: tuple[str, float] = "", 0.0
+
+    async def headers(self) -> Mapping[str, str]:
+        tokens = self._tokens
+        if tokens is None or self._left(tokens) < EARLY_SECONDS:
+            tokens = self._keep(await asyncio.to_thread(self._current))
+        return {"authorization": f"Bearer {tokens.access_token}"} | self._account(tokens)
+
+    async def refused(self) -> bool:
+        tokens, self._tokens = self._tokens, None
+        if tokens is None:
+            return True
+        # A token that was renewed a moment ago and is refused again will not get better; an older one may.
+        token, at = self._renewed
+        if tokens.access_token == token and self._clock() - at < TRIAL_SECONDS:
+            raise self._login_required("the login is no longer valid")
+        renewed = self._keep(await asyncio.to_thread(self._renew, tokens.access_token))
+        self._renewed = renewed.access_token, self._clock()
+        return True
+
+    def _keep(self, tokens: Tokens) -> Tokens:
+        if tokens != self._tokens:
+            self._learned(tokens.access_token)
+            self._learned(tokens.refresh_token)
+            self._tokens = tokens
+        return tokens
+
+    def _current(self) -> Tokens:
+        """The tokens of the file, renewed if it is time."""
+        tokens = self._stored()
+        if self._left(tokens) >= EARLY_SECONDS:
+            return tokens
+        try:
+            return self._renew(tokens.access_token)
+        except ProviderError as error:
+            # What is left of the token may do while the issuer cannot be reached.
+            if error.retryable and self._left(tokens) > 0:
+                return tokens
+            raise
+
+    def _renew(self, old: str) -> Tokens:
+        try:
+            with self._auth.locked():
+                tokens = self._stored()
+                if tokens.access_token != old and self._left(tokens) >= EARLY_SECONDS:
+                    return tokens
+                renewed = self._ask_issuer(tokens)
+                self._auth.save(self._issuer.name, renewed)
+                return renewed
+        except TimeoutError as error:
+            raise ProviderError(str(error), retryable=True) from error
+        except UserError as error:
+            raise ProviderError(str(error), retryable=False, hint=error.hint) from error
+        except OSError as error:
+            raise ProviderError(f"{self._auth.path}: {error.strerror}", retryable=False) from error
+
+    def _ask_issuer(self, tokens: Tokens) -> Tokens:
+        if not tokens.refresh_token:
+            raise self._login_required("the login has run out")
+        fields = {
+            "grant_type": "refresh_token",
+            "refresh_token": tokens.refresh_token,
+            "client_id": self._issuer.client_id,
+        }
+        try:
+            with open_client() as http:
+                answer = post_form(http, find_endpoints(self._issuer, http).token, fields)
+                return read_tokens(answer, refresh_token=tokens.refresh_token, now=self._clock())
+        except Refused as error:
+            raise self._login_required("the login is no longer valid") from error
+
+    def _stored(self) -> Tokens:
+        try:
+            tokens = self._auth.read(self._issuer.name)
+        except UserError as error:
+            raise ProviderError(str(error), retryable=False, hint=error.hint) from error
+        if tokens is None:
+            raise self._login_required("you are not logged in")
+        return tokens
+
+    def _left(self, tokens: Tokens) -> float:
+        return tokens.expires_at_unix - self._clock()
+
+    def _login_required(self, why: str) -> ProviderError:
+        return ProviderError(
+            f"{why}; run `buddy login {self._profile}`", retryable=False, hint=f"buddy login {self._profile}"
+        )
+
+    def _account(self, tokens: Tokens) -> dict[str, str]:
+        """OpenAI wants to be told which of the person's accounts pays; the token itself names it."""
+        account = account_of(tokens.access_token) if self._issuer.is_openai else ""
+        return {"chatgpt-account-id": account} if account else {}
+
+
+class _OpenAI(Struct, frozen=True):
+    chatgpt_account_id: str = ""
+
+
+class _Claims(Struct, frozen=True):
+    auth: _OpenAI = msgspec.field(default=_OpenAI(), name="https://api.openai.com/auth")
+
+
+def account_of(access_token: str) -> str:
+    """The account inside a JWT; empty where it is none, or names none."""
+    payload = [*access_token.split("."), ""][1]
+    try:
+        claims = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        return msgspec.json.decode(claims, type=_Claims).auth.chatgpt_account_id
+    except (ValueError, msgspec.DecodeError):
+        return ""

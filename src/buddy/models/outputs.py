@@ -1,0 +1,95 @@
+"""The output items of one Responses answer, put together from its events, in all the ways servers name them.
+
+What always holds: every item is here once, in the order it was begun. An event belongs, in this order, to
+- the item that has its id (of the item or of the call);
+- the item at its index, if that is of its kind and may still grow (some servers change ids on the way, or label every
+  item index 0);
+- the item that is open, where the event has no index;
+- a new item.
+"""
+
+from typing import Literal
+
+from buddy.models.response_events import Output
+
+Kind = Literal["message", "function_call", "kept"]
+
+
+class Item:
+    """An item that may still grow. `start` and `end` are where a message's text is in the reply's text."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind: Kind = kind
+        self.item_id = ""
+        self.call_id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+        self.text: list[str] = []
+        self.start = self.end = -1
+        self.phase = ""
+        self.thought = False
+        self.raw = ""
+        self.is_done = False
+        self.is_listed = False
+
+    def takes(self, kind: Kind, call_id: str) -> bool:
+        """Whether an event of this kind, about this call, can be about this item."""
+        return self.kind == kind and not self.is_done and not (call_id and self.call_id not in ("", call_id))
+
+
+class Outputs:
+    """All items of an answer."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._by_id: dict[str, Item] = {}
+        self._by_index: dict[int, Item] = {}
+        self._open: Item | None = None
+
+    def add(self, kind: Kind, index: int | None, *ids: str | None) -> Item:
+        """Begin an item, unless it was begun."""
+        known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
+        return self._named(known or self._begin(kind, index), ids)
+
+    def find(self, kind: Kind, index: int | None, item_id: str | None) -> Item:
+        """The item that a delta belongs to."""
+        if item_id and (item := self._by_id.get(item_id)):
+            return item
+        return self._named(self._unnamed(kind, index, "") or self._begin(kind, index), (item_id,))
+
+    def finish(self, kind: Kind, index: int | None, output: Output) -> Item:
+        """The item that a whole output item is; it does not grow any more."""
+        ids = (output.id, output.call_id)
+        known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
+        item = known or self._unnamed(kind, index, output.call_id or "") or self._begin(kind, index)
+        item.is_done = True
+        return self._named(item, ids)
+
+    def listed(self, kind: Kind, output: Output) -> Item:
+        """The item that an entry of the final list is: the one with its id, or the next of its kind not listed yet."""
+        named = (self._by_id.get(name) for name in (output.id, output.call_id) if name)
+        item = next((item for item in named if item is not None and not item.is_listed), None)
+        item = item or next((item for item in self.items if item.kind == kind and not item.is_listed), None)
+        item = item or self._begin(kind, None)
+        item.is_listed = True
+        return self._named(item, (output.id, output.call_id))
+
+    def of(self, kind: Kind) -> list[Item]:
+        return [item for item in self.items if item.kind == kind]
+
+    def _unnamed(self, kind: Kind, index: int | None, call_id: str) -> Item | None:
+        candidate = self._open if index is None else self._by_index.get(index)
+        return candidate if candidate is not None and candidate.takes(kind, call_id) else None
+
+    def _begin(self, kind: Kind, index: int | None) -> Item:
+        item = self._open = Item(kind)
+        self.items.append(item)
+        if index is not None:
+            self._by_index[index] = item
+        return item
+
+    def _named(self, item: Item, ids: tuple[str | None, ...]) -> Item:
+        for name in ids:
+            if name:
+                self._by_id.setdefault(name, item)
+        return item

@@ -1,0 +1,95 @@
+"""The events of a Responses stream that we read, and nothing else of them.
+
+What always holds: whatever JSON a server sends, reading it gives an `Event`, an `Output` or a `Final`. Only what is
+not JSON at all raises `ProviderError`. Output items stay raw here: some of them must go back byte for byte.
+"""
+
+from msgspec import Raw, Struct
+
+from buddy.models.chunks import Fault, Usage
+from buddy.models.lenient import Lenient
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One event; `type` says which of the other fields it has."""
+
+    type: str | None = None
+    delta: str | None = None
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | None = None
+    item: Raw = Raw()
+    response: Raw = Raw()
+    usage: Usage | None = None
+    error: Fault | str | None = None
+    message: str | None = None
+    code: int | str | None = None
+
+
+class Part(Struct, frozen=True):
+    """A part of a message, or of a reasoning item's content or summary."""
+
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Output(Struct, frozen=True):
+    """An output item."""
+
+    type: str | None = None
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | dict[str, object] | None = None
+    content: str | tuple[Part, ...] | None = None
+    summary: tuple[Part, ...] | None = None
+    encrypted_content: str | None = None
+    phase: str | None = None
+
+    def text(self) -> str:
+        """What a message says; a refusal is said too."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text or part.refusal or "" for part in self.content or ())
+
+    def thought(self) -> str:
+        """What of a reasoning item can be shown."""
+        return "\n\n".join(part.text for part in self.summary or () if part.text) or self.text()
+
+
+class Incomplete(Struct, frozen=True):
+    reason: str | None = None
+
+
+class Final(Struct, frozen=True):
+    """The response object of the last event, or a whole answer that came without streaming."""
+
+    status: str | None = None
+    output: tuple[Raw, ...] | None = None
+    output_text: str | None = None
+    usage: Usage | None = None
+    error: Fault | str | None = None
+    incomplete_details: Incomplete | None = None
+    message: str | None = None
+    object: str | None = None
+
+
+def read_event(data: bytes) -> Event:
+    return _events.read(data)
+
+
+def read_output(raw: Raw) -> Output:
+    return _outputs.read(raw)
+
+
+def read_final(data: bytes | Raw) -> Final:
+    return _finals.read(data) if bytes(data).strip() else Final()
+
+
+_events = Lenient(Event)
+_outputs = Lenient(Output)
+_finals = Lenient(Final)

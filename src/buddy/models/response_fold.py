@@ -1,0 +1,228 @@
+"""A Responses answer folded into one reply, event by event.
+
+What always holds:
+- the text deltas of one batch are one delta, and all deltas joined are the reply's text;
+- a reply is whole only when the server said so; otherwise it is marked as truncated, and such a reply has no calls;
+- reasoning and items of unknown types are kept as the text they came in, with their place among the others;
+- an event of an unknown type changes nothing.
+"""
+
+from collections.abc import Set as AbstractSet
+
+import msgspec
+from msgspec import Raw
+
+from buddy.errors import ProviderError
+from buddy.models.calls import finished
+from buddy.models.chunks import Fault
+from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.folding import CUT_OFF
+from buddy.models.outputs import Item, Kind, Outputs
+from buddy.models.refusals import failed
+from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
+from buddy.models.response_items import layout, opaque
+
+_CUT = {"max_output_tokens": "length", "max_tokens": "length"}
+_ENDS = {"incomplete", "failed", "cancelled"}
+_BREAK = "\n\n"
+
+
+class ResponseFold:
+    """The reply as far as it came from the server `origin`."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._outputs = Outputs()
+        self._text: list[str] = []
+        self._length = 0
+        self._thoughts: list[str] = []
+        self._speaking: Item | None = None
+        self._is_woven = False
+        self._thinking: object = None
+        self._usage: TokenUsage | None = None
+        self._ended = ""
+        self.finish = ""
+        self.done = False
+
+    def feed(self, events: list[bytes]) -> list[Piece]:
+        """Take in the events of one batch: at most one thinking delta and one text delta come of it."""
+        before = len(self._text)
+        for data in events:
+            if self.done or data.strip() == b"[DONE]":
+                self.done = True
+                break
+            self._take(read_event(data))
+        return self._pieces(before)
+
+    def feed_whole(self, body: bytes) -> list[Piece]:
+        """Take in an answer that came as one JSON object."""
+        final = read_final(body)
+        if final.object == "error":
+            raise failed(final.message or "no reason given")
+        if final.status or final.output or final.output_text or final.error:
+            self._end(final, final.status or "completed")
+        return self._pieces(0)
+
+    def has_text(self) -> bool:
+        return bool(self._text)
+
+    def reply(self, taken: AbstractSet[str]) -> Reply:
+        """The end of the stream: the reply, or ProviderError if nothing of it can be used."""
+        text = "".join(self._text)
+        if not self._ended:
+            if not text:
+                begun = "the answer ended before it was whole" if self._outputs.items else "empty response"
+                raise ProviderError(begun, retryable=True)
+            return Reply(text, (), CUT_OFF, True, self._usage, self._opaque(is_cut=True))
+        if self._ended != "completed":
+            return Reply(text, (), self._ended, True, self._usage, self._opaque(is_cut=True))
+        begun = self._outputs.of("function_call")
+        made = ((call.call_id or call.item_id, call.name, "".join(call.arguments)) for call in begun)
+        calls = finished(made, taken)
+        finish = "tool_calls" if calls else "stop"
+        return Reply(text, calls, finish, False, self._usage, self._opaque(is_cut=False))
+
+    def _take(self, event: Event) -> None:
+        if event.error:
+            raise failed(event.error)
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._say(self._outputs.find("message", event.output_index, event.item_id), event.delta or "")
+            case "response.output_text.done" | "response.refusal.done":
+                item = self._outputs.find("message", event.output_index, event.item_id)
+                self._complete(item, event.text or event.refusal or "")
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._think(event)
+            case "response.function_call_arguments.delta":
+                call = self._outputs.find("function_call", event.output_index, event.item_id)
+                call.arguments.append(event.delta or "")
+            case "response.function_call_arguments.done":
+                call = self._outputs.find("function_call", event.output_index, event.item_id)
+                call.arguments = [event.arguments] if event.arguments else call.arguments
+            case _:
+                self._take_item(event)
+
+    def _take_item(self, event: Event) -> None:
+        match event.type:
+            case "response.output_item.added":
+                output = read_output(event.item)
+                if kind := _kind(output):
+                    item = self._outputs.add(kind, event.output_index, output.id, output.call_id)
+                    self._name(item, output)
+            case "response.output_item.done":
+                output = read_output(event.item)
+                if kind := _kind(output):
+                    self._settle(self._outputs.finish(kind, event.output_index, output), output, event.item)
+            case "error":
+                raise failed(Fault(message=event.message, code=event.code))
+            case "response.completed" | "response.done" | "response.incomplete" | "response.failed":
+                self._usage = (event.usage and event.usage.tokens()) or self._usage
+                final = read_final(event.response)
+                told = event.type.removeprefix("response.").replace("done", "completed")
+                self._end(final, final.status if final.status in _ENDS else told)
+            case "response.cancelled":
+                raise ProviderError("the model API cancelled its answer", retryable=True)
+            case _:
+                pass
+
+    def _end(self, final: Final, status: str) -> None:
+        if final.error or status == "failed":
+            raise failed(final.error or "no reason given")
+        if status == "cancelled":
+            raise ProviderError("the model API cancelled its answer", retryable=True)
+        self._usage = (final.usage and final.usage.tokens()) or self._usage
+        for raw in final.output or ():
+            output = read_output(raw)
+            if kind := _kind(output):
+                self._settle(self._outputs.listed(kind, output), output, raw)
+        if final.output_text and not self._text:
+            self._say(self._outputs.find("message", None, None), final.output_text)
+        reason = (final.incomplete_details and final.incomplete_details.reason) or "length"
+        self._ended = "completed" if status == "completed" else _CUT.get(reason, reason)
+        self.finish = self._ended
+        self.done = True
+
+    def _name(self, item: Item, output: Output) -> None:
+        item.call_id = output.call_id or item.call_id
+        item.item_id = item.item_id or output.id or ""
+        item.name = item.name or output.name or ""
+        item.phase = output.phase or item.phase
+
+    def _settle(self, item: Item, output: Output, raw: Raw) -> None:
+        """An item is whole: take what no delta brought."""
+        self._name(item, output)
+        match item.kind:
+            case "message":
+                self._complete(item, output.text())
+            case "function_call":
+                if output.arguments:
+                    item.arguments = [_arguments(output.arguments)]
+            case "kept":
+                item.raw = item.raw or _raw_text(output, raw)
+                if not item.thought and output.type == "reasoning" and (thought := output.thought()):
+                    item.thought = True
+                    self._muse(item, thought)
+
+    def _complete(self, item: Item, text: str) -> None:
+        said = "".join(item.text)
+        if len(text) > len(said) and text.startswith(said):
+            self._say(item, text[len(said) :])
+
+    def _say(self, item: Item, text: str) -> None:
+        if not text:
+            return
+        if item is not self._speaking:
+            self._is_woven = self._is_woven or bool(item.text)
+            if self._text:
+                self._text.append(_BREAK)
+                self._length += len(_BREAK)
+            item.start = self._length
+            self._speaking = item
+        item.text.append(text)
+        self._text.append(text)
+        self._length += len(text)
+        item.end = self._length
+
+    def _think(self, event: Event) -> None:
+        item = self._outputs.find("kept", event.output_index, event.item_id)
+        item.thought = True
+        self._muse((item, event.type, event.summary_index, event.content_index), event.delta or "")
+
+    def _muse(self, source: object, thought: str) -> None:
+        if self._thinking is not None and self._thinking != source:
+            self._thoughts.append(_BREAK)
+        self._thinking = source
+        self._thoughts.append(thought)
+
+    def _pieces(self, before: int) -> list[Piece]:
+        pieces: list[Piece] = []
+        if self._thoughts:
+            pieces.append(ThinkingDelta("".join(self._thoughts)))
+            self._thoughts = []
+        if text := "".join(self._text[before:]):
+            pieces.append(TextDelta(text))
+        return pieces
+
+    def _opaque(self, *, is_cut: bool) -> dict[str, object] | None:
+        return opaque(layout(self._outputs.items, has_parts=not self._is_woven, is_cut=is_cut), self._origin)
+
+
+def _kind(output: Output) -> Kind | None:
+    match output.type:
+        case "message" | "function_call":
+            return output.type
+        case None:
+            return "message" if output.content else None
+        case _:
+            return "kept"
+
+
+def _raw_text(output: Output, raw: Raw) -> str:
+    # Without its content a reasoning item is only a name, which a server that stores nothing does not know any more.
+    if output.type == "reasoning" and not (output.encrypted_content or output.content):
+        return ""
+    return bytes(raw).decode("utf-8", "replace")
+
+
+def _arguments(given: str | dict[str, object]) -> str:
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()

@@ -1,0 +1,126 @@
+"""A history as the input items of a Responses request.
+
+What always holds:
+- items that only their server understands (reasoning, unknown types) go back to it, and to no other, as the bytes they
+  came in, in the order they came in among the messages and calls of their turn;
+- every call of the history is sent exactly once, whatever the kept order says of it, and only a JSON object is sent as
+  its arguments;
+- what another wire keeps beside a message is not sent.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from buddy.models.calls import readable
+from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.outputs import Item as Output
+from buddy.protocol.shapes import ToolCallItem
+
+KEPT = "responses_items"
+ORIGIN = "responses_origin"
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """One place in a turn: an item as it came, a part of the text (from, to), or a call by its number."""
+
+    item: str | None = None
+    text: tuple[int, int] | None = None
+    phase: str | None = None
+    call: int | None = None
+
+
+def layout(outputs: Sequence[Output], *, has_parts: bool, is_cut: bool) -> list[Entry]:
+    """What a reply must remember: nothing where text and calls alone say it all."""
+    entries = list(_entries(outputs, has_parts=has_parts, has_calls=not is_cut))
+    if is_cut:
+        # Servers refuse a reasoning item that nothing follows.
+        while entries and entries[-1].item is not None:
+            entries.pop()
+    return entries if any(entry.item or entry.phase for entry in entries) else []
+
+
+def opaque(entries: list[Entry], origin: str) -> dict[str, object] | None:
+    """The entries as they are kept with a reply, marked with the server they belong to."""
+    return {KEPT: msgspec.to_builtins(entries), ORIGIN: origin} if entries else None
+
+
+def encode_item(item: Item, origin: str) -> bytes:
+    """The input items that an item of the history becomes for the server `origin`, joined by commas."""
+    match item:
+        case UserItem():
+            return _encode(_message("user", "input_text", item.text))
+        case ToolItem():
+            return _encode({"type": "function_call_output", "call_id": item.call_id, "output": item.text})
+        case AssistantItem():
+            return b",".join(_turn(item, origin))
+
+
+def _entries(outputs: Sequence[Output], *, has_parts: bool, has_calls: bool) -> Iterator[Entry]:
+    calls = 0
+    for output in outputs:
+        match output.kind:
+            case "kept":
+                if output.raw:
+                    yield Entry(item=output.raw)
+            case "message":
+                if output.text:
+                    part = (output.start, output.end) if has_parts else (0, 0)
+                    yield Entry(text=part, phase=output.phase or None)
+            case "function_call":
+                if has_calls:
+                    yield Entry(call=calls)
+                    calls += 1
+
+
+def _turn(item: AssistantItem, origin: str) -> Iterator[bytes]:
+    calls = dict(enumerate(item.calls))
+    entries = _remembered(item, origin)
+    texts = _texts(item.text, entries)
+    for entry in entries:
+        if entry.item is not None:
+            yield entry.item.encode()
+        elif entry.text is not None:
+            text = next(texts, "")
+            if text:
+                yield _encode(_message("assistant", "output_text", text, entry.phase))
+        elif entry.call in calls:
+            yield _encode(_call(calls.pop(entry.call)))
+    if rest := "".join(texts):
+        yield _encode(_message("assistant", "output_text", rest))
+    for call in calls.values():
+        yield _encode(_call(call))
+
+
+def _remembered(item: AssistantItem, origin: str) -> list[Entry]:
+    kept = item.opaque or {}
+    if kept.get(ORIGIN) != origin:
+        return []
+    try:
+        return msgspec.convert(kept.get(KEPT, []), list[Entry])
+    except msgspec.ValidationError:
+        return []
+
+
+def _texts(text: str, entries: list[Entry]) -> Iterator[str]:
+    """The text in the parts that were remembered; in one part where they do not fit it, as after scrubbing."""
+    parts = [entry.text for entry in entries if entry.text is not None]
+    ends = [0, *(end for part in parts for end in part), len(text)]
+    if parts and parts[-1][1] == len(text) and ends == sorted(ends):
+        yield from (text[start:end] for start, end in parts)
+    else:
+        yield text
+
+
+def _message(role: str, kind: str, text: str, phase: str | None = None) -> dict[str, object]:
+    message: dict[str, object] = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+    return message | {"phase": phase} if phase else message
+
+
+def _call(call: ToolCallItem) -> dict[str, object]:
+    arguments = readable(call.arguments)
+    return {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": arguments}
+
+
+_encode = msgspec.json.Encoder().encode

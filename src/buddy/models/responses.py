@@ -1,0 +1,100 @@
+"""The Responses wire: `POST {base_url}/responses`, streamed, with nothing stored at the server.
+
+What always holds:
+- the whole conversation goes with every request: an item of the history is encoded once, and the body of a request is
+  those bytes joined;
+- reasoning goes back encrypted, as it came;
+- with a login the request has the form its server insists on: streamed, unstored, without sampling settings.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from buddy.models.calls import call_ids
+from buddy.models.contract import Piece, Prompt, ToolSpec
+from buddy.models.encoded import EncodedItems
+from buddy.models.exchange import Exchange, LeftOut
+from buddy.models.response_fold import ResponseFold
+from buddy.models.response_items import encode_item
+from buddy.models.wire import Wire
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from buddy.models.credentials import Credentials
+
+_PATH = "/responses"
+
+
+class Responses:
+    """A provider behind any server that speaks Responses; `login` is for an account instead of an API key.
+
+    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is whole.
+    """
+
+    api = "responses"
+
+    def __init__(
+        self,
+        profile: str,
+        base_url: str,
+        api_key: "str | Credentials",
+        model: str,
+        context_limit: int,
+        *,
+        login: bool = False,
+        client: "httpx2.AsyncClient | None" = None,
+        idle_timeout: float = 120.0,
+        linger: float = 0.2,
+    ) -> None:
+        self.profile = profile
+        self.model = model
+        self.context_limit = context_limit
+        self._login = login
+        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, client=client)
+        self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
+        self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        fold = ResponseFold(self._wire.origin)
+        return self._exchange.stream(lambda left_out: self._body(prompt, left_out), fold, call_ids(prompt.items))
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> bytes:
+        items = b",".join(filter(None, self._items.of(prompt.items)))
+        parts = [b'{"model":', _encode(self.model), b',"input":[', items, b"]"]
+        if prompt.system or self._login:
+            parts += [b',"instructions":', _encode(prompt.system)]
+        if prompt.tools:
+            parts += [b',"tools":', _encode([_tool(tool) for tool in prompt.tools])]
+        if prompt.temperature is not None and not self._login:
+            parts += [b',"temperature":', _encode(prompt.temperature)]
+        if prompt.top_p is not None and not self._login:
+            parts += [b',"top_p":', _encode(prompt.top_p)]
+        parts += [text for name, text in _OPTIONS if name not in left_out]
+        return b"".join([*parts, b"}"])
+
+
+_OPTIONS = (
+    ("store", b',"store":false'),
+    ("include", b',"include":["reasoning.encrypted_content"]'),
+    ("stream", b',"stream":true'),
+)
+
+
+def _tool(tool: ToolSpec) -> dict[str, object]:
+    # Strict is the default of this API, and would make every optional parameter of a tool a required one.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+_encode = msgspec.json.Encoder().encode

@@ -1,0 +1,174 @@
+"""One way to talk for the plain client and for ours: one table of cases runs against both, over both transports."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Literal, Protocol
+
+import msgspec
+
+from buddy.client.client import Client
+from buddy.client.socket import connect_unix
+from buddy.client.websocket import connect_websocket
+from buddy.errors import ProtocolError
+from buddy.protocol.requests import REQUESTS, AttachSession, StartSession, StartSessionReply
+from daemon.plain import Message, OnSocket, OnWebSocket, Plain, Refused
+from daemon.running import Daemon
+
+Transport = Literal["unix", "websocket"]
+Kind = Literal["plain", "ours"]
+
+_message_ids = itertools.count(1)
+
+
+class Talker(Protocol):
+    """What a contract test needs of a client."""
+
+    token: str
+
+    @property
+    def events(self) -> list[Message]: ...
+
+    async def ask(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> Message: ...
+
+    async def until(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message: ...
+
+
+class Ours:
+    """Our client, spoken to in the words of the wire."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.events: list[Message] = []
+        self.token = ""
+        self._incoming = client.events()
+
+    async def ask(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> Message:
+        wish_type, reply_type = REQUESTS[kind]
+        try:
+            wish = msgspec.convert(payload or {}, wish_type)
+            if isinstance(wish, StartSession):
+                started: StartSessionReply = await self.client.start_session(wish)
+                return json.loads(msgspec.json.encode(started))
+            if type(wish) is AttachSession:
+                reply = await self.client.attach(wish.session_id, wish.last_seen_seq, wish.attach_token)
+                return json.loads(msgspec.json.encode(reply))
+            return json.loads(msgspec.json.encode(await self.client.request(wish, reply_type, session_id)))
+        except ProtocolError as error:
+            raise Refused({"code": error.code, "message": error.message, "retryable": error.retryable}) from error
+
+    async def until(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message:
+        async with asyncio.timeout(30):
+            async for event in self._incoming:
+                message = json.loads(event.line())
+                self.events.append(message)
+                if event.type == kind and where(message["payload"]):
+                    return message
+        raise ConnectionResetError("the daemon closed the connection")
+
+
+@asynccontextmanager
+async def talking(
+    daemon: Daemon, kind: Kind = "plain", transport: Transport = "unix", *, name: str = "cli", token: str | None = None
+) -> AsyncGenerator[Talker]:
+    """A client that has said hello; over WebSocket with the owner's token unless another is given."""
+    url, shown = "", ""
+    if transport == "websocket":
+        url, shown = f"ws://127.0.0.1:{daemon.port()}/", token or daemon.token()
+    if kind == "ours":
+        link = await (connect_websocket(url, shown) if transport == "websocket" else connect_unix(daemon.socket))
+        async with Client(link, name) as client:
+            yield Ours(client)
+        return
+    plain = await connect(daemon, transport, token=token)
+    try:
+        await plain.hello(name)
+        yield plain
+    finally:
+        await plain.close()
+
+
+async def connect(daemon: Daemon, transport: Transport = "unix", *, token: str | None = None) -> Plain:
+    """A plain connection on which nothing was said yet."""
+    if transport == "unix":
+        return Plain(await OnSocket.connect(daemon.socket))
+    return Plain(await OnWebSocket.connect(f"ws://127.0.0.1:{daemon.port()}/", token or daemon.token()))
+
+
+@asynccontextmanager
+async def plain(
+    daemon: Daemon, transport: Transport = "unix", *, name: str = "cli", token: str | None = None
+) -> AsyncGenerator[Plain]:
+    client = await connect(daemon, transport, token=token)
+    try:
+        await client.hello(name)
+        yield client
+    finally:
+        await client.close()
+
+
+async def start(talker: Talker, daemon: Daemon, mode: str = "interactive", **options: object) -> str:
+    """A new session in the daemon's workspace."""
+    wish: Message = {
+        "mode": mode,
+        "provider": "default",
+        "sandboxProvider": "local",
+        "repo": {"rootPath": str(daemon.workspace)},
+    }
+    if options:
+        wish["options"] = options
+    started = await talker.ask("start_session", wish)
+    talker.token = started["attachToken"]
+    return started["sessionId"]
+
+
+async def send(talker: Talker, session_id: str, text: str, message_id: str | None = None) -> str:
+    """A user message; gives the id of its run."""
+    payload = {"sessionId": session_id, "clientMessageId": message_id or new_message_id(), "text": text}
+    return (await talker.ask("send_user_message", payload, session_id))["runId"]
+
+
+async def attach(talker: Talker, session_id: str, last_seen: int = 0, token: str | None = None) -> Message:
+    payload: Message = {"sessionId": session_id, "lastSeenSeq": last_seen}
+    if token is not None:
+        payload["attachToken"] = token
+    return await talker.ask("attach_session", payload, session_id)
+
+
+async def decide(talker: Talker, asked: Message, decision: str = "approve") -> Message:
+    """Answer an `approval_required` event."""
+    payload = {
+        "sessionId": asked["sessionId"],
+        "runId": asked["runId"],
+        "approvalId": asked["payload"]["approvalId"],
+        "decision": decision,
+    }
+    return await talker.ask("submit_approval", payload, asked["sessionId"])
+
+
+async def read_log(talker: Talker, session_id: str) -> list[Message]:
+    """The whole log, by `read_events`."""
+    found: list[Message] = []
+    while True:
+        after = found[-1]["seq"] if found else 0
+        page = (await talker.ask("read_events", {"after": after, "limit": 1000}, session_id))["events"]
+        if not page:
+            return found
+        found += page
+
+
+async def wait_for_connections(talker: Talker, count: int) -> None:
+    """Until no more than so many are connected; the daemon tells nobody when one leaves."""
+    async with asyncio.timeout(30):
+        while (await talker.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def new_message_id() -> str:
+    return f"msg_test.{next(_message_ids)}"
+
+
+def seqs(events: list[Message]) -> list[int]:
+    return [event["seq"] for event in events]

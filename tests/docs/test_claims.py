@@ -1,0 +1,72 @@
+"""What the documents say of a run, seen from a client: liveness, reasoning, the prompt, the cost."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from buddy.models.contract import Piece, Prompt, TokenUsage
+from buddy.models.script import Script, ScriptedReply
+from buddy.models.scripted import Scripted
+from buddy.protocol.events import Progress, RunComplete, Status, ThinkingToken, Usage
+from buddy.protocol.shapes import BudgetLimits
+from harness import calls, house, says
+
+
+class Listening(Scripted):
+    """A scripted model that keeps the prompts it is given."""
+
+    def __init__(self, *replies: ScriptedReply) -> None:
+        super().__init__("test", Script(replies=replies))
+        self.prompts: list[Prompt] = []
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        self.prompts.append(prompt)
+        async for piece in super().stream(prompt):
+            yield piece
+
+
+async def test_progress_is_told_before_each_model_call_and_before_the_tools(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("three notes\n", encoding="utf-8")
+    replies = (calls(("read_file", {"path": "notes.txt"}), ("read_file", {"path": "notes.txt"})), says("done"))
+    async with house(tmp_path, *replies) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("read")
+        await guest.until(RunComplete)
+        assert [(told.kind, told.message, told.turn) for told in guest.bodies(Progress)] == [
+            ("provider_call", "[1/50] Calling provider", 1),
+            ("tool_execution", "[1/50] Executing tools: read_file, read_file", 1),
+            ("provider_call", "[2/50] Calling provider", 2),
+        ]
+        assert guest.bodies(Progress)[1].tool_names == ("read_file", "read_file")
+        assert {status.phase for status in guest.bodies(Status)} == {"Calling model"}
+
+
+async def test_reasoning_is_shown_as_it_comes(tmp_path: Path) -> None:
+    async with house(tmp_path, says("four", thinking="two and two")) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("add")
+        await guest.until(RunComplete)
+        assert "".join(thought.text for thought in guest.bodies(ThinkingToken)) == "two and two"
+
+
+async def test_the_model_is_told_where_it_works_with_what_and_how(tmp_path: Path) -> None:
+    model = Listening(says("done"))
+    async with house(tmp_path, provider=lambda _: model) as home, home.client() as guest:
+        await guest.start(system_prompt="Speak like a pirate.")
+        await guest.send("work")
+        await guest.until(RunComplete)
+    (prompt,) = model.prompts
+    assert f"Workspace: {tmp_path} on local. Sandbox: host." in prompt.system
+    assert prompt.system.endswith("Speak like a pirate.\n")
+    assert {"read_file", "run_shell", "write_file"} <= {tool.name for tool in prompt.tools}
+
+
+async def test_what_a_run_costs_adds_up_to_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("three notes\n", encoding="utf-8")
+    spent = calls(("read_file", {"path": "notes.txt"}), usage=TokenUsage(10, 5, cost_usd=0.25))
+    async with house(tmp_path, spent, spent, spent) as home, home.client() as guest:
+        await guest.start(budget=BudgetLimits(max_cost_usd=0.5))
+        await guest.send("read on")
+        done = await guest.until(RunComplete)
+        assert (done.outcome, done.reason) == ("failed", "budget_exceeded")
+        assert [usage.budget.cost_usd for usage in guest.bodies(Usage)] == [0.25, 0.5]
+        assert [usage.budget.tokens for usage in guest.bodies(Usage)] == [15, 30]

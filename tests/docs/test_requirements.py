@@ -1,0 +1,32 @@
+"""The table of requirements names only what is there."""
+
+import re
+
+from docs.documents import ROOT, prose_of
+
+REQUIREMENTS = ROOT / "docs" / "requirements.md"
+ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+PATH = re.compile(r"`((?:src|tests|docs|schema|bench|\.ci)/[^`\s]*|pyproject\.toml|Makefile)`")
+
+
+def rows() -> list[list[str]]:
+    cells = [row.split(" | ") for row in ROW.findall(prose_of(REQUIREMENTS))]
+    return [row for row in cells if row[0] != "requirement" and set(row[0]) != {"-"}]
+
+
+def test_every_path_exists() -> None:
+    named = set(PATH.findall(prose_of(REQUIREMENTS)))
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_every_requirement_has_a_place_and_a_proof_or_says_why_not() -> None:
+    unsettled = [row[0] for row in rows() if len(row) != 3 or not (_is_proven(row) or _is_settled(row))]
+    assert unsettled == []
+
+
+def _is_proven(row: list[str]) -> bool:
+    return bool(PATH.search(row[1])) and bool(PATH.search(row[2]))
+
+
+def _is_settled(row: list[str]) -> bool:
+    return bool(re.search(r"issue \d|design §\d+|not a requirement", f"{row[1]} {row[2]}"))

@@ -1,0 +1,576 @@
+"""One table of what servers send, for both wire protocols, over real loopback HTTP."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from buddy.errors import ProviderError
+from buddy.models import wire
+from buddy.models.contract import (
+    AssistantItem,
+    Item,
+    Piece,
+    Prompt,
+    Reply,
+    Restart,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolItem,
+    UserItem,
+)
+from buddy.models.retry import Reliable
+from buddy.protocol.shapes import ToolCallItem
+from dialects import DIALECTS, KEY, Dialect, calls, collect, says, serving
+from fake_model import Answer, Chunk, FakeModel
+
+HELLO = Prompt("Be brief.", (UserItem("hi"),))
+both = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])
+Make = Callable[[Dialect], Answer]
+
+
+def call(call_id: str, name: str, arguments: str) -> ToolCallItem:
+    return ToolCallItem(call_id, name, arguments)
+
+
+def made(*wanted: ToolCallItem) -> Reply:
+    return Reply("", wanted, "tool_calls")
+
+
+def interleaved(d: Dialect) -> Answer:
+    chunks = [*d.opened(0, "a", "f"), *d.opened(1, "b", "g"), *d.grown(1, "b", '{"y'), *d.grown(0, "a", '{"x')]
+    return d.answer([*chunks, *d.grown(1, "b", '":2}'), *d.grown(0, "a", '":1}'), *d.ends("tool_calls")])
+
+
+def by_index_alone(d: Dialect) -> Answer:
+    chunks = [*d.opened(0, "a", "f"), *d.opened(1, "b", "g"), *d.grown(1, None, "{}"), *d.grown(0, None, '{"x":1}')]
+    return d.answer([*chunks, *d.ends("tool_calls")])
+
+
+def all_at(d: Dialect, at: int | None, *ids: str | None) -> Answer:
+    chunks: list[Chunk] = []
+    for number, call_id in enumerate(ids):
+        chunks += [*d.opened(at, call_id, f"f{number}"), *d.grown(at, call_id, '{"x":'), *d.grown(at, call_id, "1}")]
+    return d.answer([*chunks, *d.ends("tool_calls")])
+
+
+def byte_by_byte(d: Dialect) -> Answer:
+    parts = [chunk for part in '{"x": ["ü"]}' for chunk in d.grown(0, "a", part)]
+    return d.answer([*d.opened(0, "a", "f"), *parts, *d.ends("tool_calls")])
+
+
+def whole(d: Dialect) -> Answer:
+    return Answer(body=d.whole("Hi", ("f", ""), ("f", '{"x":1}'), usage=d.usage(5, 2, 3)))
+
+
+ONE = '{"x":1}'
+ODD: list[Chunk | str] = [
+    {},
+    {"choices": []},
+    {"choices": None},
+    {"type": 5},
+    {"type": "keepalive"},
+    {"type": "response.brand_new", "delta": 7},
+    {"type": "response.output_item.done", "item": 7},
+    "[]",
+    "null",
+    "1",
+]
+REPLIES: list[tuple[str, Make, Reply]] = [
+    ("text", lambda d: d.answer(says(d, "Hello you there")), Reply("Hello you there")),
+    ("CRLF", lambda d: d.answer(says(d, "Hello you"), newline="\r\n"), Reply("Hello you")),
+    ("CR alone", lambda d: d.answer(says(d, "Hello you"), newline="\r"), Reply("Hello you")),
+    ("keep-alive comments", lambda d: d.answer(says(d, "Hello you"), comments=True), Reply("Hello you")),
+    ("characters cut in bytes", lambda d: d.answer(says(d, "grün 🌲 日本"), byte_by_byte=True), Reply("grün 🌲 日本")),
+    ("[DONE]", lambda d: d.answer(says(d, "Hello"), done=True), Reply("Hello")),
+    ("no [DONE]", lambda d: d.answer(says(d, "Hello"), done=False), Reply("Hello")),
+    ("nothing says the end", lambda d: d.answer(says(d, "Hello you", finish=None), done=False),
+     Reply("Hello you", finish="cut", truncated=True)),
+    ("text, then half a call", lambda d: d.answer([*d.text("Hm"), *d.opened(0, "a", "f"), *d.grown(0, "a", "{")],
+                                                  done=False),
+     Reply("Hm", finish="cut", truncated=True)),
+    ("length", lambda d: d.answer(says(d, "Hello", finish="length")), Reply("Hello", finish="length", truncated=True)),
+    ("length with calls", lambda d: d.answer(calls(d, ("f", "{}"), finish="length")),
+     Reply("", (), "length", truncated=True)),
+    ("nothing but an end", lambda d: d.answer(d.ends("stop")), Reply("")),
+    ("10 MB in one event", lambda d: d.answer([*d.text("x" * 10_000_000), *d.ends("stop")]), Reply("x" * 10_000_000)),
+    ("empty choices, odd and unknown events",
+     lambda d: d.answer([*ODD, *says(d, "Hello")]),
+     Reply("Hello")),
+    # calls
+    ("one call", lambda d: d.answer(calls(d, ("f", ONE))), made(call("id_0", "f", ONE))),
+    ("several calls", lambda d: d.answer(calls(d, ("f", "{}"), ("g", ONE), ("f", "{}"))),
+     made(call("id_0", "f", "{}"), call("id_1", "g", ONE), call("id_2", "f", "{}"))),
+    ("text and a call", lambda d: d.answer([*d.text("Look: "), *calls(d, ("f", ONE))]),
+     Reply("Look: ", (call("id_0", "f", ONE),), "tool_calls")),
+    ("interleaved", interleaved, made(call("a", "f", ONE), call("b", "g", '{"y":2}'))),
+    ("interleaved, by index alone", by_index_alone, made(call("a", "f", ONE), call("b", "g", "{}"))),
+    ("byte by byte", byte_by_byte, made(call("a", "f", '{"x": ["ü"]}'))),
+    ("no ids", lambda d: d.answer([*d.opened(0, None, "f"), *d.grown(0, None, ONE), *d.opened(1, None, "f"),
+                                   *d.ends("tool_calls")]),
+     made(call("call_0", "f", ONE), call("call_1", "f", "{}"))),
+    ("index 0 for all", lambda d: all_at(d, 0, "a", "b", "c"),
+     made(call("a", "f0", ONE), call("b", "f1", ONE), call("c", "f2", ONE))),
+    ("index 0 for all, no ids", lambda d: all_at(d, 0, None, None),
+     made(call("call_0", "f0", ONE), call("call_1", "f1", ONE))),
+    ("no index", lambda d: all_at(d, None, "a", "b"), made(call("a", "f0", ONE), call("b", "f1", ONE))),
+    ("neither", lambda d: all_at(d, None, None, None), made(call("call_0", "f0", ONE), call("call_1", "f1", ONE))),
+    ("the first index is 1", lambda d: all_at(d, 1, "a"), made(call("a", "f0", ONE))),
+    ("no arguments", lambda d: d.answer([*d.opened(0, "a", "f"), *d.ends("tool_calls")]), made(call("a", "f", "{}"))),
+    ("no name", lambda d: d.answer([*d.opened(0, "a", None), *d.ends("tool_calls")]), made(call("a", "unnamed", "{}"))),
+    # usage
+    ("usage", lambda d: d.answer(says(d, "Hi", usage=d.usage(5, 2))), Reply("Hi", usage=TokenUsage(5, 2))),
+    ("cached tokens and cost", lambda d: d.answer(says(d, "Hi", usage=d.usage(5, 2, 3) | {"cost": 0.25})),
+     Reply("Hi", usage=TokenUsage(5, 2, 3, 0.25))),
+    ("prompt tokens", lambda d: d.answer(says(d, "Hi", usage={"prompt_tokens": 5, "completion_tokens": 2})),
+     Reply("Hi", usage=TokenUsage(5, 2))),
+    ("input tokens", lambda d: d.answer(says(d, "Hi", usage={"input_tokens": 5.0, "output_tokens": 2, "cost": "?"})),
+     Reply("Hi", usage=TokenUsage(5, 2))),
+    ("usage without counts", lambda d: d.answer(says(d, "Hi", usage={"total": 5})), Reply("Hi")),
+    ("usage of a cut reply", lambda d: d.answer(says(d, "Hi", finish="length", usage=d.usage(5, 2))),
+     Reply("Hi", (), "length", truncated=True, usage=TokenUsage(5, 2))),
+    # no stream
+    ("a JSON body", whole,
+     Reply("Hi", (call("call_0", "f", "{}"), call("call_1", "f", ONE)), "tool_calls", usage=TokenUsage(5, 2, 3))),
+    ("a JSON body that says it is a stream",
+     lambda d: Answer(body=b"\n\n" + d.whole("Hi"), headers={"content-type": "text/event-stream"}), Reply("Hi")),
+]  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize(("make", "expected"), [case[1:] for case in REPLIES], ids=[case[0] for case in REPLIES])
+async def test_what_a_server_sends_becomes_one_reply(dialect: Dialect, make: Make, expected: Reply) -> None:
+    async with FakeModel([make(dialect)]) as model, serving(dialect, model) as provider:
+        pieces = await collect(provider.stream(HELLO))
+    assert pieces[-1] == expected
+    assert [piece for piece in pieces if isinstance(piece, Reply)] == [expected]
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == expected.text
+
+
+def plain(status: int, body: bytes, headers: dict[str, str] | None = None) -> Make:
+    return lambda _: Answer(status=status, body=body, headers=headers or {})
+
+
+FAILURES: list[tuple[str, Make, str, bool]] = [
+    ("nothing", lambda d: d.answer([], done=False), "empty response", True),
+    ("only [DONE]", lambda d: d.answer([], done=True), "empty response", True),
+    ("an empty JSON body", plain(200, b""), "empty response", True),
+    ("an empty JSON object", plain(200, b"{}"), "empty response", True),
+    ("half a JSON body", lambda d: Answer(body=d.whole("Hello")[:-9]), "not JSON", True),
+    ("only half a call", lambda d: d.answer([*d.opened(0, "a", "f"), *d.grown(0, "a", "{")], done=False),
+     "before it was whole", True),
+    ("garbage", lambda d: d.answer(["{nope"]), "not JSON", True),
+    ("garbage after text", lambda d: d.answer([*d.text("Hi"), "{nope", *d.ends("stop")]), "not JSON", True),
+    ("bytes that are no text", plain(200, b"data: \xff\xfe\n\n", {"content-type": "text/event-stream"}),
+     "not JSON", True),
+    ("an event over the limit", lambda d: d.answer(d.text("x" * (16 * 1024 * 1024 + 1))), "more than", False),
+    ("an error that passes", lambda d: d.answer([d.failed("overloaded", "server_error")]), "overloaded", True),
+    ("an error for good", lambda d: d.answer([d.failed("bad tool", "invalid_prompt")]), "bad tool", False),
+    ("an error after text", lambda d: d.answer([*d.text("Hi"), d.failed("lost", "rate_limit_exceeded")]), "lost", True),
+    ("an error object", lambda d: d.answer([{"error": {"message": "overloaded", "code": 503}}]), "overloaded", True),
+    ("an error text", lambda d: d.answer([{"error": "model not loaded"}]), "model not loaded", False),
+    ("an error in a JSON body", plain(200, b'{"error":{"message":"nope","code":400}}'), "nope", False),
+    ("a web page", plain(200, b"<html>", {"content-type": "text/html; charset=utf-8"}), "web page", False),
+    ("400", plain(400, b'{"error":{"message":"bad temperature"}}'), "400: bad temperature", False),
+    ("400 in plain text", plain(400, b"x" * 9000), "400: x{500}$", False),
+    ("422 with a list", plain(422, b'{"detail":[{"msg":"nope"}]}'), "422: .*nope", False),
+    ("500", plain(500, b""), "answered 500$", True),
+    ("529", plain(529, b'{"error":{"message":"Overloaded"}}'), "Overloaded", True),
+    ("a redirect", plain(308, b"", {"location": "https://x.example/v1"}), "308", False),
+    ("a huge header", plain(200, b"{}", {"x-huge": "x" * 1_000_000}), "the connection to the model API broke", True),
+]  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize(
+    ("make", "message", "retryable"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
+)
+async def test_what_cannot_be_a_reply_is_an_error(
+    dialect: Dialect, make: Make, message: str, *, retryable: bool
+) -> None:
+    async with FakeModel([make(dialect)]) as model, serving(dialect, model) as provider:
+        with pytest.raises(ProviderError, match=message) as failure:
+            await collect(provider.stream(HELLO))
+    assert failure.value.retryable is retryable
+    assert KEY not in f"{failure.value}{failure.value.hint}"
+
+
+@both
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+async def test_a_stream_cut_at_any_frame_is_truncated_or_an_error(
+    dialect: Dialect, framing: Literal["chunked", "close"]
+) -> None:
+    complete = dialect.answer([*says(dialect, "one two three", finish=None), *calls(dialect, ("f", "{}"))])
+    frames = complete.frames()
+    ends = len(frames) - (2 if complete.done else 1)
+    said = [""] * dialect.opens + ["one ", "two ", "three"]
+    for at in range(ends):
+        for extra in (0, 9, len(frames[at]) - 3):
+            cut = msgspec.structs.replace(complete, cut_at=sum(map(len, frames[:at])) + extra or 1, framing=framing)
+            await assert_cut(dialect, cut, "".join(said[:at]))
+
+
+async def assert_cut(dialect: Dialect, cut: Answer, text: str) -> None:
+    async with FakeModel([cut]) as model, serving(dialect, model) as provider:
+        if not text:
+            with pytest.raises(ProviderError) as failure:
+                await collect(provider.stream(HELLO))
+            assert failure.value.retryable
+            return
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply(text, finish="cut", truncated=True)
+
+
+@both
+async def test_a_last_event_without_its_blank_line_counts(dialect: Dialect) -> None:
+    answer = dialect.answer(says(dialect, "one two", finish=None), done=False, framing="close")
+    answer = msgspec.structs.replace(answer, cut_at=sum(map(len, answer.frames())) - 2)
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply("one two", finish="cut", truncated=True)
+
+
+@both
+async def test_a_reply_is_whole_though_the_connection_breaks_after_its_end(dialect: Dialect) -> None:
+    answer = dialect.answer(says(dialect, "Hello"), done=False)
+    answer = msgspec.structs.replace(answer, cut_at=sum(map(len, answer.frames())))
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hello")
+
+
+@both
+async def test_thoughts_are_shown_and_come_before_the_words(dialect: Dialect) -> None:
+    chunks = [*dialect.thought("Hm"), *dialect.thought("."), *says(dialect, "Yes")]
+    async with FakeModel([dialect.answer(chunks)]) as model, serving(dialect, model) as provider:
+        pieces = await collect(provider.stream(HELLO))
+    assert "".join(piece.text for piece in pieces if isinstance(piece, ThinkingDelta)) == "Hm."
+    assert isinstance(pieces[0], ThinkingDelta)
+    assert isinstance(pieces[-1], Reply)
+    assert pieces[-1].text == "Yes"
+
+
+@both
+async def test_a_call_id_of_an_earlier_turn_gets_a_suffix(dialect: Dialect) -> None:
+    earlier = AssistantItem("", tuple(call(name, "f", "{}") for name in ("a", "a_2", "call_1")))
+    chunks = [*dialect.opened(5, "a", "f"), *dialect.opened(6, None, "g"), *dialect.opened(7, "call_1", "h")]
+    answer = dialect.answer([*chunks, *dialect.ends("tool_calls")])
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        reply = (await collect(provider.stream(Prompt("", (UserItem("hi"), earlier)))))[-1]
+    assert isinstance(reply, Reply)
+    assert [made.call_id for made in reply.calls] == ["a_3", "call_1_2", "call_1_3"]
+
+
+@both
+async def test_a_burst_is_few_deltas(dialect: Dialect) -> None:
+    words = " ".join(f"w{number}" for number in range(2000))
+    body = b"".join(dialect.answer(says(dialect, words)).frames())
+    answer = Answer(body=body, headers={"content-type": "text/event-stream"})
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        pieces = await collect(provider.stream(HELLO))
+    assert pieces[-1] == Reply(words)
+    assert len(pieces) < 200
+
+
+@both
+async def test_a_delta_is_given_before_the_next_one_is_there(dialect: Dialect) -> None:
+    gate = asyncio.Event()
+    answer = msgspec.structs.replace(dialect.answer(says(dialect, "one two")), gate=gate, gate_at=dialect.opens + 1)
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        stream = provider.stream(HELLO)
+        assert await anext(stream) == TextDelta("one ")
+        gate.set()
+        assert await collect(stream) == [TextDelta("two"), Reply("one two")]
+
+
+@both
+async def test_the_connection_is_kept_for_the_next_request(dialect: Dialect) -> None:
+    script = [dialect.answer(says(dialect, "One")), dialect.answer(says(dialect, "Two"), done=True)]
+    async with FakeModel(script) as model, serving(dialect, model, linger=30.0) as provider:
+        await collect(provider.stream(HELLO))
+        await collect(provider.stream(HELLO))
+        assert model.connections == 1
+
+
+@both
+async def test_a_history_that_changed_is_sent_as_it_is_now(dialect: Dialect) -> None:
+    first, second, third = UserItem("1"), AssistantItem("2"), UserItem("3")
+    histories: list[tuple[Item, ...]] = [
+        (first,),
+        (first, second, third),
+        (first, AssistantItem("two"), third),
+        (first, third),
+        (third,),
+        (first, second, third, AssistantItem("4")),
+        (),
+    ]
+    script = [dialect.answer(says(dialect, "ok"))] * len(histories)
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        for history in histories:
+            await collect(provider.stream(Prompt("", history)))
+    for request, history in zip(model.requests, histories, strict=True):
+        assert [text_of(message) for message in sent(request.body)] == [item.text for item in history]
+
+
+# What goes wrong before, between and after the bytes
+
+
+@both
+@pytest.mark.parametrize("hang", ["headers", "body"])
+async def test_a_server_that_goes_silent_is_given_up(dialect: Dialect, hang: Literal["headers", "body"]) -> None:
+    answer = dialect.answer(dialect.text("Hi"), done=False, hang=hang)
+    async with FakeModel([answer]) as model, serving(dialect, model, idle_timeout=0.05) as provider:
+        with pytest.raises(ProviderError, match=r"no byte for 0\.05 s|no whole line") as failure:
+            await collect(provider.stream(HELLO))
+        assert failure.value.retryable
+        await model.wait_hung_up()
+
+
+@both
+async def test_a_server_that_trickles_a_line_without_end_is_given_up(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SLOWEST", 0.01)
+    answer = dialect.answer(says(dialect, "x" * 4000), byte_by_byte=True, delay=0.005)
+    async with FakeModel([answer]) as model, serving(dialect, model, idle_timeout=30.0) as provider:
+        with pytest.raises(ProviderError, match="no whole line") as failure:
+            await collect(provider.stream(HELLO))
+        assert failure.value.retryable
+        await model.wait_hung_up()
+
+
+@both
+async def test_a_server_that_trickles_its_headers_is_given_up(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "SLOWEST", 0.01)
+    monkeypatch.setattr(wire, "CONNECT_TIMEOUT", 0.1)
+    answer = dialect.answer(says(dialect, "Hi"), headers={"x-long": "x" * 4000}, slow_head=0.01)
+    async with FakeModel([answer]) as model, serving(dialect, model, idle_timeout=30.0) as provider:
+        with pytest.raises(ProviderError, match=r"did not finish the headers|no connection") as failure:
+            await collect(provider.stream(HELLO))
+        assert failure.value.retryable
+
+
+async def test_blank_lines_keep_a_slow_answer_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "SLOWEST", 0.05)
+    dialect = DIALECTS[0]
+    answer = Answer(body=b"\n" * 45 + dialect.whole("Hi"), byte_by_byte=True, gaps=(45, 0.04))
+    async with FakeModel([answer]) as model, serving(dialect, model, idle_timeout=30.0) as provider:
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hi")
+
+
+@both
+async def test_a_server_that_goes_silent_after_the_end_has_answered(dialect: Dialect) -> None:
+    answer = dialect.answer(says(dialect, "Hi"), hang="body")
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hi")
+        await model.wait_hung_up()
+
+
+@both
+async def test_a_server_that_is_not_there_may_come_back(dialect: Dialect) -> None:
+    async with FakeModel([]) as model:
+        base_url = model.base_url
+    provider = dialect.provider(base_url)
+    with pytest.raises(ProviderError, match="no connection") as failure:
+        await collect(provider.stream(HELLO))
+    assert failure.value.retryable
+    await provider.close()
+
+
+@both
+@pytest.mark.parametrize("hang", ["headers", "body"])
+async def test_cancelling_the_consumer_closes_the_connection(
+    dialect: Dialect, hang: Literal["headers", "body"]
+) -> None:
+    answer = dialect.answer(dialect.text("Hi"), done=False, hang=hang)
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        consumer = asyncio.create_task(collect(provider.stream(HELLO)))
+        await model.wait_requests(1)
+        consumer.cancel()
+        await asyncio.wait([consumer])
+        assert consumer.cancelled()
+        await model.wait_hung_up()
+
+
+@both
+async def test_leaving_a_stream_early_closes_the_connection(dialect: Dialect) -> None:
+    answer = dialect.answer(dialect.text("Hi"), done=False, hang="body")
+    async with FakeModel([answer]) as model, serving(dialect, model) as provider:
+        stream = provider.stream(HELLO)
+        assert await anext(stream) == TextDelta("Hi")
+        del stream
+        await model.wait_hung_up()
+
+
+# Refusals and retries
+
+
+@both
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_refusal_says_what_to_do_and_never_the_key(dialect: Dialect, status: int) -> None:
+    body = f'{{"error":{{"message":"no access with {KEY}"}}}}'.encode()
+    async with FakeModel([Answer(status=status, body=body)] * 2) as model, serving(dialect, model) as provider:
+        with pytest.raises(ProviderError) as failure:
+            await collect(Reliable(provider).stream(HELLO))
+        assert len(model.requests) == 1
+    assert str(failure.value) == f"the model API answered {status}: no access with [key]"
+    assert not failure.value.retryable
+    assert (f'api = "{dialect.other}"' if status == 404 else "API key") in failure.value.hint
+
+
+@both
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
+async def test_a_storm_is_waited_out_and_every_wait_is_told(dialect: Dialect, status: int) -> None:
+    storm = Answer(status=status, body=b"busy")
+    pieces, waits = await play(dialect, [storm, storm, storm, dialect.answer(says(dialect, "Hi"))])
+    reason = f"the model API answered {status}: busy"
+    retries = [Retrying(2, reason, 250), Retrying(3, reason, 500), Retrying(4, reason, 1000)]
+    assert pieces == [*retries, TextDelta("Hi"), Reply("Hi")]
+    assert waits == [0.25, 0.5, 1.0]
+    with pytest.raises(ProviderError, match=str(status)):
+        await play(dialect, [storm] * 4 + [dialect.answer(says(dialect, "Hi"))])
+
+
+@both
+@pytest.mark.parametrize(
+    ("headers", "low", "high"),
+    [
+        ({"retry-after": "7"}, 7, 7),
+        ({"retry-after": "1.5"}, 1.5, 1.5),
+        ({"retry-after-ms": "1250", "retry-after": "7"}, 1.25, 1.25),
+        ({"retry-after": "99999999"}, 60, 60),
+        ({"retry-after-ms": "1e308"}, 60, 60),
+        ({"retry-after": "Fri, 31 Dec 2100 23:59:59 GMT"}, 60, 60),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0.25, 0.25),
+        ({"retry-after": "Fri, 99 Foo 9999 99:99:99 GMT"}, 0.25, 0.25),
+        ({"retry-after": "-5"}, 0.25, 0.25),
+        ({"retry-after": "inf"}, 0.25, 0.25),
+        ({"retry-after": "nan"}, 0.25, 0.25),
+        ({"retry-after": "soon"}, 0.25, 0.25),
+        ({}, 0.25, 0.25),
+    ],
+)
+async def test_the_server_says_how_long_to_wait_within_reason(
+    dialect: Dialect, headers: dict[str, str], low: float, high: float
+) -> None:
+    busy = Answer(status=429, headers=headers, body=b'{"error":{"message":"slow down"}}')
+    pieces, waits = await play(dialect, [busy, dialect.answer(says(dialect, "Hi"))])
+    assert len(waits) == 1
+    assert low <= waits[0] <= high
+    assert pieces[0] == Retrying(2, "the model API answered 429: slow down", round(waits[0] * 1000))
+
+
+@both
+async def test_a_failure_after_deltas_voids_them_first(dialect: Dialect) -> None:
+    gate = asyncio.Event()
+    broken = dialect.answer([*dialect.text("One"), dialect.failed("overloaded", "server_error")])
+    broken = msgspec.structs.replace(broken, gate=gate, gate_at=dialect.opens + 1)
+    script = [broken, dialect.answer(says(dialect, "Two"))]
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        stream = Reliable(provider, sleep=no_wait, rng=lambda: 1.0).stream(HELLO)
+        assert await anext(stream) == TextDelta("One")
+        gate.set()
+        reason = "the model API failed: overloaded"
+        assert await collect(stream) == [Retrying(2, reason, 250), Restart(reason), TextDelta("Two"), Reply("Two")]
+
+
+@both
+async def test_a_cut_stream_that_has_text_is_not_asked_again(dialect: Dialect) -> None:
+    pieces, waits = await play(dialect, [dialect.answer(says(dialect, "Hi", finish=None), done=False)])
+    assert pieces == [TextDelta("Hi"), Reply("Hi", finish="cut", truncated=True)]
+    assert waits == []
+
+
+@both
+async def test_a_wait_can_be_cancelled(dialect: Dialect) -> None:
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waiting.set()
+        await asyncio.sleep(seconds)
+
+    busy = Answer(status=429, headers={"retry-after": "50"}, body=b"")
+    async with FakeModel([busy]) as model, serving(dialect, model) as provider:
+        consumer = asyncio.create_task(collect(Reliable(provider, sleep=sleep).stream(HELLO)))
+        await waiting.wait()
+        consumer.cancel()
+        await asyncio.wait([consumer])
+        assert consumer.cancelled()
+        assert len(model.requests) == 1
+
+
+@both
+async def test_a_server_that_refuses_to_stream_is_asked_without_from_then_on(dialect: Dialect) -> None:
+    no = Answer(status=400, body=b'{"error":{"message":"Unsupported parameter: stream"}}')
+    script = [no, *(Answer(body=dialect.whole(text)) for text in ("One", "Two"))]
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        assert await collect(provider.stream(HELLO)) == [TextDelta("One"), Reply("One")]
+        assert await collect(provider.stream(HELLO)) == [TextDelta("Two"), Reply("Two")]
+    assert [request.body.get("stream") for request in model.requests] == [True, None, None]
+
+
+@both
+async def test_leaving_out_what_did_not_help_is_not_remembered(dialect: Dialect) -> None:
+    no = Answer(status=400, body=b"too long a prompt for a stream")
+    script = [no, no, dialect.answer(says(dialect, "Two"))]
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        with pytest.raises(ProviderError, match="too long"):
+            await collect(provider.stream(HELLO))
+        assert (await collect(provider.stream(HELLO)))[-1] == Reply("Two")
+    assert [request.body.get("stream") for request in model.requests] == [True, None, True]
+
+
+@both
+async def test_a_conversation_goes_on_with_the_other_wire(dialect: Dialect) -> None:
+    """What one wire keeps for itself must not reach the other, and calls and results stay together."""
+    [other] = [candidate for candidate in DIALECTS if candidate is not dialect]
+    encrypted = {"type": "reasoning", "id": "rs_1", "encrypted_content": "zz"}
+    first = [
+        *dialect.thought("Hm."),
+        {"type": "response.output_item.done", "output_index": 8, "item": encrypted},
+        *calls(dialect, ("f", ONE)),
+    ]
+    script = [dialect.answer(first), dialect.answer(says(dialect, "ok"))]
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        reply = (await collect(provider.stream(HELLO)))[-1]
+        assert isinstance(reply, Reply)
+        assert reply.opaque
+        items = (UserItem("hi"), AssistantItem(reply.text, reply.calls, reply.opaque), ToolItem("id_0", "1"))
+        await collect(provider.stream(Prompt("", items)))
+    async with FakeModel([other.answer(says(other, "ok"))]) as switched, serving(other, switched) as provider:
+        await collect(provider.stream(Prompt("", items)))
+    back, across = model.requests[1].raw, switched.requests[0].raw
+    assert (b'"zz"' in back) or (b'"Hm."' in back)
+    assert b"zz" not in across
+    assert b"Hm." not in across
+    assert b"responses_items" not in back + across
+    assert b"reasoning" not in msgspec.json.encode(sent(switched.requests[0].body))
+    assert across.count(b'"id_0"') == 2
+
+
+async def play(dialect: Dialect, script: list[Answer]) -> tuple[list[Piece], list[float]]:
+    """All pieces, and the waits that were asked for, with no chance in them."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        reliable = Reliable(provider, sleep=sleep, rng=lambda: 1.0)
+        return await collect(reliable.stream(HELLO)), waits
+
+
+async def no_wait(_: float) -> None:
+    """Time passes at once."""
+
+
+def sent(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return body["messages"] if "messages" in body else body["input"]
+
+
+def text_of(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
