@@ -18,6 +18,11 @@ ACTIVE = ("running", "awaiting_approval")
 def attach(options: argparse.Namespace) -> int:
     """Show what happened and what happens, line by line, until interrupted."""
 
+    if not options.config:
+        from buddy.cli.daemon import launch
+
+        launch(options)  # leaving must stop nothing, so what is looked at must not run in here
+
     async def work() -> int:
         async with connected(options, "cli") as client:
             token = await _observer(client, options.session_id) if options.read_only else None

@@ -274,13 +274,16 @@ class Requests:
         return await self._sessions.open(session_id)
 
     async def _opened(self, session_id: str) -> Session | None:
-        """The session where this process may write it; one that another process drives can still be read."""
+        """The session where this process may write it; one that it cannot go on with can still be read.
+
+        Another process may drive it, its folder or its model may be gone: none of that is a reason to hide its log.
+        """
         try:
             return await self._sessions.open(session_id)
         except ProtocolError as error:
-            if error.code == "RUN_IN_PROGRESS":
-                return None
-            raise
+            if error.code == "SESSION_NOT_FOUND":
+                raise
+            return None
 
     async def _last_seq(self, session_id: str) -> int:
         return (await self._sessions.record(session_id)).last_seq

@@ -1,21 +1,32 @@
 """The scrubber: what every text passes before it is kept, shown or sent.
 
 What always holds:
-- layers run in order: registered values first, then what a name beside it gives away;
+- layers run in order: registered values, known formats, what a name beside it gives away, what looks random;
 - `text` is idempotent, and `tree` gives the same object where nothing was found;
-- a stream's outputs, joined, are the registered-value masking of the whole text, however it was cut into chunks.
+- a stream's outputs, joined, are the masking of the whole text, however it was cut into chunks;
+- ids, digests and hashes in a tree are never hidden for their randomness.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from operator import eq, is_not
 from typing import Any, TypeAlias, overload
 
-from buddy.scrub import keywords
+from buddy.scrub import guesses
 from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import secrets_of
-from buddy.scrub.values import MARK, Values
+from buddy.scrub.marks import MARK, OPENING
+from buddy.scrub.named import is_secret
+from buddy.scrub.names import Kind, kind_of
+from buddy.scrub.streams import Stream
+from buddy.scrub.values import Values
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
+
+_IDENTIFIER = re.compile(
+    r"(?:^|[_-])(?:ids?|digest|hash|sha\d*|etag|checksum|integrity|blobs?|seq)$|[a-z](?:Ids?|Hash|Digest)$"
+)
 
 
 class Scrubber:
@@ -23,19 +34,25 @@ class Scrubber:
 
     def __init__(self) -> None:
         self._values = Values()
+        self._numbers: dict[bytes, int] = {}
 
     def register(self, secret: str) -> None:
         """Hide this value from now on; one that is too short to be told from normal text is ignored."""
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
+            self._numbers.setdefault(_digest(secret), len(self._numbers) + 1)
 
     def register_environment(self, env: Mapping[str, str]) -> None:
         for secret in secrets_of(env):
             self.register(secret)
 
+    def number_of(self, secret: str) -> int | None:
+        """The number of a registered secret, the same for as long as this scrubber lives: to speak of it without it."""
+        return self._numbers.get(_digest(secret.strip()))
+
     def text(self, text: str) -> str:
-        return keywords.mask(self._values.mask(text))
+        return guesses.mask(self._values.mask(text))
 
     def registered(self, text: str) -> str:
         """Mask registered values alone: for what must stay byte for byte where it holds none."""
@@ -49,57 +66,48 @@ class Scrubber:
     def tree(self, value: Json) -> Json: ...
     def tree(self, value: Json) -> Json:
         """A scrubbed copy of a JSON value, its keys too; the value itself where there is nothing to hide."""
+        return self._scrubbed(value, "")
+
+    def stream(self) -> Stream:
+        return Stream(self._values)
+
+    def _scrubbed(self, value: Json, name: str) -> Json:
         match value:
             case str():
-                return self.text(value)
+                return self._named(value, name)
             case dict():
                 return self._dict(value)
             case list():
-                scrubbed = [self.tree(item) for item in value]
+                scrubbed = [self._scrubbed(item, name) for item in value]
                 return scrubbed if _differ(scrubbed, value) else value
             case tuple():
-                scrubbed = tuple(self.tree(item) for item in value)
+                scrubbed = tuple(self._scrubbed(item, name) for item in value)
                 return scrubbed if _differ(scrubbed, value) else value
             case _:
                 return value
 
+    def _named(self, value: str, name: str) -> str:
+        kind = kind_of(name) if name else None
+        if kind and _is_told(kind, value):
+            return MARK
+        masked = self._values.mask(value)
+        return guesses.mask(masked, random=not (name and _IDENTIFIER.search(name)))
+
     def _dict(self, value: dict[str, Json]) -> dict[str, Json]:
-        scrubbed = {self.text(key): self.tree(item) for key, item in value.items()}
+        scrubbed = {self.text(key): self._scrubbed(item, key) for key, item in value.items()}
         same = len(scrubbed) == len(value) and not _differ(scrubbed.values(), value.values())
         return value if same and all(map(eq, scrubbed, value)) else scrubbed
 
-    def stream(self) -> "Stream":
-        return Stream(self._values)
+
+def _is_told(kind: Kind, value: str) -> bool:
+    """Whether a field's name alone hides its whole value: of a password, whatever it is."""
+    if kind == "password":
+        return bool(value) and OPENING not in value
+    return is_secret(kind, value, quoted=True)
 
 
-class Stream:
-    """One text that arrives in chunks. Only what could still become a secret is held back."""
-
-    def __init__(self, values: Values) -> None:
-        self._values = values
-        self._held = ""
-        self._covered = 0
-
-    def feed(self, text: str) -> str:
-        *whole, self._held = (self._held + text).split(MARK)
-        released = self._close(whole) if whole else ""
-        return released + self._release(self._values.open_at(self._held))
-
-    def finish(self) -> str:
-        return self._release(len(self._held))
-
-    def _close(self, parts: list[str]) -> str:
-        """Parts that a mark follows are complete."""
-        masked: list[str] = []
-        for part in parts:
-            masked += (self._values.mask_part(part, len(part), self._covered)[0], MARK)
-            self._covered = 0
-        return "".join(masked)
-
-    def _release(self, cut: int) -> str:
-        out, self._covered = self._values.mask_part(self._held, cut, self._covered)
-        self._held = self._held[cut:]
-        return out
+def _digest(secret: str) -> bytes:
+    return hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _differ(scrubbed: Iterable[Json], value: Iterable[Json]) -> bool:

@@ -1,6 +1,8 @@
 """Registered values: every form of every secret, found in one scan.
 
 What always holds:
+- line breaks inside a value do not hide it: it is looked for as if a terminal had wrapped the text anywhere; where the
+  wrap leaves only one or two characters of it on the line before, those stay and the rest is hidden;
 - overlapping hits become one mark, so that no part of a second secret is left beside the first;
 - a mark in the text is never cut or covered, so masking twice changes nothing;
 - a text without a hit costs one scan, and nothing while nothing is registered.
@@ -8,50 +10,62 @@ What always holds:
 
 import bisect
 import re
+from collections.abc import Iterator
 
-from buddy.scrub.encodings import forms
+from buddy.scrub.anchors import SKIPPED, Anchors, three_characters
+from buddy.scrub.encodings import MIN_LENGTH, forms
+from buddy.scrub.marks import MARK, Span
 
-MARK = "[REDACTED]"
+_BREAK = re.compile(r"\r?\n")
 
 
 class Values:
-    """A set of secrets that grows, and the patterns made from it."""
+    """A set of secrets that grows, and what is needed to find them."""
 
     def __init__(self) -> None:
         self._needles: set[str] = set()
         self._sorted: list[str] = []
-        self._any: re.Pattern[str] | None = None
-        self._each: re.Pattern[str] | None = None
+        self._anchors: Anchors | None = None
         self._firsts: re.Pattern[str] | None = None
         self.longest = 0
+        self.has_spaces = False
 
     def add(self, secret: str) -> None:
-        new = forms(secret) - self._needles
+        new = {_joined(form) for form in forms(secret)} - self._needles
         # The mark itself stays readable, whatever is registered.
         new.discard(MARK)
+        new = {form for form in new if len(form) >= MIN_LENGTH}
         if new:
             self._needles |= new
             self._compile()
 
-    def mask(self, text: str) -> str:
-        if self._any is None or self._any.search(text) is None:
-            return text
-        return MARK.join(self.mask_part(part, len(part), 0)[0] for part in text.split(MARK))
+    @property
+    def empty(self) -> bool:
+        return not self._needles
 
-    def mask_part(self, part: str, cut: int, covered: int) -> tuple[str, int]:
+    def may_hold(self, part: str) -> bool:
+        """Whether a closer look is due; False is certain."""
+        return self._anchors is not None and self._anchors.any_in(_joined(part))
+
+    def mask(self, text: str) -> str:
+        if self._anchors is None or not any(self._hits(text, wrapped=False)):
+            return text
+        return MARK.join(self.mask_part(part, len(part))[0] for part in text.split(MARK))
+
+    def mask_part(self, part: str, cut: int, covered: int = 0, *, wrapped: bool = False) -> tuple[str, int]:
         """Mask what begins before `cut`, in a part without marks whose first `covered` characters are hidden already.
 
-        Gives the text up to the cut, and how many characters after it are hidden by then.
+        `wrapped` says that a line break is in front of the part. Gives the text up to the cut, and how many characters
+        after it are hidden by then.
         """
         pieces: list[str] = []
         done = covered
-        for hit in self._each.finditer(part) if self._each else ():
-            start = hit.start()
+        for start, end in sorted(self._hits(part, wrapped=wrapped)):
             if start >= cut:
                 break
             if start >= done:
                 pieces += (part[done:start], MARK)
-            done = max(done, hit.end(1))
+            done = max(done, end)
         if done < cut:
             pieces.append(part[done:cut])
         return "".join(pieces), max(done - cut, 0)
@@ -61,38 +75,74 @@ class Values:
         size = len(part)
         open_mark = _open_mark(part)
         held = min(self._open_value(part), open_mark)
-        if open_mark == size or self._each is None:
+        if open_mark == size:
             return held
         # Once whole, the mark wins over values that reach into it: they cannot be decided before it is.
-        reaching = (hit.start() for hit in self._each.finditer(part) if hit.end(1) > open_mark)
+        reaching = (start for start, end in sorted(self._hits(part, wrapped=False)) if end > open_mark)
         return min(held, next(reaching, held))
+
+    def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
+        if self._anchors is None:
+            return
+        joined = _joined(part)
+        breaks: Breaks | None = None
+        for needle, start in self._anchors.candidates(joined):
+            if start < -SKIPPED or not joined.startswith(needle[SKIPPED:], start + SKIPPED):
+                continue
+            breaks = breaks or Breaks(part, wrapped=wrapped)
+            begin = breaks.begin(start)
+            if begin > start or (start >= 0 and joined.startswith(needle, start)):
+                yield breaks.before(begin), breaks.before(start + len(needle) - 1) + 1
 
     def _open_value(self, part: str) -> int:
         size = len(part)
         if self._firsts is None:
             return size
-        for first in self._firsts.finditer(part, max(0, size - self.longest + 1)):
-            rest = part[first.start() :]
+        # A line break before the end makes one or two characters too few to wait for: see above.
+        fewest = 3 if part.endswith("\n") else 1
+        joined = _joined(part)
+        from_here = max(0, len(joined) - self.longest + 1)
+        starts = [first.start() for first in self._firsts.finditer(joined, from_here)]
+        for start in [*starts, *range(max(from_here, len(joined) - 2), len(joined) - fewest + 1)]:
+            rest = joined[start:]
             index = bisect.bisect_right(self._sorted, rest)
             if index < len(self._sorted) and self._sorted[index].startswith(rest):
-                return first.start()
+                return Breaks(part, wrapped=False).before(start)
         return size
 
     def _compile(self) -> None:
         self._sorted = sorted(self._needles)
         self.longest = max(map(len, self._needles))
-        any_needle = _alternation(self._sorted)
-        self._any = re.compile(any_needle)
-        self._each = re.compile(f"(?=({any_needle}))")
-        self._firsts = re.compile(f"[{re.escape(''.join({needle[0] for needle in self._needles}))}]")
+        self.has_spaces = any(" " in needle for needle in self._needles)
+        self._anchors = Anchors(self._sorted)
+        self._firsts = re.compile(three_characters({needle[:3] for needle in self._needles}))
 
 
-def _alternation(needles: list[str]) -> str:
-    """One pattern, branching on the first characters so that most positions fail at once; longer needles first."""
-    groups: dict[str, list[str]] = {}
-    for needle in sorted(needles, key=len, reverse=True):
-        groups.setdefault(needle[:2], []).append(needle[2:])
-    return "|".join(f"{re.escape(head)}(?:{'|'.join(map(re.escape, tails))})" for head, tails in groups.items())
+class Breaks:
+    """The line breaks of a part, and how far they push what follows in it."""
+
+    def __init__(self, part: str, *, wrapped: bool) -> None:
+        self._at: list[int] = [0] if wrapped else []
+        self._pushed: list[int] = [0] if wrapped else []
+        removed = 0
+        for line_break in _BREAK.finditer(part) if "\n" in part else ():
+            self._at.append(line_break.start() - removed)
+            removed += line_break.end() - line_break.start()
+            self._pushed.append(removed)
+
+    def before(self, position: int) -> int:
+        """Where the character at this position of the joined text lies in the part."""
+        index = bisect.bisect_right(self._at, position)
+        return position + (self._pushed[index - 1] if index else 0)
+
+    def begin(self, start: int) -> int:
+        """Where a hit that starts here begins to be hidden: behind a break within its first characters."""
+        index = bisect.bisect_right(self._at, start + SKIPPED)
+        return max(start, self._at[index - 1]) if index else start
+
+
+def _joined(text: str) -> str:
+    return text.replace("\r\n", "").replace("\n", "") if "\n" in text else text
 
 
 def _open_mark(part: str) -> int:

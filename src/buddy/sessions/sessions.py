@@ -6,6 +6,7 @@ neither.
 
 import asyncio
 import hashlib
+import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,8 @@ from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
+
+log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
 PAGE = 500
@@ -114,15 +117,14 @@ class Sessions:
         for record in await self._around.log.active():
             try:
                 recovered.append(await self.open(record.session_id))
-            except ProtocolError:
-                continue  # a living process has it
+            except ProtocolError as error:
+                log.warning("%s is not taken up: %s", record.session_id, error)
         return recovered
 
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
-        """A new attach token; only its hash is kept, and it is a secret from now on."""
+        """A new attach token; only its hash is kept. The scrubber knows tokens by their form: there can be many."""
         # Ids of one millisecond follow each other, so by itself an id could be guessed from one that was shown.
         token = self._around.ids("att") + secrets.token_hex(16)
-        self._around.scrubber.register(token)
         await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
 

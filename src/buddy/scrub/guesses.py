@@ -1,0 +1,111 @@
+"""Layers 1 to 3 together: what nobody registered and yet looks like a secret.
+
+What always holds:
+- a hit lies within one word, or within a name and its value on one line, or within the armour of a private key, so
+  that a text may be cut where `safe_cut` says and its parts be masked each by itself, with the same result;
+- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter where it has one;
+- where layers meet, the mark of the earlier layer stands.
+"""
+
+import bisect
+import re
+from collections.abc import Iterator
+
+from buddy.scrub import entropy, known, named
+from buddy.scrub.formats import RUN
+from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merged
+from buddy.scrub.names import ENDING
+
+LONGEST_WORD = 8 * 1024
+
+Hit = tuple[int, int, str]  # from, to, and the mark that goes there
+
+_SIGNS = re.compile(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
+_LONG_RUN = re.compile(rf"[{RUN}]{{16}}")
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD}}}")
+_DELIMITER = re.compile(r".*[,;{}\[\]()&<>]", re.DOTALL)
+
+
+def mask(text: str, *, random: bool = True) -> str:
+    """Hide what looks like a secret; with `random` false, not for its randomness alone."""
+    return "".join(mask_piece(piece, random=random) for piece in _pieces(text))
+
+
+def is_suspicious(text: str) -> bool:
+    """Whether a text can hold a hit or the beginning of one at all: the cheap question first."""
+    return _SIGNS.search(text) is not None or (len(text) >= 16 and _LONG_RUN.search(text) is not None)
+
+
+def safe_cut(text: str, cut: int) -> int:
+    """The last place at or before `cut`, itself behind a blank, where whatever comes next cannot change the masking."""
+    while cut:
+        part = text[:cut]
+        held = min(named.open_at(part), known.open_armour(part))
+        if held == cut:
+            break
+        # The word in front may itself be the value of a name before it: look again.
+        cut = _word_start(text, held)
+    return cut
+
+
+def forced_cut(text: str, at: int) -> int:
+    """Where the first word from here on that is too long must be cut; 0 where there is none."""
+    long_word = _LONG_WORD.search(text, at)
+    if long_word is None:
+        return 0
+    delimiter = _DELIMITER.match(text, long_word.start() + LONGEST_WORD // 2, long_word.end())
+    return delimiter.end() if delimiter else long_word.end()
+
+
+def _pieces(text: str) -> Iterator[str]:
+    if len(text) < LONGEST_WORD or max(map(len, text.split("\n"))) < LONGEST_WORD:
+        yield text
+        return
+    done = 0
+    while cut := forced_cut(text, done):
+        yield text[done:cut]
+        done = cut
+    yield text[done:]
+
+
+def mask_piece(text: str, *, random: bool = True) -> str:
+    """Mask a text that has no word to be cut; lines that have a mark in them now are looked at again."""
+    hits = _hits(text, random=random)
+    if not hits:
+        return text
+    lines = _masked(text, hits).split("\n")
+    return "\n".join(_settled(line, random=random) if OPENING in line else line for line in lines)
+
+
+def _settled(line: str, *, random: bool) -> str:
+    while hits := _hits(line, random=random):
+        line = _masked(line, hits)
+    return line
+
+
+def _hits(text: str, *, random: bool) -> list[Hit]:
+    runs = known.runs(text)
+    certain = merged([*known.spans(text, runs), *named.spans(text)])
+    guessed = list(entropy.spans(text, runs)) if random else []
+    hits = [(start, end, MARK) for start, end in certain]
+    return hits + [(start, end, ENTROPY_MARK) for start, end in guessed if not _meets((start, end), certain)]
+
+
+def _masked(text: str, hits: list[Hit]) -> str:
+    pieces: list[str] = []
+    done = 0
+    for start, end, mark in sorted(hits):
+        pieces += (text[done:start], mark)
+        done = end
+    return "".join([*pieces, text[done:]])
+
+
+def _meets(span: Span, others: list[Span]) -> bool:
+    at = bisect.bisect_left(others, span[0], key=lambda other: other[1])
+    return at < len(others) and others[at][0] < span[1] and span[0] < others[at][1]
+
+
+def _word_start(text: str, at: int) -> int:
+    while at and not text[at - 1].isspace():
+        at -= 1
+    return at

@@ -1,0 +1,168 @@
+"""Layer 2: values that a name beside them gives away.
+
+`api_key=…`, `"password": "…"`, `<token>…</token>`, `--client-secret …`, `Authorization: Bearer …`, `-u user:…`,
+`scheme://user:…@host`.
+
+What always holds: the name stays and only the value is hidden (of an Authorization header, all that follows the name);
+name, sign and value stand on one line, a few blanks apart; what goes on as code (`token = read2(…)`) is no value.
+"""
+
+import re
+from collections.abc import Iterator
+
+from buddy.scrub.entropy import bits
+from buddy.scrub.marks import NOT_AFTER_MARK, OPENING, Span
+from buddy.scrub.names import ENDING, Kind, kind_of
+
+LONGEST = 200
+
+_SIGN = r"(?:=>|:=|={1,3}|:|>)"
+_CLOSED = r"[\"'\\\]]{0,4}"
+_NAMED = re.compile(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
+_BEFORE = re.compile(rf"-{{0,2}}{NOT_AFTER_MARK}[A-Za-z0-9_.-]{{0,60}}\Z")
+
+_QUOTED = re.compile(
+    rf"\"((?:[^\"\\\n]|\\[^\n]){{1,{LONGEST}}}+)\"|'((?:[^'\\\n]|\\[^\n]){{1,{LONGEST}}}+)'"
+    rf"|\\[\"']([^\"'\\\n]{{1,{LONGEST}}}+)\\[\"']"
+)
+_BARE = re.compile(r"([A-Za-z0-9_+/=~!@%^*#-]{6,}+)(?![\w.(\[{$:\\])")
+_SETTING = re.compile(r"([^\s\"'\\`;,(){}\[\]<>$]{6,}+)")  # NAME=value, as in an environment: no code follows
+_QUERY = re.compile(r"([^\s\"'\\&#<>\[]{6,}+)")
+_CREDENTIAL = re.compile(
+    r"(\\?[\"']?)((?:bearer|basic|token|digest|negotiate|api-?token|api-?key|key|hmac|jwt|oauth|ntlm|splunk|bot)"
+    r"[ \t]{1,2})?("
+    r"[^\s\"'\\,;<>\[\]{}$]{6,}+)",
+    re.IGNORECASE,
+)
+_USERINFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,64}):([^\s/@\"'<>\[\]]{3,200}+)@")
+_USER = re.compile(
+    r"-(?<!\S-)(?:u|-user)[ \t=]{0,2}[\"']?([^\s:\"'\[\]]{0,64})[\"']?:[\"']?([^\s\"'\[\]]{0,100}+)(?!\[)"
+)
+
+_UNCLOSED = (
+    rf"\"(?:[^\"\\\n]|\\[^\n]){{0,{LONGEST}}}+|'(?:[^'\\\n]|\\[^\n]){{0,{LONGEST}}}+|\\[\"'][^\"'\\\n]{{0,{LONGEST}}}+"
+)
+_OPEN = re.compile(
+    rf"(?:{ENDING}){_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?"
+    rf"(?:{_UNCLOSED}|\\?[\"']?[A-Za-z-]{{3,9}}[ \t]{{1,2}})?\Z"
+    r"|(?:-u|--user)[ \t=]{0,2}\Z"
+)
+_OPEN_WITHIN = 500
+
+_PLACEHOLDER = re.compile(
+    r"[\[<{$%(*&\s,:;)\]}]|.*(?:\$\{|\{\{|\.\.\.|…|\*\*\*|xxxx)|your|example|change_?me|none\b|null\b|true\b|false\b|undefined\b"
+    r"|(?:~|\.{1,2})?/[^\s]*/|[a-z]+://|os\.|self\.|process\.",
+    re.IGNORECASE,
+)
+_EXAMPLE = re.compile(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
+_BRACED = re.compile(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
+_ONE_WORD = "[A-Za-z][a-z]*+(?:[A-Z][a-z]{2,}+)*+"
+_WORD = re.compile(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
+_LETTER_AND_DIGIT = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
+_TOKENISH = re.compile(r"[A-Za-z0-9+/=_.~|-]{16,}")
+_HASH = re.compile(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CAMEL = re.compile(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
+
+
+def spans(text: str) -> Iterator[Span]:
+    for named in _NAMED.finditer(text):
+        span = _value(text, named)
+        if span:
+            yield span
+    if "://" in text:
+        yield from (hit.span(2) for hit in _USERINFO.finditer(text) if _is_login(hit[1], hit[2]))
+    if "-u" in text:
+        yield from _users(text)
+
+
+def open_at(text: str) -> int:
+    """From where the end of this text could be waiting for its value; its length where it is not."""
+    name = _OPEN.search(text, max(0, len(text) - _OPEN_WITHIN))
+    return name.start() if name else len(text)
+
+
+def is_secret(kind: Kind, value: str, *, quoted: bool) -> bool:
+    """Whether a value beside a name of this kind is one to hide."""
+    if OPENING in value or _PLACEHOLDER.match(value):
+        return False
+    if kind == "password" and quoted:
+        return _is_password(value)
+    if len(value) < 8 or not _LETTER_AND_DIGIT.match(value) or " " in value:
+        return False
+    if kind != "key":
+        return quoted or not _CAMEL.fullmatch(value)
+    return bool(_TOKENISH.fullmatch(value)) and not _HASH.fullmatch(value) and _is_mixed(value)
+
+
+def _is_password(value: str) -> bool:
+    if len(value) < 4 or _PLACEHOLDER.match(value):
+        return False
+    is_phrase = " " in value
+    return not _WORD.fullmatch(value) and (not is_phrase or bool(_LETTER_AND_DIGIT.match(value) and len(value) >= 12))
+
+
+def _is_login(user: str, password: str) -> bool:
+    """Whether `user:password` is more than an example, a port or a group."""
+    if len(password) < 3 or password in (user, "$") or password.isdigit():
+        return False
+    if _BRACED.fullmatch(password):
+        return True
+    return not _PLACEHOLDER.match(password) and not _EXAMPLE.fullmatch(password)
+
+
+def _is_mixed(value: str) -> bool:
+    return bits(value) >= 3.3 and not _CAMEL.fullmatch(value) and sum(map(str.isdigit, value)) >= 3
+
+
+def _value(text: str, named: re.Match[str]) -> Span | None:
+    before = _BEFORE.search(text, max(0, named.start() - 62), named.start())
+    if before is None:
+        return None
+    gap = _NAMED_GAP.search(named[0])
+    name = text[before.start() : named.start()] + named[0][: gap.start() if gap else None]
+    sign = gap[0].strip(" \t\"'\\]") if gap else ""
+    if name.lower().endswith("authorization") and sign:
+        return _credential(text, named.end())
+    kind = kind_of(name.lstrip("-"))
+    if kind is None or not (sign or _is_flag(name)):
+        return None
+    return _literal(text, named.end(), kind, name, gap[0] if gap else "")
+
+
+_NAMED_GAP = re.compile(r"[^A-Za-z][^\n]*\Z")
+
+
+def _is_flag(name: str) -> bool:
+    return name.startswith("-") or name.lower() == "bearer"
+
+
+def _literal(text: str, at: int, kind: Kind, name: str, gap: str) -> Span | None:
+    quoted = _QUOTED.match(text, at)
+    if quoted:
+        found = quoted.lastindex or 0
+        return quoted.span(found) if is_secret(kind, quoted[found], quoted=True) else None
+    bare = _bare(text, at, name, gap).match(text, at)
+    return bare.span(1) if bare and is_secret(kind, bare[1], quoted=False) else None
+
+
+def _bare(text: str, at: int, name: str, gap: str) -> re.Pattern[str]:
+    start = at - len(gap) - len(name)
+    if gap == "=" and start > 0 and text[start - 1] in "?&":
+        return _QUERY
+    return _SETTING if gap == "=" and name.isupper() else _BARE
+
+
+def _credential(text: str, at: int) -> Span | None:
+    found = _CREDENTIAL.match(text, at)
+    if found is None or OPENING in found[3] or _PLACEHOLDER.match(found[3]) or _WORD.fullmatch(found[3]):
+        return None
+    if not found[2] and not _LETTER_AND_DIGIT.match(found[3]):
+        return None
+    return (found.start(2) if found[2] else found.start(3)), found.end(3)
+
+
+def _users(text: str) -> Iterator[Span]:
+    for hit in _USER.finditer(text):
+        group = 2 if hit[2] else 1
+        if _is_login(hit[3 - group], hit[group]):
+            yield hit.span(group)

@@ -1,0 +1,51 @@
+"""Names that give away the value beside them, in three strengths.
+
+- `password`: whatever stands there is a secret, a word of a few letters too;
+- `token`: a secret where it looks like one: eight characters, letters and digits;
+- `key`: names that as often mean a key of a table; only what looks random is a secret.
+"""
+
+import re
+from typing import Literal
+
+Kind = Literal["password", "token", "key"]
+
+# Where telling names end (key, token, secret, credential, password, passwd, pwd, passphrase, auth, authorization,
+# bearer), from their rarest letter on: a scan for these few letters costs a third of one for the whole words.
+_ENDS = ("key", "ken", "cret", "credential", "credentials", "word", "wd", "phrase", "uthorization", "uth", "bearer")
+
+
+def _ending() -> str:
+    spelled = {spelling for end in _ENDS for spelling in (end, end.capitalize(), end.upper())}
+    groups: dict[str, list[str]] = {}
+    for end in sorted(spelled, key=len, reverse=True):
+        groups.setdefault(end[0], []).append(end[1:])
+    return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in sorted(groups.items()))
+
+
+ENDING = _ending()
+
+_PASSWORD = re.compile(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
+_TOKEN = re.compile(
+    r"(?:token|secret|credentials?"
+    r"|(?:api|access|private|secret|auth|client|app|application|consumer|encrypt(?:ion)?|sign(?:ing)?|master|account"
+    r"|service|shared|license|subscription|storage|admin|deploy|integration|webhook|ssh|hmac|jwt|session)[_\-. ]?key"
+    r"|_auth|bearer|authorization)$"
+)
+_KEY = re.compile(r"[a-z0-9][_\-.]?(?:key|auth)$")
+_HARMLESS = re.compile(
+    r"(?:public|sort|primary|foreign|cache|partition|group|object|dict|map|index|hash|lookup|unique|row|idempotency)"
+    r"[_\-. ]?key$|(?:next|page|continuation|sync|cancel|cancellation|start|stop|pad|eos|bos|max)[_-]?token$"
+)
+
+
+def kind_of(name: str) -> Kind | None:
+    """How telling a name is; None where it says nothing."""
+    lowered = name.lower()
+    if _PASSWORD.search(lowered):
+        return "password"
+    if _HARMLESS.search(lowered):
+        return None
+    if _TOKEN.search(lowered):
+        return "token"
+    return "key" if _KEY.search(lowered) else None

@@ -1,0 +1,130 @@
+"""One text that arrives in chunks.
+
+What always holds:
+- the outputs, joined, are the masking of the whole text, however it was cut into chunks;
+- only what could still become a secret is held back: of ordinary prose the last word, at most a private key or a word
+  up to their limits, or the longest registered value.
+"""
+
+from buddy.scrub import guesses
+from buddy.scrub.marks import MARK
+from buddy.scrub.values import Values
+
+_HELD = 256
+
+
+class Stream:
+    """All layers over a running text."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = ValueStream(values)
+        self._guesses = GuessStream()
+
+    def feed(self, text: str) -> str:
+        text = self._values.feed(text)
+        return self._guesses.feed(text) if text else ""
+
+    def finish(self) -> str:
+        return self._guesses.feed(self._values.finish()) + self._guesses.finish()
+
+
+class ValueStream:
+    """The registered values."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._held = ""
+        self._covered = 0
+        self._wrapped = False
+
+    def feed(self, text: str) -> str:
+        if self._values.empty and not self._held:
+            return text
+        self._held += text
+        out = self._close() if MARK in self._held else ""
+        cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
+        if cut == 0 and len(self._held) <= _HELD:
+            return out
+        if cut == 0:
+            cut = self._values.open_at(self._held.removesuffix("\r"))
+        elif self._values.has_spaces or self._held[cut - 1] == "\n":
+            cut = self._values.open_at(self._held[:cut])
+        if self._covered or self._values.may_hold(self._held):
+            return out + self._release(cut)
+        return out + self._pass(cut)
+
+    def finish(self) -> str:
+        return self._release(len(self._held))
+
+    def _close(self) -> str:
+        """Parts that a mark follows are complete."""
+        *parts, self._held = self._held.split(MARK)
+        masked: list[str] = []
+        for part in parts:
+            out, _ = self._values.mask_part(part, len(part), self._covered, wrapped=self._wrapped)
+            masked += (out, MARK)
+            self._covered, self._wrapped = 0, False
+        return "".join(masked)
+
+    def _pass(self, cut: int) -> str:
+        out, self._held = self._held[:cut], self._held[cut:]
+        self._wrapped = out.endswith("\n") if out else self._wrapped
+        return out
+
+    def _release(self, cut: int) -> str:
+        if cut == 0:
+            return ""
+        out, self._covered = self._values.mask_part(self._held, cut, self._covered, wrapped=self._wrapped)
+        self._wrapped = self._held[cut - 1] == "\n"
+        self._held = self._held[cut:]
+        return out
+
+
+class GuessStream:
+    """The other layers."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._word = 0  # where the last word of what is held starts
+
+    def feed(self, text: str) -> str:
+        last = _last_blank(text)
+        out = ""
+        before, word = len(self._held), self._word
+        self._held += text
+        if last >= 0:
+            self._word = before + last + 1
+        if len(self._held) - word >= guesses.LONGEST_WORD:
+            out = self._force(word)
+        return out + self._release() if last >= 0 else out
+
+    def finish(self) -> str:
+        held, self._held, self._word = self._held, "", 0
+        return guesses.mask(held)
+
+    def _release(self) -> str:
+        cut = self._word
+        region = self._held[:cut]
+        if guesses.is_suspicious(region):
+            cut = guesses.safe_cut(self._held, cut)
+            region = guesses.mask(self._held[:cut])
+        self._held = self._held[cut:]
+        self._word -= cut
+        return region
+
+    def _force(self, at: int) -> str:
+        """Words that are too long are cut where the whole text would be cut."""
+        out: list[str] = []
+        while cut := guesses.forced_cut(self._held, at):
+            out.append(guesses.mask_piece(self._held[:cut]))
+            self._held = self._held[cut:]
+            self._word = max(0, self._word - cut)
+            at = 0
+        return "".join(out)
+
+
+def _last_blank(text: str) -> int:
+    at = max(text.rfind(" "), text.rfind("\n"))
+    if at >= 0 or text.isalnum():
+        return at
+    return max((index for index, character in enumerate(text) if character.isspace()), default=-1)
