@@ -165,22 +165,16 @@ class Simulated:
         self._world.files[path] = content
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
-        return self.look(path, root=root)
-
-    async def end_strays(self, nonce: str) -> int:
-        return await self._world.end(nonce)
-
-    def locate(self, path: str, *, root: str) -> str:
-        return f"{root}/{path}"
-
-    def peek(self, path: str, *, root: str, limit: int) -> bytes:  # noqa: ARG002
-        return self._content(path)[:limit]
-
-    def look(self, path: str, *, root: str) -> FileStat | None:
         if path in (".", root):
             return FileStat(0, is_dir=True, modified_ns=0)
         content = self._world.files.get(path)
         return None if content is None else FileStat(len(content), is_dir=False, modified_ns=0)
+
+    async def end_strays(self, nonce: str) -> int:
+        return await self._world.end(nonce)
+
+    async def locate(self, path: str, *, root: str) -> str:
+        return f"{root}/{path}"
 
     def _content(self, path: str) -> bytes:
         try:

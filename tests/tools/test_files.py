@@ -77,12 +77,12 @@ async def test_what_is_no_file_in_the_workspace_is_refused(call: Call, root: Pat
     assert (root.parent / "id_rsa").read_text() == "private"
 
 
-def test_what_would_be_read_is_shown_by_its_canonical_path(place: Place, root: Path) -> None:
+async def test_what_would_be_read_is_shown_by_its_canonical_path(place: Place, root: Path) -> None:
     (root / "file").touch()
     (root / "link").symlink_to("file")
-    assert ReadFile().intent(ReadFileArgs("link"), place).details["path"] == f"{root}/file"
+    assert (await ReadFile().intent(ReadFileArgs("link"), place)).details["path"] == f"{root}/file"
     with pytest.raises(ToolError):
-        ReadFile().intent(ReadFileArgs("../x"), place)
+        await ReadFile().intent(ReadFileArgs("../x"), place)
 
 
 async def test_a_file_is_written_whole_with_its_directories(call: Call, root: Path) -> None:
@@ -91,9 +91,9 @@ async def test_a_file_is_written_whole_with_its_directories(call: Call, root: Pa
     assert (root / "a" / "b.txt").read_text() == "grüße\n"
 
 
-def test_a_write_shows_what_it_changes_and_has_no_effect(place: Place, root: Path) -> None:
+async def test_a_write_shows_what_it_changes_and_has_no_effect(place: Place, root: Path) -> None:
     (root / "file").write_text("a\nb\n")
-    intent = WriteFile().intent(WriteFileArgs("file", "a\nc\n"), place)
+    intent = await WriteFile().intent(WriteFileArgs("file", "a\nc\n"), place)
     assert intent.kind == "write"
     assert intent.details == {
         "path": f"{root}/file",
@@ -106,19 +106,19 @@ def test_a_write_shows_what_it_changes_and_has_no_effect(place: Place, root: Pat
         "protected": False,
     }
     assert (root / "file").read_text() == "a\nb\n"
-    fresh = WriteFile().intent(WriteFileArgs("new/file", "x\n"), place)
+    fresh = await WriteFile().intent(WriteFileArgs("new/file", "x\n"), place)
     assert (fresh.details["exists"], fresh.details["replaces"]) == (False, None)
     assert not (root / "new").exists()
 
 
-def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut_diff(place: Place, root: Path) -> None:
+async def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut_diff(place: Place, root: Path) -> None:
     (root / "file").write_text("x\n" * 100_000)
     args = WriteFileArgs("file", "y\n" * 100_000)
-    before = WriteFile().intent(args, place)
+    before = await WriteFile().intent(args, place)
     assert len(before.details["diff"]) == LIMIT
     assert "the diff is cut here" in before.details["diff"]
     (root / "file").write_text("x\n" * 99_999 + "z\n")
-    assert WriteFile().intent(args, place).details != before.details
+    assert (await WriteFile().intent(args, place)).details != before.details
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,16 @@ def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut_diff(
         "harmless",
     ],
 )
-def test_files_that_make_something_run_are_marked_as_protected(place: Place, root: Path, path: str) -> None:
+async def test_files_that_make_something_run_are_marked_as_protected(place: Place, root: Path, path: str) -> None:
     (root / "harmless").symlink_to(".git/hooks/post-checkout")
-    intent = WriteFile().intent(WriteFileArgs(path, "x"), place)
+    intent = await WriteFile().intent(WriteFileArgs(path, "x"), place)
     assert intent.details["protected"] is True
     assert "protected" in intent.title
 
 
 @pytest.mark.parametrize("path", ["src/config", "hooks/x", "tasks.json", ".github/x", "my.git/config"])
-def test_ordinary_files_are_not_protected(place: Place, path: str) -> None:
-    assert WriteFile().intent(WriteFileArgs(path, "x"), place).details["protected"] is False
+async def test_ordinary_files_are_not_protected(place: Place, path: str) -> None:
+    assert (await WriteFile().intent(WriteFileArgs(path, "x"), place)).details["protected"] is False
 
 
 @pytest.mark.parametrize("marker", ["[REDACTED]", "[REDACTED:openai-key]", "[REDACTED:"])
@@ -153,7 +153,7 @@ async def test_our_own_redaction_marker_is_not_written_over_a_secret(call: Call,
     (root / ".env").write_text("KEY=sk-real\n")
     args = WriteFileArgs(".env", f"KEY={marker}\nMORE=1\n")
     with pytest.raises(ToolError, match="stands for a secret"):
-        WriteFile().intent(args, call.place)
+        await WriteFile().intent(args, call.place)
     with pytest.raises(ToolError, match="stands for a secret"):
         await WriteFile().run(args, call)
     assert (root / ".env").read_text() == "KEY=sk-real\n"

@@ -29,7 +29,7 @@ class Grep:
     args: type[Struct] = GrepArgs
     timeout: float | None = None
 
-    def intent(self, args: GrepArgs, place: Place) -> Intent:
+    async def intent(self, args: GrepArgs, place: Place) -> Intent:
         return Intent("tool", "look", args.pattern, {"root": place.root})
 
     async def run(self, args: GrepArgs, call: Call) -> Output:

@@ -118,10 +118,10 @@ def test_what_is_kept_never_exceeds_its_limit_and_counts_what_it_lost() -> None:
     assert len(kept.text("stdout")) + len(kept.text("stderr")) < 200
 
 
-def test_the_intent_shows_everything_that_will_run(place: Place, root: Path) -> None:
+async def test_the_intent_shows_everything_that_will_run(place: Place, root: Path) -> None:
     (root / "sub").mkdir()
     (root / "link").symlink_to("sub")
-    intent = RunShell().intent(RunShellArgs("make x && rm -rf y", cwd="link"), place)
+    intent = await RunShell().intent(RunShellArgs("make x && rm -rf y", cwd="link"), place)
     assert intent.kind == "exec"
     assert intent.summary == "make x && rm -rf y"
     assert intent.details == {
@@ -157,33 +157,35 @@ def test_the_intent_shows_everything_that_will_run(place: Place, root: Path) -> 
         "cat b.sh",
     ],
 )
-def test_rewriting_a_script_that_the_command_names_changes_the_intent(place: Place, root: Path, command: str) -> None:
+async def test_rewriting_a_script_that_the_command_names_changes_the_intent(
+    place: Place, root: Path, command: str
+) -> None:
     (root / "sub").mkdir()
     scripts = [root / "b.sh", root / "sub" / "inner", root / "plain", root / "my script"]
     for script in scripts:
         script.write_text("echo good")
-    before = RunShell().intent(RunShellArgs(command), place)
-    assert before == RunShell().intent(RunShellArgs(command), place)
+    before = await RunShell().intent(RunShellArgs(command), place)
+    assert before == await RunShell().intent(RunShellArgs(command), place)
     for script in scripts:
         script.write_text("echo evil")
-    after = RunShell().intent(RunShellArgs(command), place)
+    after = await RunShell().intent(RunShellArgs(command), place)
     assert before.details["scripts"].keys() == after.details["scripts"].keys() != set()
     assert before.details["scripts"] != after.details["scripts"]
 
 
 @pytest.mark.parametrize("command", ["tail -f app.log", "echo x > app.log", "(true) >> app.log 2>&1", "cat < app.log"])
-def test_data_that_the_command_names_is_not_bound(place: Place, root: Path, command: str) -> None:
+async def test_data_that_the_command_names_is_not_bound(place: Place, root: Path, command: str) -> None:
     (root / "app.log").write_text("line\n")
-    assert RunShell().intent(RunShellArgs(command), place).details["scripts"] == {}
+    assert (await RunShell().intent(RunShellArgs(command), place)).details["scripts"] == {}
 
 
-def test_scripts_outside_the_workspace_are_not_opened(place: Place, root: Path) -> None:
+async def test_scripts_outside_the_workspace_are_not_opened(place: Place, root: Path) -> None:
     (root.parent / "x.sh").write_text("x")
     (root / "link.sh").symlink_to("../x.sh")
-    intent = RunShell().intent(RunShellArgs(f"sh ../x.sh; sh {root.parent}/x.sh; sh link.sh"), place)
+    intent = await RunShell().intent(RunShellArgs(f"sh ../x.sh; sh {root.parent}/x.sh; sh link.sh"), place)
     assert intent.details["scripts"] == {}
 
 
-def test_a_command_of_a_great_many_words_says_that_not_all_were_looked_at(place: Place) -> None:
+async def test_a_command_of_a_great_many_words_says_that_not_all_were_looked_at(place: Place) -> None:
     command = " ".join(f"w{number}" for number in range(5000))
-    assert RunShell().intent(RunShellArgs(command), place).details["scriptsComplete"] is False
+    assert (await RunShell().intent(RunShellArgs(command), place)).details["scriptsComplete"] is False

@@ -51,6 +51,10 @@ class Target(Protocol):
 
     async def stat(self, path: str, *, root: str) -> FileStat | None: ...
 
+    async def locate(self, path: str, *, root: str) -> str:
+        """Where a path really leads, links followed; ToolError where that is outside `root`."""
+        ...
+
     async def end_strays(self, nonce: str) -> int:
         """End every process that carries this nonce; give how many there were."""
         ...

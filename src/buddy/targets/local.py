@@ -70,17 +70,8 @@ class Local:
     async def end_strays(self, nonce: str) -> int:
         return await asyncio.to_thread(strays.end, nonce)
 
-    def locate(self, path: str, *, root: str) -> str:
-        """The canonical path, at once: what an approval shows."""
+    async def locate(self, path: str, *, root: str) -> str:
         return paths.locate(path, root)
-
-    def peek(self, path: str, *, root: str, limit: int) -> bytes:
-        """As `read_file`, at once: for showing what a call would change."""
-        return files.read(path, root, limit)
-
-    def look(self, path: str, *, root: str) -> FileStat | None:
-        """As `stat`, at once."""
-        return files.stat(path, root)
 
     async def _abandon(self, started: child.Child, nonce: str) -> None:
         await started.end(self._grace)

@@ -9,7 +9,6 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools import glance
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.texts import text_of
 
@@ -35,8 +34,8 @@ class ReadFile:
     def __init__(self) -> None:
         self.description: str = text_of("read_file")
 
-    def intent(self, args: ReadFileArgs, place: Place) -> Intent:
-        path = glance.canonical(args.path, place)
+    async def intent(self, args: ReadFileArgs, place: Place) -> Intent:
+        path = await place.target.locate(args.path, root=place.root)
         details = {"path": path, "offset": args.offset, "limit": args.limit, "target": place.target.name}
         return Intent("tool", "read a file", path, details)
 

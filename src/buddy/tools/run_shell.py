@@ -11,7 +11,6 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools import glance
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.kept import Kept, Stream
 from buddy.tools.scripts import scripts_of
@@ -40,9 +39,9 @@ class RunShell:
     def __init__(self) -> None:
         self.description: str = text_of("run_shell")
 
-    def intent(self, args: RunShellArgs, place: Place) -> Intent:
-        cwd = glance.canonical(args.cwd or ".", place)
-        scripts = scripts_of(args.command, cwd, place)
+    async def intent(self, args: RunShellArgs, place: Place) -> Intent:
+        cwd = await place.target.locate(args.cwd or ".", root=place.root)
+        scripts = await scripts_of(args.command, cwd, place)
         details = {
             "command": args.command,
             "cwd": cwd,
@@ -78,7 +77,7 @@ async def _directory(cwd: str | None, place: Place) -> str:
     info = await place.target.stat(path, root=place.root)
     if info is None or not info.is_dir:
         raise ToolError(f"cwd {path!r} is not a directory in the workspace; give another", code="FILE_NOT_FOUND")
-    return glance.canonical(path, place)
+    return await place.target.locate(path, root=place.root)
 
 
 def _seconds(wait: bool | int | str | None) -> float | None:

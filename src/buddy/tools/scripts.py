@@ -60,14 +60,14 @@ class _Word(Struct, frozen=True):
     before: str
 
 
-def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
+async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
     words = _words(command)
-    bases = [cwd, *_directories(words, cwd, place)]
+    bases = [cwd, *await _directories(words, cwd, place)]
     digests: dict[str, str] = {}
     for word in words[:MAX_WORDS]:
         is_run = not word.before or word.before.rpartition("/")[2] in RUNNERS
         for base in bases:
-            digests.update(_digest(_join(base, word.text), place, is_run=is_run))
+            digests.update(await _digest(_join(base, word.text), place, is_run=is_run))
     return Scripts(dict(sorted(digests.items())), complete=len(words) <= MAX_WORDS)
 
 
@@ -85,14 +85,14 @@ def _words(command: str) -> list[_Word]:
     return [word for word in words if word.text]
 
 
-def _directories(words: list[_Word], cwd: str, place: Place) -> list[str]:
+async def _directories(words: list[_Word], cwd: str, place: Place) -> list[str]:
     """Where the command changes to, as far as it says so plainly."""
     bases: list[str] = []
     base = cwd
     for word in words:
         if word.before in ("cd", "pushd") and len(bases) < 8:
             base = _join(base, word.text)
-            bases += [base] if _exists_below(base, place) else []
+            bases += [base] if await _exists_below(base, place) else []
     return bases
 
 
@@ -100,24 +100,24 @@ def _join(base: str, word: str) -> str:
     return os.path.join(base, word)  # noqa: PTH118 - words, not yet files
 
 
-def _exists_below(path: str, place: Place) -> bool:
+async def _exists_below(path: str, place: Place) -> bool:
     try:
-        return glance.facts(path, place) is not None
+        return await place.target.stat(path, root=place.root) is not None
     except ToolError:
         return False
 
 
-def _digest(path: str, place: Place, *, is_run: bool) -> dict[str, str]:
+async def _digest(path: str, place: Place, *, is_run: bool) -> dict[str, str]:
     try:
-        info = glance.facts(path, place)
+        info = await place.target.stat(path, root=place.root)
         if info is None or info.is_dir:
             return {}
-        start = glance.present(path, place, 4) or b""
+        start = (await glance.present(path, place, 4)) or b""
         if not (is_run or path.endswith(SUFFIXES) or start.startswith((b"#!", b"\x7fELF"))):
             return {}
-        name = glance.canonical(path, place)
+        name = await place.target.locate(path, root=place.root)
         if info.size > MAX_BYTES:
             return {name: f"{info.size} bytes, modified {info.modified_ns}"}
-        return {name: hashlib.sha256(glance.present(path, place, MAX_BYTES) or b"").hexdigest()}
+        return {name: hashlib.sha256((await glance.present(path, place, MAX_BYTES)) or b"").hexdigest()}
     except ToolError:
         return {}

@@ -40,9 +40,9 @@ class WriteFile:
     def __init__(self) -> None:
         self.description: str = text_of("write_file")
 
-    def intent(self, args: WriteFileArgs, place: Place) -> Intent:
-        path = glance.canonical(args.path, place)
-        before = glance.present(args.path, place, MAX_PRESENT)
+    async def intent(self, args: WriteFileArgs, place: Place) -> Intent:
+        path = await place.target.locate(args.path, root=place.root)
+        before = await glance.present(args.path, place, MAX_PRESENT)
         content = args.content.encode()
         _check_markers(args, before)
         protected = is_protected(path)

@@ -95,17 +95,17 @@ class Dispatch:
                 "or in part. Find out before repeating it.",
                 code="UNKNOWN_OUTCOME",
             )
-        prepared = self._announce(run, call)
+        prepared = await self._announce(run, call)
         if prepared.tool.tier != "read-only":
             prepared = await self._permit(run, call, prepared)
         return await self._execute(run, call, prepared)
 
-    def _announce(self, run: Run, call: OpenCall) -> Prepared:
+    async def _announce(self, run: Run, call: OpenCall) -> Prepared:
         """Record the call once, then check it: even a call that cannot be run is seen."""
         prepared: Prepared | None = None
         problem: ToolError | None = None
         try:
-            prepared = self._prepare(run, call)
+            prepared = await self._prepare(run, call)
         except ToolError as error:
             problem = error
         if call.stage == "requested":
@@ -123,11 +123,11 @@ class Dispatch:
             raise problem or ToolError("the call could not be prepared")
         return prepared
 
-    def _prepare(self, run: Run, call: OpenCall) -> Prepared:
+    async def _prepare(self, run: Run, call: OpenCall) -> Prepared:
         tool = self._registry.get(call.item.name)
         arguments = run.arguments_of(call)
         args = self._registry.parse(tool, arguments)
-        intent = tool.intent(args, run.place)
+        intent = await tool.intent(args, run.place)
         return Prepared(tool, args, intent, digest_of(tool.name, arguments, intent, run.place))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
@@ -145,7 +145,7 @@ class Dispatch:
                 if not ruling.approved:
                     why = f": {ruling.comment}" if ruling.comment else ""
                     raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
-            again = self._prepare(run, call)
+            again = await self._prepare(run, call)
             if again.digest == prepared.digest:
                 break
             prepared = again
