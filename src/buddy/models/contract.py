@@ -7,7 +7,7 @@ What always holds:
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -110,3 +110,10 @@ class Provider(Protocol):
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """A provider that can tell what a call costs before it is made; None where nobody knows the price."""
+
+    async def cost_of(self, usage: TokenUsage) -> float | None: ...

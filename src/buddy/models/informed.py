@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
 from buddy.models.catalog import Facts, configured, known_offline
-from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply
+from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.listing import Listing
 from buddy.models.retry import closing
 
@@ -44,6 +44,12 @@ class Informed:
         self._facts = configured(self._resolved).or_else(server).or_else(self._facts)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
         self._is_settled = True
+
+    async def cost_of(self, usage: TokenUsage) -> float | None:
+        """What such a call costs; the server is asked for its prices where nothing else tells."""
+        if self._facts.prices is None:
+            await self.learn()
+        return None if self._facts.prices is None else self._facts.prices.cost(usage)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         learning = asyncio.ensure_future(self.learn())

@@ -61,9 +61,7 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
     try:
         async with asyncio.timeout(seconds):
             proof = await credentials.headers()
-            # What is on this machine is not asked for through a proxy.
-            is_here = urlsplit(base_url).hostname in _HERE
-            async with httpx2.AsyncClient(timeout=seconds, trust_env=not is_here) as client:
+            async with _client(base_url, seconds) as client:
                 status, body = await _get(client, f"{base_url.rstrip('/')}/models", proof)
     except (TimeoutError, httpx2.TimeoutException):
         return Listing(trouble=f"no answer within {seconds:g} s")
@@ -72,6 +70,18 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
         return Listing(trouble="no connection")
     return _meaning(status, body)
+
+
+def _client(base_url: str, seconds: float) -> "httpx2.AsyncClient":
+    import ssl
+
+    import httpx2
+
+    server = urlsplit(base_url)
+    # Plain HTTP has no use for certificates, and reading them takes longer than a server on this machine to answer: a
+    # context that trusts nobody will do. And what is on this machine is not asked for through a proxy.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if server.scheme == "http" else True
+    return httpx2.AsyncClient(timeout=seconds, verify=verify, trust_env=server.hostname not in _HERE)
 
 
 async def _get(client: "httpx2.AsyncClient", url: str, proof: Mapping[str, str]) -> tuple[int, bytes]:

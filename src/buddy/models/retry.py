@@ -12,7 +12,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from buddy.errors import ProviderError
-from buddy.models.contract import Piece, Prompt, Provider, Restart, Retrying, TextDelta, ThinkingDelta
+from buddy.models.contract import (
+    Piece,
+    Priced,
+    Prompt,
+    Provider,
+    Restart,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+)
 
 BASE_WAIT = 0.25
 MAX_WAIT = 8.0
@@ -59,6 +69,9 @@ class Reliable:
             await self._sleep(wait)
             if begun:
                 yield Restart(str(failure))
+
+    async def cost_of(self, usage: TokenUsage) -> float | None:
+        return await self._provider.cost_of(usage) if isinstance(self._provider, Priced) else None
 
     async def close(self) -> None:
         await self._provider.close()

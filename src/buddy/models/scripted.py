@@ -66,6 +66,11 @@ class Scripted:
         self._fail(key, reply)
         yield _whole(reply, prompt)
 
+    async def cost_of(self, usage: TokenUsage) -> float | None:
+        """Nothing but what its script says."""
+        del usage
+        return 0.0
+
     async def close(self) -> None:
         """Nothing to close."""
 
