@@ -52,7 +52,11 @@ def test_a_pid_that_was_given_again_is_not_the_same_process() -> None:
     assert not is_alive(field(this_owner(), 4, "1"), NOW, NOW)
 
 
-@pytest.mark.parametrize("owner", [field(this_owner(), 1, "other-boot"), field(this_owner(), 2, "1"), "somebody", ""])
+@pytest.mark.parametrize(
+    "owner",
+    [field(this_owner(), 1, "other-boot"), field(this_owner(), 2, "1"), "somebody", ""],
+    ids=["another boot", "another namespace", "no process of ours", "nobody"],
+)
 def test_a_process_elsewhere_lives_by_its_heartbeat(owner: str) -> None:
     assert is_alive(owner, NOW - HEARTBEAT_MS + 1, NOW)
     assert not is_alive(owner, NOW - HEARTBEAT_MS, NOW)
