@@ -89,9 +89,11 @@ class Daemon:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            sys.stdout.write(self.output() + self.log())
-        self.stop()
+        try:
+            if kind is not None:
+                sys.stdout.write(self.output() + self.log())
+        finally:
+            self.stop()
 
     def start(self, **env: str) -> None:
         """Start it, and wait until it answers."""

@@ -1,7 +1,9 @@
 """The daemon's place: who can reach it, one per state directory, what it leaves and takes over."""
 
+import contextlib
 import os
 import pwd
+import signal
 import socket
 import stat
 import subprocess
@@ -176,3 +178,16 @@ def test_an_explicit_word_lets_it_listen_everywhere(tmp_path: Path) -> None:
     daemon.flags = ["--listen", "0.0.0.0:0", "--allow-remote"]
     with daemon:
         assert "WebSocket on 0.0.0.0:" in daemon.log()
+
+
+def test_a_crowd_that_comes_while_the_daemon_is_busy_waits_to_be_let_in(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, contextlib.ExitStack() as crowd:
+        daemon.signal(signal.SIGSTOP)
+        try:
+            for _ in range(300):
+                peer = crowd.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                peer.setblocking(False)
+                peer.connect(str(daemon.socket))  # where the queue is full, this is refused at once
+        finally:
+            daemon.signal(signal.SIGCONT)
+        assert answers(daemon.socket)

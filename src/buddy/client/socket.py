@@ -16,13 +16,19 @@ class SocketLink:
     async def read_line(self) -> bytes | None:
         try:
             line = await self._reader.readline()
-        except (ConnectionError, ValueError):
+        except (OSError, ValueError):
             return None
         return line.rstrip(b"\n") if line.endswith(b"\n") else None
 
     async def write(self, lines: bytes) -> None:
         self._writer.write(lines)
-        await self._writer.drain()
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise
+        except OSError as error:
+            # A full queue of those who wait to be let in shows only when the first word is sent.
+            raise ConnectionResetError(f"the connection was not made: {error.strerror}") from error
 
     def close(self) -> None:
         self._writer.close()

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw
 
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import Link, TooLong
-from buddy.daemon.pump import Pump
+from buddy.daemon.pump import Encoded, Pump
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.codes import Role
@@ -43,10 +43,12 @@ class Connection:
         *,
         trusted: bool,
         limits: Limits = NO_LIMITS,
+        encoded: Encoded | None = None,
     ) -> None:
         self.name = ""
         self.trusted = trusted
         self._limits = limits
+        self._encoded = encoded or Encoded()
         self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)
         self._link = link
         self._sessions = sessions
@@ -197,7 +199,7 @@ class Connection:
         await pump.run()
 
     def _start_pump(self, session_id: str, cursor: int) -> None:
-        pump = Pump(self._link, self._sessions, self._log, session_id, cursor)
+        pump = Pump(self._link, self._sessions, self._log, self._encoded, session_id, cursor)
         previous = self._pumps.get(session_id)
         if previous is not None:
             previous.cancel()  # here, as the task below may itself be cancelled before its first step

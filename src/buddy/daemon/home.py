@@ -15,6 +15,7 @@ from pathlib import Path
 from buddy.errors import UserError
 
 SOCKET_PATH_LIMIT = 107
+BACKLOG = 1024
 
 
 def lock_state(state_dir: Path) -> int:
@@ -55,7 +56,7 @@ def bind_socket(path: Path) -> socket.socket:
     finally:
         os.umask(before)
     path.chmod(0o600)
-    listening.listen(1024)
+    listening.listen(BACKLOG)
     listening.setblocking(False)
     return listening
 

@@ -14,12 +14,16 @@ from buddy.sessions.sessions import Sessions
 
 PAGE = 500
 AT_ONCE = 256 * 1024
+KEPT = 32
 LOOK_AGAIN = 1.0
 
 
 class Pump:
-    def __init__(self, link: Link, sessions: Sessions, log: Log, session_id: str, cursor: int) -> None:
+    def __init__(
+        self, link: Link, sessions: Sessions, log: Log, encoded: "Encoded", session_id: str, cursor: int
+    ) -> None:
         self._link = link
+        self._encoded = encoded
         self._sessions = sessions
         self._log = log
         self._session_id = session_id
@@ -33,11 +37,13 @@ class Pump:
             while True:
                 self._follow()
                 self._heard.clear()
-                events = await self._next()
-                if events:
-                    lines = _fitting(events)
-                    await self._link.write(b"".join(lines))
-                    self._cursor = events[len(lines) - 1].seq
+                portion = self._encoded.after(self._session_id, self._cursor)
+                if portion is None and (events := await self._next()):
+                    portion = self._encoded.keep(self._session_id, self._cursor, events)
+                if portion is not None:
+                    lines, last_seq = portion
+                    await self._link.write(lines)
+                    self._cursor = last_seq
                 else:
                     await self._wait()
         except ConnectionError:
@@ -73,8 +79,31 @@ class Pump:
             pass
 
 
-def _fitting(events: Sequence[Event]) -> list[bytes]:
-    """The lines of as many as go out at once: what waits for one slow client stays small."""
+class Encoded:
+    """The lines that were sent last, by what they come after: what several clients follow is read and spelt once.
+
+    An event never changes, so nothing here can be wrong; a portion is small, so a slow client keeps little.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], Portion] = {}
+
+    def after(self, session_id: str, cursor: int) -> "Portion | None":
+        return self._kept.get((session_id, cursor))
+
+    def keep(self, session_id: str, cursor: int, events: Sequence[Event]) -> "Portion":
+        """Spell the first of these events, as many as go out at once."""
+        portion = self._kept[session_id, cursor] = _portion(events)
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return portion
+
+
+Portion = tuple[bytes, int]
+"""Whole lines, and the seq of the last one."""
+
+
+def _portion(events: Sequence[Event]) -> Portion:
     lines: list[bytes] = []
     size = 0
     for event in events:
@@ -82,4 +111,4 @@ def _fitting(events: Sequence[Event]) -> list[bytes]:
         size += len(lines[-1])
         if size >= AT_ONCE:
             break
-    return lines
+    return b"".join(lines), events[len(lines) - 1].seq

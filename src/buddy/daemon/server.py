@@ -14,7 +14,7 @@ from pathlib import Path
 
 from buddy.config.places import Places
 from buddy.config.settings import Config
-from buddy.daemon.home import bind_socket, lock_state, peer_uid
+from buddy.daemon.home import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
 from buddy.daemon.runtime import Runtime
@@ -80,7 +80,7 @@ class _Daemon:
         self._handle_signals(loop)
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
-        server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening)
+        server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve_web(*web)) if web is not None else None
             await self._runtime.stopping.wait()

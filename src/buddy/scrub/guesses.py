@@ -40,7 +40,7 @@ def safe_cut(text: str, cut: int) -> int:
     """The last place at or before `cut`, itself behind a blank, where whatever comes next cannot change the masking."""
     while cut:
         part = text[:cut]
-        held = min(named.open_at(part), known.open_armour(part))
+        held = min(named.open_at(part, text[cut : cut + 1]), known.open_armour(part))
         if held == cut:
             break
         # The word in front may itself be the value of a name before it: look again.

@@ -75,10 +75,34 @@ def spans(text: str) -> Iterator[Span]:
         yield from _users(text)
 
 
-def open_at(text: str) -> int:
-    """From where the end of this text could be waiting for its value; its length where it is not."""
-    name = _OPEN.search(text, max(0, len(text) - _OPEN_WITHIN))
-    return name.start() if name else len(text)
+def open_at(text: str, following: str = "") -> int:
+    """From where the end of this text could be waiting for its value; its length where it is not.
+
+    `following` is the next character where it is known: prose about a password holds nothing back.
+    """
+    at = max(0, len(text) - _OPEN_WITHIN)
+    while found := _OPEN.search(text, at):
+        if _is_waiting(text, found, following):
+            return found.start()
+        at = found.start() + 1
+    return len(text)
+
+
+def _is_waiting(text: str, found: re.Match[str], following: str) -> bool:
+    """Whether this is a telling name whose sign or value may still come."""
+    before = _BEFORE.search(text, max(0, found.start() - 62), found.start())
+    if found[0].startswith("-") or before is None:
+        return before is not None
+    end = _NAME_END.match(found[0])
+    name, rest = text[before.start() : found.start()] + (end[0] if end else ""), found[0][end.end() if end else 0 :]
+    is_header = name.lower().endswith("authorization")
+    if not is_header and kind_of(name.lstrip("-")) is None:
+        return False
+    if _SIGNED.match(rest):
+        return is_header or not _WORD_AND_BLANK.search(rest)
+    if _is_flag(name):
+        return not _WORD_AND_BLANK.search(rest)
+    return _UNSIGNED.fullmatch(rest) is not None and (not following or following in "=:>\"'\\] \t")
 
 
 def is_secret(kind: Kind, value: str, *, quoted: bool) -> bool:
@@ -129,6 +153,10 @@ def _value(text: str, named: re.Match[str]) -> Span | None:
     return _literal(text, named.end(), kind, name, gap[0] if gap else "")
 
 
+_NAME_END = re.compile(r"[A-Za-z]+")
+_UNSIGNED = re.compile(rf"{_CLOSED}[ \t]{{0,8}}")
+_SIGNED = re.compile(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
+_WORD_AND_BLANK = re.compile(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
 _NAMED_GAP = re.compile(r"[^A-Za-z][^\n]*\Z")
 
 
