@@ -32,7 +32,8 @@ from buddy.protocol.events import (
     Warning,  # noqa: A004 - the seed's word
 )
 from buddy.sessions.state import SessionFold
-from buddy.tools.registry import builtin
+from buddy.tools.registry import Registry
+from buddy.tools.toolbox import builtin
 
 # How a call that was executed may end: as it went, or as something that nobody knows.
 HAPPENED = frozenset({"EXEC_NON_ZERO_EXIT", "EXEC_TIMEOUT", "UNKNOWN_OUTCOME"})
@@ -217,7 +218,7 @@ def _needs_claim(result: ToolResult) -> bool:
 @functools.cache
 def _is_claimed(tool: str) -> bool:
     try:
-        return builtin().get(tool).tier != "read-only"
+        return Registry(builtin()).get(tool).tier != "read-only"
     except ToolError:
         return False
 

@@ -93,8 +93,8 @@ class Guest:
         raise AssertionError(f"the connection ended before a {kind.__name__}")
 
     def types(self) -> list[str]:
-        """The types of what was received, without the chatter of progress and status."""
-        return [event.type for event in self.received if event.type not in ("progress", "status")]
+        """The types of what was received, without the chatter of phases, progress and status."""
+        return [event.type for event in self.received if event.type not in ("phase", "progress", "status")]
 
     def bodies(self, kind: type[Body]) -> list[Body]:
         return [body for event in self.received if isinstance(body := event.body(), kind)]

@@ -1,11 +1,17 @@
 """The history a provider is sent: valid at every prefix of any log, whatever was compacted, undone or cut off."""
 
+import asyncio
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.backends.native.compact import compaction_of, tokens_of
+from backends.wires import invalid_on_any_wire
+from buddy.backends.contract import Compaction
+from buddy.backends.native.compact import Written, cut_old_messages, cut_to_fit, shorten
+from buddy.backends.native.pinned import Pins
+from buddy.backends.native.sizes import Tally
 from buddy.backends.native.transcript import NOT_RUN, Transcript
-from buddy.models.contract import AssistantItem, ToolItem, UserItem
+from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
 from buddy.protocol.events import (
     AssistantMessage,
     AssistantToken,
@@ -66,10 +72,20 @@ def test_deltas_and_empty_replies_are_no_part_of_the_history() -> None:
 
 def test_a_second_compaction_right_after_the_first_has_nothing_to_do() -> None:
     transcript = told(*(user(f"{number} " + "x" * 400) for number in range(8)))
-    first = compaction_of(transcript)
+    first = cut_old_messages(transcript, Tally(""))
     assert first is not None
-    transcript.apply(9, compacted(first.summary, first.through_seq))
-    assert compaction_of(transcript) is None
+    transcript.apply(9, compacted("short", first.through))
+    assert cut_old_messages(transcript, Tally("")) is None
+
+
+def test_the_message_that_is_worked_on_is_told_also_when_all_of_its_turns_are_summarised() -> None:
+    transcript = told(user("go"), assistant("", "a"), result("a"), assistant("", "b"), result("b"))
+    transcript.apply(6, compacted("short", 2))
+    assert [type(item) for item in transcript.items] == [UserItem, UserItem, AssistantItem, ToolItem]
+    assert transcript.items[:2] == [UserItem("short"), UserItem("go")]
+    transcript.apply(7, user("more"))
+    transcript.apply(8, compacted("shorter", 4))
+    assert transcript.items == [UserItem("shorter"), UserItem("more")]
 
 
 def compacted(summary: str, through_seq: int, *, undo: bool = False) -> SessionCompacted:
@@ -83,6 +99,9 @@ class Story:
 
     def __init__(self) -> None:
         self.transcript = Transcript()
+        self.pins = Pins()
+        self.tally = Tally("")
+        self.bodies: list[EventBody] = []
         self.seq = 0
         self.calls = 0
         self.open: list[str] = []
@@ -90,7 +109,9 @@ class Story:
 
     def add(self, body: EventBody) -> None:
         self.seq += 1
+        self.bodies.append(body)
         self.transcript.apply(self.seq, body)
+        self.pins.apply(self.seq, body)
 
     def step(self, kind: int, size: int) -> None:
         text = "x" * (size * 50)
@@ -106,21 +127,32 @@ class Story:
             case 2 if self.open:
                 self.add(result(self.open.pop(size % len(self.open)), text))
             case 3 if not self.open:
-                self.compact()
+                self.compact(size)
             case 4 if not self.open:
                 self.undo()
             case _:
                 self.add(RunComplete(run_id="run_1", outcome="failed", summary=""))
 
-    def compact(self) -> None:
-        found = compaction_of(self.transcript)
+    def compact(self, size: int) -> None:
+        found = asyncio.run(self.shortened(size))
         if found is None:
             return
         before = list(self.transcript.items)
         self.add(compacted(found.summary, found.through_seq))
         after = self.transcript.items
-        assert sum(map(tokens_of, after)) < sum(map(tokens_of, before))
+        assert self.tally.items(after) < self.tally.items(before)
+        assert self.tally.items(after) == found.after_tokens
         self.whole.append([item for item in before if item not in after])
+
+    async def shortened(self, size: int) -> Compaction | None:
+        """By hand or because there is no room; with a model that writes a summary, too much of one, or nothing."""
+
+        async def write(items: list[Item]) -> Written | None:
+            return Written("and so on " * size**4, TokenUsage(1, 1)) if items and size % 3 else None
+
+        tally = self.tally
+        cut = cut_to_fit(self.transcript, tally, size * 100) if size % 2 else cut_old_messages(self.transcript, tally)
+        return await shorten(cut, self.pins, tally, 8192, write) if cut else None
 
     def undo(self) -> None:
         if not self.whole:
@@ -138,6 +170,7 @@ def test_the_history_is_valid_at_every_prefix(steps: list[tuple[int, int]]) -> N
     for kind, size in steps:
         story.step(kind, size)
         assert invalid_conversation(story.transcript.closed()) is None
+        assert invalid_on_any_wire(story.transcript.closed()) is None
         seqs = [seq for seq, _ in story.transcript.entries()]
         assert seqs == sorted(seqs)
         asked = {
@@ -145,3 +178,21 @@ def test_the_history_is_valid_at_every_prefix(steps: list[tuple[int, int]]) -> N
         }
         answered = {item.call_id for item in story.transcript.closed() if isinstance(item, ToolItem)}
         assert asked == answered
+    assert rebuilt(story).closed() == story.transcript.closed()
+
+
+def rebuilt(story: Story) -> Transcript:
+    """As a process that died and came back reads it from the log."""
+    return told(*story.bodies)
+
+
+@settings(deadline=None)
+@given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=40), at=st.integers(0, 60))
+def test_a_log_that_is_cut_anywhere_goes_on_validly(steps: list[tuple[int, int]], at: int) -> None:
+    story = Story()
+    story.add(user("the first message"))
+    for kind, size in steps:
+        story.step(kind, size)
+    short = told(*story.bodies[:at], user("go on from there"))
+    assert invalid_on_any_wire(short.closed()) is None
+    assert short.asked == UserItem("go on from there")

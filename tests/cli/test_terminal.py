@@ -65,17 +65,6 @@ def killed_at_the_question(home: Home) -> None:
         terminal.until(QUESTION)
 
 
-def test_a_question_survives_a_kill_and_is_asked_again(home: Home) -> None:
-    killed_at_the_question(home)
-    with home.terminal("resume", "--last") as terminal:
-        terminal.until(QUESTION)
-        assert not (home.work / "ran").exists()
-        terminal.type("y\n")
-        assert terminal.finish() == 0
-    assert (home.work / "ran").read_text() == "ran\n"
-    assert home.run("session", "show", "last").out.count("approval  ") == 1
-
-
 def test_a_question_that_nobody_can_answer_any_more_is_a_no_at_once(home: Home) -> None:
     killed_at_the_question(home)
     done = home.run("resume", "--last")

@@ -20,7 +20,7 @@ from buddy.models.script import Script
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import SessionStarted
 from buddy.protocol.ids import CountingIds
-from buddy.targets.contract import FileStat, Finished, OnOutput
+from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.tools.contract import Place
 
 EPOCH_MS = 1_700_000_000_000
@@ -175,6 +175,9 @@ class Simulated:
 
     async def locate(self, path: str, *, root: str) -> str:
         return f"{root}/{path}"
+
+    async def list_dir(self, path: str, *, root: str) -> list[Entry]:  # noqa: ARG002 - there is one directory
+        return [Entry(name, is_dir=False, size=len(content)) for name, content in sorted(self._world.files.items())]
 
     def _content(self, path: str) -> bytes:
         try:

@@ -168,9 +168,9 @@ async def crash(home: House, session_id: str) -> None:
 
 
 async def log_types(home: House, session_id: str) -> list[str]:
-    """The types of all that was recorded, without the chatter of progress and status."""
+    """The types of all that was recorded, without the chatter of phases, progress and status."""
     events = await read_all(home.runtime.log, session_id)
-    return [event.type for event in events if event.type not in ("progress", "status")]
+    return [event.type for event in events if event.type not in ("phase", "progress", "status")]
 
 
 def names_in(folder: Path, pattern: str) -> list[str]:

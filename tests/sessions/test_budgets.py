@@ -26,7 +26,7 @@ from sessions.stage import Clock, Puppet, Turn, answer, asks_for, call, names_in
 
 
 def reading() -> Turn:
-    return answer("", call("read_file", {"path": "a.txt"}), usage=TokenUsage(60, 40))
+    return answer("", call("read_file", {"path": "a.txt"}), usage=TokenUsage(6_000, 4_000))
 
 
 async def outcome(guest: Guest, budget: BudgetLimits | None = None) -> tuple[str, str | None, int | None]:
@@ -39,7 +39,7 @@ async def outcome(guest: Guest, budget: BudgetLimits | None = None) -> tuple[str
     ("budget", "turns"),
     [
         (BudgetLimits(max_turns=2), 2),
-        (BudgetLimits(max_tokens=150), 2),
+        (BudgetLimits(max_tokens=15_000), 2),
         (BudgetLimits(max_tool_calls=2), 3),
     ],
 )
@@ -55,7 +55,7 @@ async def test_a_run_that_uses_up_its_budget_fails(tmp_path: Path, budget: Budge
 
 async def test_a_run_may_use_exactly_its_budget(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    budget = BudgetLimits(max_turns=2, max_tool_calls=1, max_tokens=101)
+    budget = BudgetLimits(max_turns=2, max_tool_calls=1, max_tokens=20_000)
     async with stage(tmp_path, Puppet(reading(), answer())) as home, home.client() as guest:
         await guest.start()
         assert await outcome(guest, budget) == ("success", None, 0)

@@ -161,7 +161,7 @@ async def test_compaction_shortens_the_history_and_can_be_undone(tmp_path: Path)
     (tmp_path / "a.txt").write_text("x" * 4000)
     texts = [f"message {number} " + "y" * 500 for number in range(6)]
     turns = [asks_for(shell("cat a.txt")), *(answer(f"reply {number}") for number in range(6))]
-    puppet = Puppet(*turns, answer(), answer())
+    puppet = Puppet(*turns, answer("a.txt was read"), answer(), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start(approval_policy="all")
         for text in texts:
@@ -173,6 +173,8 @@ async def test_compaction_shortens_the_history_and_can_be_undone(tmp_path: Path)
         assert [item.text for item in short if isinstance(item, UserItem)][1:] == [*texts[3:], "short?"]
         assert isinstance(short[0], UserItem)
         assert short[0].text.startswith("[buddy compact summary]")
+        assert short[0].text.endswith("a.txt was read")
+        assert all(text in short[0].text for text in texts[:3])
         assert not any(isinstance(item, ToolItem) for item in short)
         assert len(await undone(guest)) == 2
         await run(guest, "whole?")
@@ -189,7 +191,7 @@ async def undone(guest: Guest) -> list[SessionCompacted]:
 
 
 async def test_nothing_to_compact_or_to_undo_changes_nothing(tmp_path: Path) -> None:
-    puppet = Puppet(*(answer("y" * 400) for _ in range(5)))
+    puppet = Puppet(*(answer("y" * 4000) for _ in range(5)), answer("five messages"))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         session_id = await guest.start()
         for undo in (False, True):

@@ -317,17 +317,19 @@ async def test_what_was_used_of_a_budget_is_not_given_back(tmp_path: Path, logs:
 
 
 async def test_tokens_used_before_a_restart_count_after_it(tmp_path: Path, logs: Logs) -> None:
-    spent = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(60, 30))
+    spent = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(60_000, 30_000))
     first = Puppet(spent, [asyncio.Event()])
     async with stage(tmp_path, first, log=logs()) as home, home.client() as guest:
         session_id = await guest.start()
-        await guest.send("go", options=RunOptions(budget=BudgetLimits(max_tokens=100)))
+        await guest.send("go", options=RunOptions(budget=BudgetLimits(max_tokens=100_000)))
         await first.listening.wait()
         await crash(home, session_id)
-        more = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(6, 5))
+        more = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(6_000, 5_000))
         async with taken_up(home, session_id, Puppet(more), logs()) as after:
             assert (await after.until(RunComplete)).reason == "budget_exceeded"
-            assert after.bodies(Usage)[-1].budget.tokens == 101
+            lost = after.bodies(ModelRequest)[1].reserved_tokens
+            assert lost
+            assert after.bodies(Usage)[-1].budget.tokens == 101_000 + lost
 
 
 async def test_a_switched_model_stays_switched(tmp_path: Path, logs: Logs) -> None:

@@ -60,6 +60,7 @@ async def test_a_long_text_is_kept_whole_while_its_frame_stays_small(tmp_path: P
         assert await read_whole(guest, reply.blobs["/text"]) == said
         await crash(home, session_id)
         later = Puppet(answer())
+        later.context_limit = 1_000_000
         async with stage(tmp_path, later, log=logs()) as after, after.client() as again:
             again.session_id = session_id
             await again.send("and?")

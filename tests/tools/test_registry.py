@@ -3,10 +3,12 @@ from typing import Annotated
 import pytest
 from msgspec import Meta, Struct
 
+from buddy.config.settings import ToolSettings
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.tools.contract import Call, Intent, Output, Place
-from buddy.tools.registry import Registry, builtin
+from buddy.tools.registry import Registry
+from buddy.tools.toolbox import Supplies, builtin, toolbox
 
 
 class Range(Struct, frozen=True):
@@ -40,23 +42,49 @@ REGISTRY = Registry((Grep(),))
 
 
 def test_the_built_in_tools_are_there_with_their_tiers() -> None:
-    registry = builtin()
-    assert [spec.name for spec in registry.specs()] == ["read_file", "run_shell", "write_file"]
-    tiers = [registry.get(spec.name).tier for spec in registry.specs()]
-    assert tiers == ["read-only", "privileged", "side-effecting"]
+    registry = Registry(builtin())
+    tiers = {spec.name: registry.get(spec.name).tier for spec in registry.specs()}
+    assert tiers == {
+        **dict.fromkeys(
+            ("capture-pane", "glob", "grep", "list_files", "read_file", "read_output", "time", "todo"), "read-only"
+        ),
+        **dict.fromkeys(("edit_file", "fetch_url", "web_search", "write_file"), "side-effecting"),
+        **dict.fromkeys(("run_shell", "send-keys"), "privileged"),
+    }
+    assert list(tiers) == sorted(tiers)
     assert all(len(spec.description) > 100 for spec in registry.specs())
 
 
+def test_every_argument_of_a_built_in_tool_is_described_and_every_tool_but_the_shell_ends_by_itself() -> None:
+    registry = Registry(builtin())
+    for spec in registry.specs():
+        assert all("description" in argument for argument in spec.parameters["properties"].values()), spec.name
+        assert (registry.get(spec.name).timeout is None) == (spec.name == "run_shell")
+
+
 def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ToolError, match="no tool 'grpe'; there are read_file, run_shell, write_file"):
-        builtin().get("grpe")
+    with pytest.raises(
+        ToolError, match="no tool 'grpe'; there are capture-pane, edit_file, fetch_url, glob, grep, list_files"
+    ):
+        Registry(builtin()).get("grpe")
 
 
-def test_a_tool_that_was_turned_off_is_neither_listed_nor_found() -> None:
-    fewer = builtin().without({"run_shell", "unheard_of"})
-    assert [spec.name for spec in fewer.specs()] == ["read_file", "write_file"]
-    with pytest.raises(ToolError, match="there are read_file, write_file"):
-        fewer.get("run_shell")
+@pytest.mark.parametrize(
+    ("settings", "gone"),
+    [
+        (ToolSettings(shell_enabled=False), {"capture-pane", "run_shell", "send-keys"}),
+        (ToolSettings(files_enabled=False), {"edit_file", "glob", "grep", "list_files", "read_file", "write_file"}),
+        (ToolSettings(fetch_enabled=False), {"fetch_url"}),
+        (ToolSettings(search_enabled=False), {"web_search"}),
+        (ToolSettings(), set[str]()),
+    ],
+)
+def test_a_tool_that_was_turned_off_is_neither_listed_nor_found(settings: ToolSettings, gone: set[str]) -> None:
+    registry = toolbox(settings, Supplies())
+    assert {tool.name for tool in builtin()} - {spec.name for spec in registry.specs()} == gone
+    for name in gone:
+        with pytest.raises(ToolError, match="no tool"):
+            registry.get(name)
 
 
 def test_two_tools_of_one_name_are_a_mistake_of_the_programmer() -> None:

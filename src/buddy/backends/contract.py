@@ -4,14 +4,15 @@ What always holds: a backend does no I/O on the log of its own. It emits, asks a
 left unfinished when the process died is in `Run.state`, so starting again and going on are the same code.
 """
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import BuddyError
+from buddy.models.contract import TokenUsage
 from buddy.protocol.codes import Tier
-from buddy.protocol.events import EventBody
+from buddy.protocol.events import EventBody, SessionCompacted
 from buddy.tools.contract import Intent, Place
 
 
@@ -104,6 +105,24 @@ class Compaction(Struct, frozen=True):
     through_seq: int
     before_tokens: int
     after_tokens: int
+    strategy: Literal["model", "lines", "dropped"] = "lines"
+    usage: TokenUsage | None = None
+
+
+def compacted(found: Compaction, by: str, *, beside: int = 0) -> SessionCompacted:
+    """The event of a compaction; `beside` is what the prompt has beside the history."""
+    usage = found.usage if by != "auto" else None
+    return SessionCompacted(
+        before_tokens=found.before_tokens + beside,
+        after_tokens=found.after_tokens + beside,
+        through_seq=found.through_seq,
+        summary=found.summary,
+        by=by,
+        strategy=found.strategy,
+        input_tokens=usage.input_tokens if usage else None,
+        output_tokens=usage.output_tokens if usage else None,
+        cost_usd=usage.cost_usd if usage else None,
+    )
 
 
 class Backend(Protocol):
@@ -119,8 +138,12 @@ class Backend(Protocol):
         """Use another model from the next run on; UserError where it is not configured."""
         ...
 
-    def compact(self) -> Compaction | None:
+    async def compact(self) -> Compaction | None:
         """How the history could be shortened; None where that would not shrink it."""
+        ...
+
+    async def is_priced(self) -> bool:
+        """Whether what a run costs can be told, so that a limit on it can hold."""
         ...
 
     async def execute(self, run: Run) -> None:

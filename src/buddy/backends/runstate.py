@@ -1,8 +1,11 @@
 """Where one run stands: a pure fold of its events, so that what is live and what is rebuilt from the log are equal.
 
-A call goes requested → (awaiting → approved | denied) → claimed → finished; it is open until it has a result.
+A call goes requested → (awaiting → approved | denied) → claimed → finished; it is open until it has a result. Turns go
+streaming → tool execution → streaming … → yielding; cancelled can follow each of them, and nothing follows it.
+What a provider call reserved counts as spent until its usage is known, and for good where it never came.
 """
 
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import Struct
@@ -32,6 +35,22 @@ from buddy.protocol.shapes import ToolCallItem
 Stage = Literal["requested", "called", "awaiting", "approved", "denied", "claimed"]
 
 
+class TurnState(StrEnum):
+    """What the run is at."""
+
+    STREAMING = "streaming"
+    TOOL_EXECUTION = "tool_execution"
+    YIELDING = "yielding"
+    CANCELLED = "cancelled"
+
+
+class Spending(Struct, frozen=True):
+    """What a provider call takes at most, as far as it can be told before."""
+
+    tokens: int
+    cost_usd: float | None = None
+
+
 class OpenCall(Struct):
     """A call of the model that has no result yet."""
 
@@ -48,11 +67,16 @@ class RunState(Struct):
     run_id: str
     options: StartedOptions
     started_ts: int
+    turn_state: TurnState = TurnState.STREAMING
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    lost_tokens: int = 0
     cost_usd: float | None = None
+    reserved: Spending | None = None
     tool_calls: int = 0
+    last_done: tuple[str, str, str] = ("", "", "")
+    repeated: int = 0
     open_calls: dict[str, OpenCall] = {}
     partial: bool = False
     answered: bool = False
@@ -64,7 +88,8 @@ class RunState(Struct):
 
     @property
     def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
+        """Spent so far, with what was reserved for calls that nobody knows the usage of."""
+        return self.input_tokens + self.output_tokens + self.lost_tokens
 
     @property
     def pending(self) -> dict[str, OpenCall]:
@@ -75,7 +100,18 @@ class RunState(Struct):
             if call.approval and call.stage == "awaiting"
         }
 
-    def apply(self, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
+    def apply(self, body: EventBody) -> None:
+        self._fold(body)
+        self.turn_state = self._turn_state()
+
+    def _turn_state(self) -> TurnState:
+        if self.cancelling is not None:
+            return TurnState.CANCELLED
+        if self.open_calls:
+            return TurnState.TOOL_EXECUTION
+        return TurnState.YIELDING if self.answered else TurnState.STREAMING
+
+    def _fold(self, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
         match body:
             case UserMessage():
                 self.answered = self.truncated = False
@@ -85,7 +121,7 @@ class RunState(Struct):
             case RunStarted():
                 self.options = body.options
             case ModelRequest():
-                self.turns = body.turn
+                self._reserve(body)
             case AssistantToken() | ThinkingToken():
                 self.partial = True
             case AssistantRestart():
@@ -104,7 +140,7 @@ class RunState(Struct):
             case ToolClaimed() if body.call_id in self.open_calls:
                 self.open_calls[body.call_id].stage = "claimed"
             case ToolResult() if body.call_id is not None:
-                self.open_calls.pop(body.call_id, None)
+                self._finish(self.open_calls.pop(body.call_id, None), body)
             case ApprovalRequired() | ApprovalReceived() | ApprovalExpired():
                 self._decide(body)
             case RunCancelling():
@@ -114,7 +150,28 @@ class RunState(Struct):
             case _:
                 pass
 
+    def _reserve(self, request: ModelRequest) -> None:
+        if request.purpose == "reply":
+            self.turns = request.turn
+        if request.attempt > 1:
+            return  # the same call again: what was reserved for it still is
+        lost = self.reserved
+        if lost is not None:
+            self.lost_tokens += lost.tokens
+            if lost.cost_usd is not None:
+                self.cost_usd = (self.cost_usd or 0.0) + lost.cost_usd
+        tokens = request.reserved_tokens
+        self.reserved = None if tokens is None else Spending(tokens, request.reserved_cost_usd)
+
+    def _finish(self, call: OpenCall | None, result: ToolResult) -> None:
+        if call is None:
+            return
+        done = call.item.name, call.item.arguments, result.text
+        self.repeated = self.repeated + 1 if done == self.last_done else 1
+        self.last_done = done
+
     def _settle(self, usage: Usage) -> None:
+        self.reserved = None
         self.input_tokens += usage.input_tokens
         self.output_tokens += usage.output_tokens
         if usage.cost_usd is not None:

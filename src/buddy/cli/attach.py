@@ -8,6 +8,7 @@ import sys
 from buddy.cli.embedded import connected
 from buddy.cli.report import Report
 from buddy.client.client import Client
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import AssistantMessage, UserMessage
 from buddy.protocol.requests import ListSessions, ListSessionsReply, MintToken, MintTokenReply
 from buddy.terminal.escape import escape
@@ -30,12 +31,7 @@ def attach(options: argparse.Namespace) -> int:
             report = Report(json=False, stream_json=options.stream_json)
             report.session(options.session_id)
             async for event in client.events():
-                report.event(event)
-                body = event.body()
-                if isinstance(body, (AssistantMessage, UserMessage)) and not options.stream_json and body.text:
-                    who = "you" if isinstance(body, UserMessage) else "buddy"
-                    text = body.text if not sys.stdout.isatty() else escape(body.text)
-                    print(f"{who}: {text}", flush=True)
+                show(report, event, stream_json=options.stream_json)
         print("the runtime is gone", file=sys.stderr)
         return 75
 
@@ -43,6 +39,16 @@ def attach(options: argparse.Namespace) -> int:
         return asyncio.run(work())
     except KeyboardInterrupt:
         return 0
+
+
+def show(report: Report, event: Event, *, stream_json: bool) -> None:
+    """One event for a person, or as it is for a program."""
+    report.event(event)
+    body = event.body()
+    if isinstance(body, (AssistantMessage, UserMessage)) and not stream_json and body.text:
+        who = "you" if isinstance(body, UserMessage) else "buddy"
+        text = body.text if not sys.stdout.isatty() else escape(body.text)
+        print(f"{who}: {text}", flush=True)
 
 
 def ps(options: argparse.Namespace) -> int:

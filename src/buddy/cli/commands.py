@@ -1,6 +1,7 @@
 """The command line: subcommands, the flags they share, and how errors are told."""
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -25,11 +26,8 @@ def run(arguments: Sequence[str]) -> int:
     """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
     try:
         _check_text(arguments)
-        options = build_parser().parse_args(arguments)
-        command: Command | None = getattr(options, "command", None)
-        if command is None:
-            build_parser().print_help(sys.stderr)
-            return 64
+        options = _parse(arguments)
+        command: Command = options.command
         return command(options)
     except UserError as error:
         return _tell(str(error), error.hint, error.exit_code)
@@ -56,10 +54,41 @@ def _check_text(arguments: Sequence[str]) -> None:
             ) from None
 
 
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """A command, or the REPL with what it should begin with."""
+    first = arguments[0] if arguments else ""
+    known = command_names()
+    if first in known or first in ("-h", "--help", "--version"):
+        return build_parser().parse_args(arguments)
+    near = difflib.get_close_matches(first, known, 1) if first.isalpha() else []
+    if near:
+        raise UserError(f"no command {first!r}; did you mean {near[0]}?", hint=f"buddy -- {first} says it to the model")
+    return _repl_parser().parse_args(arguments)
+
+
+def command_names() -> list[str]:
+    from buddy.cli.completion import words_of
+
+    return [word.text for word in words_of(build_parser()) if not word.after and not word.text.startswith("-")]
+
+
+def _repl_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
+    parser.add_argument("prompt", nargs="?", help="what to begin with")
+    _add_run_flags(parser)
+    _add_common(parser)
+    parser.set_defaults(command=_repl)
+    return parser
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="buddy", description="Run AI agents as durable sessions.", epilog=_EPILOG, formatter_class=_Raw
+        prog="buddy",
+        description="Run AI agents as durable sessions. Without a command: talk to one here (buddy [PROMPT]).",
+        epilog=_EPILOG,
+        formatter_class=_Raw,
     )
+    parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_exec(commands)
@@ -68,6 +97,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_daemon(commands)
     _add_approvals(commands)
     _add_models(commands)
+    _add_memory(commands)
+    _add_replay(commands)
     _add_small(commands)
     return parser
 
@@ -78,6 +109,8 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
 
 _EPILOG = """\
 examples:
+  buddy                                           talk to an agent in this directory; /help tells more
+  buddy "why does the test fail?"                 the same, beginning with a question
   buddy exec "what does this repository do?"      one question, the answer on stdout
   git diff | buddy exec - --json                  the prompt from stdin, the outcome as JSON
   buddy exec "fix the test" --approve all --accept "make test"
@@ -109,7 +142,9 @@ def _add_exec(commands: "Subparsers") -> None:
 
 
 def _add_resume(commands: "Subparsers") -> None:
-    parser = commands.add_parser("resume", help="go on with a session's interrupted run, to its outcome")
+    parser = commands.add_parser(
+        "resume", help="go on with a session: on a terminal in the REPL, else to its run's outcome"
+    )
     parser.add_argument("session_id", nargs="?", metavar="ID")
     parser.add_argument("--last", action="store_true", help="the last session of this directory")
     _add_output(parser)
@@ -118,7 +153,7 @@ def _add_resume(commands: "Subparsers") -> None:
 
 
 def _add_session(commands: "Subparsers") -> None:
-    parser = commands.add_parser("session", help="list, show, export or delete sessions")
+    parser = commands.add_parser("session", help="list, show, search, export, fork, import or delete sessions")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="sessions by last use")
     listing.add_argument("--all", action="store_true", help="of all directories, not only this one")
@@ -133,8 +168,18 @@ def _add_session(commands: "Subparsers") -> None:
         action.add_argument("session_id", metavar="ID")
         _add_common(action)
         action.set_defaults(command=_session, action=name)
-    _add_common(listing)
-    listing.set_defaults(command=_session, action="list")
+    searching = actions.add_parser("search", help="the sessions in which a text was said")
+    searching.add_argument("text", metavar="TEXT")
+    searching.add_argument("--all", action="store_true", help="of all directories, not only this one")
+    searching.add_argument("--json", action="store_true")
+    forking = actions.add_parser("fork", help="a copy that goes its own way")
+    forking.add_argument("session_id", metavar="ID")
+    forking.add_argument("--seq", type=int, metavar="N", help="up to this event; without it, all of it")
+    importing = actions.add_parser("import", help="take up .buddyx and .agentx session files")
+    importing.add_argument("folder", metavar="DIR")
+    for action, name in ((listing, "list"), (searching, "search"), (forking, "fork"), (importing, "import")):
+        _add_common(action)
+        action.set_defaults(command=_session, action=name)
 
 
 def _add_daemon(commands: "Subparsers") -> None:
@@ -211,6 +256,49 @@ def _add_approvals(commands: "Subparsers") -> None:
     trusting.set_defaults(command=_trust)
 
 
+def _add_memory(commands: "Subparsers") -> None:
+    parser = commands.add_parser("memory", help="what is remembered of earlier sessions: search, forget")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    searching = actions.add_parser("search", help="what would be recalled")
+    searching.add_argument("query", metavar="QUERY")
+    searching.add_argument("--all", action="store_true", help="of all directories, not only this one")
+    searching.add_argument("--session", metavar="ID", help="of one session")
+    searching.add_argument("--limit", type=_count, default=8, metavar="N")
+    searching.add_argument("--json", action="store_true")
+    forgetting = actions.add_parser("forget", help="take a snippet out, or all of a session")
+    forgetting.add_argument("chunk", nargs="?", type=int, metavar="ID", help="a snippet's number")
+    forgetting.add_argument("--session", metavar="ID", help="everything of this session")
+    for action, name in ((searching, "search"), (forgetting, "forget")):
+        _add_common(action)
+        action.set_defaults(command=_memory, action=name)
+
+
+def _add_replay(commands: "Subparsers") -> None:
+    parser = commands.add_parser("replay", help="play a session back, or prove that it plays the same again")
+    parser.add_argument("session_id", metavar="ID", help="a session's id, the beginning of one, or last")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="so many times as fast")
+    how.add_argument("--fast", action="store_true", help="at once")
+    how.add_argument("--verify", action="store_true", help="run it again with what was recorded, and compare")
+    parser.add_argument("--stream-json", action="store_true", help="every event, one JSON object per line")
+    _add_common(parser)
+    parser.set_defaults(command=_replay)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 100:
+        raise argparse.ArgumentTypeError("must be between 1 and 100")
+    return number
+
+
+def _speed(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return number
+
+
 def _add_small(commands: "Subparsers") -> None:
     doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
     doctor.add_argument("--json", action="store_true", help="print the checks as one JSON object")
@@ -223,6 +311,9 @@ def _add_small(commands: "Subparsers") -> None:
     demo.add_argument("--resume", metavar="ID", help=argparse.SUPPRESS)
     demo.add_argument("--after", type=int, default=0, metavar="SEQ", help=argparse.SUPPRESS)
     demo.set_defaults(command=_demo)
+    completing = commands.add_parser("completion", help="print a completion script for a shell")
+    completing.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completing.set_defaults(command=_completion)
     commands.add_parser("help", help="show this help").set_defaults(command=_help)
 
 
@@ -251,6 +342,26 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="the workspace (this directory)")
 
 
+def _repl(options: argparse.Namespace) -> int:
+    from buddy.cli.first_run import with_model
+    from buddy.cli.repl import repl
+
+    return with_model(repl, options)
+
+
+def _version(_: argparse.Namespace) -> int:
+    from buddy.version import VERSION
+
+    print(f"buddy {VERSION}")
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from buddy.cli.completion import completion
+
+    return completion(build_parser(), options.shell)
+
+
 def _exec(options: argparse.Namespace) -> int:
     from buddy.cli.exec import execute
     from buddy.cli.first_run import with_model
@@ -259,6 +370,10 @@ def _exec(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
+    if not (options.json or options.stream_json) and sys.stdin.isatty() and sys.stderr.isatty():
+        from buddy.cli.repl import resume_here
+
+        return resume_here(options)
     from buddy.cli.exec import resume
 
     return resume(options)
@@ -322,6 +437,18 @@ def _doctor(options: argparse.Namespace) -> int:
     from buddy.cli.doctor import doctor
 
     return doctor(options)
+
+
+def _memory(options: argparse.Namespace) -> int:
+    from buddy.cli.memory import memory
+
+    return memory(options)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from buddy.cli.replay import replay
+
+    return replay(options)
 
 
 def _demo(options: argparse.Namespace) -> int:

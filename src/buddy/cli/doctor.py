@@ -33,6 +33,7 @@ from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
 from buddy.scrub import Scrubber
+from buddy.targets.choose import levels
 from buddy.terminal.escape import escape, escape_json
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
@@ -77,6 +78,7 @@ def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
         yield _configuration(config, places)
         yield _model(config, scrubber, places)
     yield from _programs()
+    yield from _sandboxes()
     yield _interrupted(places.state_dir / DATABASE)
 
 
@@ -176,6 +178,14 @@ def _programs() -> Iterator[Check]:
     yield Check("programs", "info", ", ".join(there) + (f"; not found: {', '.join(missing)}" if missing else ""))
 
 
+def _sandboxes() -> Iterator[Check]:
+    """Each level by what it stands on here; confinement is really tried."""
+    for level, word in levels(attempt=True).items():
+        missing = word.startswith("unavailable")
+        hint = "install bubblewrap" if missing and level == "confined" else ""
+        yield Check(f"sandbox {level}", "ok" if word.startswith("proven") else "info", word, hint)
+
+
 def _interrupted(database: Path) -> Check:
     try:
         if not database.exists():
@@ -204,6 +214,6 @@ def _scrubbed(check: Check, scrubber: Scrubber) -> Check:
 def _print(checks: list[Check], style: Style) -> None:
     paint = {"ok": style.green, "info": style.dim, "warn": style.yellow, "fail": style.red}
     for check in checks:
-        print(f"{paint[check.status](f'{check.status:<4}')}  {check.name:<13}  {escape(check.text)}")
+        print(f"{paint[check.status](f'{check.status:<4}')}  {check.name:<17}  {escape(check.text)}")
         if check.hint:
-            print(f"{'':<21}hint: {escape(check.hint)}")
+            print(f"{'':<25}hint: {escape(check.hint)}")

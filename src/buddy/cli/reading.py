@@ -52,7 +52,7 @@ async def whole(client: Client, event: Event) -> EventBody | None:
     """The event's body, with the long texts that were kept beside it put back."""
 
     async def read(blob: str) -> bytes | None:
-        return (await _read_text(client, event.session_id, blob)).encode()
+        return (await read_blob(client, event.session_id, blob)).encode()
 
     return await whole_body(event, read)
 
@@ -91,7 +91,7 @@ async def _existing(client: Client, session_id: str) -> str:
     return session_id
 
 
-async def _read_text(client: Client, session_id: str, blob: str) -> str:
+async def read_blob(client: Client, session_id: str, blob: str) -> str:
     """A kept text in chunks. A character that a chunk cuts in two is asked for again, with the next one."""
     parts: list[str] = []
     offset = 0

@@ -1,4 +1,4 @@
-"""`buddy session list|show|export|delete`: what there is, what happened in it, every byte of it, and its end.
+"""`buddy session list|show|search|export|fork|import|delete`: what there is, what happened in it, every byte of it.
 
 What always holds: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
 """
@@ -17,13 +17,15 @@ from buddy.cli.embedded import connected, places_of
 from buddy.cli.reading import event_in, find_session, read_lines, whole
 from buddy.cli.story import tell
 from buddy.client.client import Client
-from buddy.errors import UserError
+from buddy.errors import ProtocolError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.sqlite import DATABASE
-from buddy.protocol.events import UserMessage
+from buddy.protocol.events import AssistantMessage, UserMessage
 from buddy.protocol.requests import (
     DeleteSession,
     DeleteSessionReply,
+    ForkSession,
+    ForkSessionReply,
     ListSessions,
     ListSessionsReply,
     ReadEvents,
@@ -64,7 +66,12 @@ class Row(Struct, frozen=True):
 
 
 def session(options: argparse.Namespace) -> int:
-    actions = {"list": _list, "show": _show, "export": _export, "delete": _delete}
+    if options.action == "import":
+        from buddy.cli.importing import import_sessions
+
+        asyncio.run(import_sessions(options))
+        return 0
+    actions = {"list": _list, "show": _show, "search": _search, "export": _export, "fork": _fork, "delete": _delete}
     action = actions[options.action]
 
     async def work() -> int:
@@ -114,6 +121,47 @@ async def _export(client: Client, options: argparse.Namespace) -> None:
     async for line in read_lines(client, session_id):
         content = bytes(line)
         sys.stdout.buffer.write((escape_json(content.decode()).encode() if is_terminal else content) + b"\n")
+
+
+async def _search(client: Client, options: argparse.Namespace) -> None:
+    """Every message in which the text was said, newest session first; letter case does not matter."""
+    root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    sessions = (await client.request(ListSessions(MAX_LISTED, root), ListSessionsReply)).sessions
+    wanted, found = options.text.casefold(), list[dict[str, object]]()
+    for summary in sessions:
+        async for line in read_lines(client, summary.session_id):
+            event = event_in(line)
+            body = await whole(client, event) if event.type in ("user_message", "assistant_message") else None
+            if isinstance(body, (UserMessage, AssistantMessage)) and wanted in body.text.casefold():
+                found.append({"sessionId": summary.session_id, "seq": event.seq, "text": _around(body.text, wanted)})
+    if options.json:
+        _print_json({"found": found})
+        return
+    for match in found:
+        print(f"{match['sessionId']}  {match['seq']:>6}  {one_line(str(match['text']))}")
+    if not found:
+        print(f"nobody said {escape(options.text)!r}", file=sys.stderr)
+
+
+def _around(text: str, wanted: str) -> str:
+    """What stands around the first place where it was said."""
+    at = max(0, text.casefold().find(wanted))
+    start = max(0, at - 40)
+    return ("…" if start else "") + text[start : at + len(wanted) + 60]
+
+
+async def _fork(client: Client, options: argparse.Namespace) -> None:
+    session_id = await find_session(client, options.session_id, options.directory)
+    seq = options.seq
+    if seq is None:
+        seq = (await client.request(ReadEvents(0, 1), ReadEventsReply, session_id)).last_seq
+    try:
+        forked = await client.request(ForkSession(seq), ForkSessionReply, session_id)
+    except ProtocolError as error:
+        if error.code != "UNSUPPORTED_REQUEST_TYPE":
+            raise
+        raise UserError("this runtime cannot fork sessions", exit_code=1) from error
+    print(forked.session_id)
 
 
 async def _delete(client: Client, options: argparse.Namespace) -> None:

@@ -15,7 +15,16 @@ import msgspec
 
 from buddy.config.lines import line_of
 from buddy.config.places import Places
-from buddy.config.settings import AgentSettings, Config, DisplaySettings, Profile, ServerSettings, Table, ToolSettings
+from buddy.config.settings import (
+    AgentSettings,
+    Config,
+    DisplaySettings,
+    MemorySettings,
+    Profile,
+    ServerSettings,
+    Table,
+    ToolSettings,
+)
 from buddy.errors import UserError
 
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -83,6 +92,7 @@ class _Reader:
             tools=self._table(("tools",), tables["tools"], ToolSettings),
             display=self._table(("display",), tables["display"], DisplaySettings),
             server=self._table(("server",), tables["server"], ServerSettings),
+            memory=self._table(("memory",), tables["memory"], MemorySettings),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,

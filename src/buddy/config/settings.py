@@ -95,6 +95,24 @@ class ServerSettings(Table, frozen=True):
     agent_runtime: str = "native"
 
 
+class MemorySettings(Table, frozen=True):
+    """`[memory]`. `embeddings` is `local` (a model that is installed), `none`, or a profile whose server has
+    `/embeddings`, asked for `embedding_model`."""
+
+    enabled: bool = True
+    top_k: Annotated[int, Meta(ge=1, le=8)] = 8
+    vector_weight: Share = 0.7
+    text_weight: Share = 0.3
+    embeddings: str = "local"
+    embedding_model: str = ""
+
+    def __post_init__(self) -> None:
+        if abs(self.vector_weight + self.text_weight - 1.0) > 1e-6:
+            raise ValueError("vector_weight and text_weight must sum to 1")
+        if self.embeddings not in ("local", "none") and not self.embedding_model:
+            raise ValueError("a profile in embeddings needs an embedding_model beside it")
+
+
 class Config(Struct, frozen=True):
     """A whole file, and its path (empty without one): relative paths in it start from its folder."""
 
@@ -103,6 +121,7 @@ class Config(Struct, frozen=True):
     tools: ToolSettings = ToolSettings()
     display: DisplaySettings = DisplaySettings()
     server: ServerSettings = ServerSettings()
+    memory: MemorySettings = MemorySettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

@@ -29,6 +29,7 @@ CAPABILITIES = (
     "queue",
     "steer",
     "prune",
+    "fork",
     "tokens",
 )
 
@@ -49,6 +50,8 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_place(self, session_id: str) -> bool: ...
+
+    async def forget(self, session_id: str) -> None: ...
 
 
 class Requests:
@@ -80,6 +83,7 @@ class Requests:
             "list_approvals": _typed(ask.ListApprovals, self.list_approvals),
             "steer_run": _typed(ask.SteerRun, self.steer_run),
             "queue_message": _typed(ask.QueueMessage, self.queue_message),
+            "fork_session": _typed(ask.ForkSession, self.fork_session),
             "delete_session": _typed(ask.DeleteSession, self.delete_session),
             "prune_session": _typed(ask.PruneSession, self.prune_session),
             "mint_token": _typed(ask.MintToken, self.mint_token),
@@ -215,11 +219,21 @@ class Requests:
     async def queue_message(self, peer: Connection, wish: ask.QueueMessage, session_id: str) -> Shape:
         return ask.QueueMessageReply(await (await self._driven(peer, session_id)).queue(wish, peer.name))
 
+    async def fork_session(self, peer: Connection, wish: ask.ForkSession, session_id: str) -> Shape:
+        # Not opened: a copy can be made of a session that another process runs.
+        await self._sessions.record(session_id)
+        peer.require(session_id, "driver")
+        session, token = await self._sessions.fork(session_id, wish.seq, peer.name)
+        peer.grant(session.session_id, "driver")
+        return ask.ForkSessionReply(session.session_id, token)
+
     async def delete_session(self, peer: Connection, _wish: ask.DeleteSession, session_id: str) -> Shape:
         # Not opened: that would take up an interrupted run, and would need a model that may be gone.
         await self._sessions.record(session_id)
         peer.require(session_id, "driver")
-        return ask.DeleteSessionReply(await self._sessions.delete(session_id))
+        deleted = await self._sessions.delete(session_id)
+        await self._host.forget(session_id)
+        return ask.DeleteSessionReply(deleted)
 
     async def prune_session(self, peer: Connection, wish: ask.PruneSession, session_id: str) -> Shape:
         return ask.PruneSessionReply(await (await self._driven(peer, session_id)).prune(wish.before_seq))

@@ -1,18 +1,16 @@
 """The composition root: the one place where concrete classes are named and put together."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from buddy.backends.contract import Backend, Run
+from buddy.backends.contract import Backend
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
-from buddy.backends.native.prompt import build_prompt
-from buddy.backends.native.transcript import Transcript
+from buddy.backends.native.prompt import Setting
 from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
@@ -20,11 +18,14 @@ from buddy.daemon.connection import Connection, Handlers
 from buddy.daemon.handlers import Requests
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import Link, MemoryLink, memory_pair
+from buddy.daemon.memories import make_memory
+from buddy.daemon.pump import Encoded
 from buddy.daemon.rulebook import RuleBook
+from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log
 from buddy.log.owners import this_owner
-from buddy.models.contract import Prompt, Provider, ToolSpec
+from buddy.models.contract import Provider, ToolSpec
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.listing import Listings
 from buddy.protocol.codes import Role
@@ -34,9 +35,9 @@ from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.session import Surroundings
 from buddy.sessions.sessions import Makers, Sessions
-from buddy.targets.local import Local
+from buddy.targets.choose import Own, Wish, choose
 from buddy.tools.contract import Place
-from buddy.tools.registry import Registry, builtin
+from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from buddy.version import VERSION as PRODUCT_VERSION
 
 
@@ -45,12 +46,16 @@ def unix_ms() -> int:
 
 
 class Parts(Struct, frozen=True):
-    """What may be replaced from outside: the clock, the ids, the log, the models."""
+    """What may be replaced from outside: the clock, the ids, the log, the models, and where memory is kept.
+
+    A log of one's own has no memory beside it unless its place is named too.
+    """
 
     clock: Callable[[], int] = unix_ms
     ids: Ids = Ulids()
     log: Log | None = None
     provider: Callable[[Resolved], Provider] | None = None
+    memory_dir: Path | None = None
 
 
 class Shown(Struct, frozen=True):
@@ -73,9 +78,14 @@ class Runtime:
         self._config = config
         self._env = env
         self._make_provider = parts.provider or self._make_own
+        self._user_folder = places.config_dir
         self._auth_file = places.config_dir / "auth.json"
+        self._own = Own(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
-        self._registry = _enabled(builtin(), config)
+        self._registry = toolbox(config.tools, Supplies(parts.clock, self.log.read_blob, self._has_secret))
+        memory_dir = parts.memory_dir or (places.state_dir if parts.log is None else None)
+        self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
+        self._tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self.rulebook = RuleBook(config, places)
         around = Surroundings(
@@ -86,9 +96,11 @@ class Runtime:
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
+            listeners=tuple(part.heard for part in (self.memory, self._tracing) if part is not None),
         )
         self.limits = read_limits(config.limits)
         self.stopping = asyncio.Event()
+        self._encoded = Encoded()
         self._started = time.monotonic()
         self.sessions = Sessions(around, Makers(self._place, self._backend), this_owner(), self.limits.active_runs)
         self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, self).handlers()
@@ -103,7 +115,9 @@ class Runtime:
         """Serve a peer from outside, within the limits; False where there are too many already."""
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
-        peer = Connection(link, self.sessions, self.log, self._handlers, trusted=trusted, limits=self.limits)
+        peer = Connection(
+            link, self.sessions, self.log, self._handlers, trusted=trusted, limits=self.limits, encoded=self._encoded
+        )
         if shown is not None:
             peer.grant(shown.session_id, shown.role, shown.token_hash, shown.seconds_left)
         self._serve(peer)
@@ -145,20 +159,27 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self._tracing is not None:
+            await self._tracing.close()
+        if self.memory is not None:
+            await self.memory.close()
         await self.log.close()
+
+    async def forget(self, session_id: str) -> None:
+        """A session was deleted: nothing of it is recalled any more."""
+        if self.memory is not None:
+            await self.memory.forget_session(session_id)
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options
-        target = (options.target if options else None) or started.sandbox_provider
-        sandbox = (options.sandbox if options else None) or ("confined" if target == "confined" else "host")
-        if target not in ("local", "confined") or sandbox != "host":
-            raise ProtocolError(
-                "SANDBOX_UNAVAILABLE", f"{target} with sandbox {sandbox} is not to be had here; use local and host"
-            )
-        root = os.path.realpath(started.repo.root_path if started.repo else ".")
-        if not os.path.isdir(root):  # noqa: PTH112
-            raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory here")
-        return Place(Local(), root, sandbox)
+        wish = Wish(
+            (options.target if options else None) or started.sandbox_provider,
+            started.repo.root_path if started.repo else ".",
+            options.sandbox if options else None,
+            options.tmux if options else None,
+        )
+        chosen = choose(wish, self._own)
+        return Place(chosen.target, chosen.root, chosen.sandbox)
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options
@@ -167,13 +188,14 @@ class Runtime:
             raise ProtocolError("INVALID_REQUEST", f"agent runtime {runtime!r} is not available; there is native")
         named = profile or (None if started.provider == "default" else started.provider)
         instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
-        specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in self._registry.specs())
-
-        def prompt(run: Run, transcript: Transcript) -> Prompt:
-            return build_prompt(run, transcript, specs, instructions)
-
+        registry = self._registry if options and options.tmux else self._registry.without(set(PANE_TOOLS))
+        specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
+        agent = self._config.agent
+        root = started.repo.root_path if started.repo else ""
+        recall = self.memory.recaller(started.session_id, root) if self.memory else None
+        setting = Setting(specs, instructions, self._user_folder, recall, agent.temperature, agent.top_p)
         try:
-            return Native(self._provider, Dispatch(self._registry, self.log.has_room), prompt, named, model)
+            return Native(self._provider, Dispatch(registry, self.log.has_room), setting, named, model)
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
@@ -181,6 +203,9 @@ class Runtime:
         resolved = resolve_profile(self._config, self._env, profile, model)
         self.scrubber.register(resolved.api_key)
         return self._make_provider(resolved)
+
+    def _has_secret(self, text: str) -> bool:
+        return self.scrubber.registered(text) != text
 
     def _make_own(self, resolved: Resolved) -> Provider:
         return make_provider(resolved, find_credentials(resolved, self._auth_file, self.scrubber), self._listings)
@@ -234,12 +259,3 @@ def _open_log(places: Places, clock: Callable[[], int]) -> Log:
     from buddy.log.sqlite import SqliteLog
 
     return SqliteLog.open(places.state_dir, clock)
-
-
-def _enabled(registry: Registry, config: Config) -> Registry:
-    off: set[str] = set()
-    if not config.tools.shell_enabled:
-        off |= {"run_shell"}
-    if not config.tools.files_enabled:
-        off |= {"read_file", "write_file"}
-    return registry.without(off) if off else registry

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from buddy.errors import ProviderError, UserError
 from buddy.models.completions import Completions
-from buddy.models.contract import Piece, Prompt, Provider, Reply
+from buddy.models.contract import Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.llama import Settings, Started
 from buddy.models.responses import Responses
 from buddy.models.retry import closing
@@ -62,6 +62,11 @@ class Local:
     def pid(self) -> int | None:
         """The process that serves the model, once there is one."""
         return self._server.pid if self._server else None
+
+    async def cost_of(self, usage: TokenUsage) -> float | None:
+        """Nothing: it runs here."""
+        del usage
+        return 0.0
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         provider = await self._reach()

@@ -176,6 +176,8 @@ class RunCancelling(Payload, frozen=True, kw_only=True):
 
 
 class ModelRequest(Payload, frozen=True, kw_only=True):
+    """A provider call is about to be made. What is reserved counts as spent until a `usage` settles it."""
+
     turn: Positive
     profile: str
     model: str
@@ -183,6 +185,9 @@ class ModelRequest(Payload, frozen=True, kw_only=True):
     attempt: Positive
     reason: str | None = None
     wait_ms: Count | None = None
+    purpose: Literal["reply", "summary"] = "reply"
+    reserved_tokens: Count | None = None
+    reserved_cost_usd: float | None = None
 
 
 class AssistantRestart(Payload, frozen=True, kw_only=True):
@@ -232,6 +237,7 @@ class Usage(Payload, frozen=True, kw_only=True):
     budget: BudgetState
     cached_tokens: Count | None = None
     cost_usd: float | None = None
+    estimated: bool = False
 
 
 class Progress(Payload, frozen=True, kw_only=True):
@@ -259,7 +265,10 @@ class SessionResumed(Payload, frozen=True, kw_only=True):
 
 
 class SessionCompacted(Payload, frozen=True, kw_only=True):
-    """History up to `through_seq` is now represented by `summary`; `undo` takes the latest compaction back."""
+    """History up to `through_seq` is now represented by `summary`; `undo` takes the latest compaction back.
+
+    `strategy` says how the summary came about; the tokens are those of the model that wrote it outside of a run.
+    """
 
     before_tokens: Count
     after_tokens: Count
@@ -267,6 +276,10 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
     summary: str
     by: str
     undo: bool = False
+    strategy: Literal["model", "lines", "dropped"] | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cost_usd: float | None = None
 
 
 class SessionForked(Payload, frozen=True, kw_only=True):

@@ -110,8 +110,16 @@ class BudgetState(Shape, frozen=True):
 
 
 class ContextState(Shape, frozen=True):
+    """How full the model's window is, and with what; the parts are counted here, `used` is the server's word."""
+
     used: Count
     limit: Positive
+    system: Count | None = None
+    summary: Count | None = None
+    memory: Count | None = None
+    tools: Count | None = None
+    history: Count | None = None
+    buffer: Count | None = None
 
 
 class RunOptions(Shape, frozen=True):

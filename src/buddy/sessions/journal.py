@@ -66,6 +66,7 @@ class Journal:
         apply: Callable[[Event, EventBody], None],
         publish: Callable[[Sequence[Event]], None],
         state: Callable[[], SessionState],
+        merge_seconds: float = MERGE_SECONDS,
     ) -> None:
         self.lease = lease
         self.last_seq = last_seq
@@ -76,6 +77,7 @@ class Journal:
         self._apply = apply
         self._publish = publish
         self._state = state
+        self._merge_seconds = merge_seconds
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._writing: asyncio.Task[None] | None = None
@@ -160,10 +162,10 @@ class Journal:
         self._pieces.append(text)
         self._size += len(text)
         now = asyncio.get_running_loop().time()
-        if self._size >= MERGE_CHARACTERS or now - self._merged_at >= MERGE_SECONDS:
+        if self._size >= MERGE_CHARACTERS or now - self._merged_at >= self._merge_seconds:
             self._close_pieces()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(MERGE_SECONDS, self._close_pieces)
+            self._timer = asyncio.get_running_loop().call_later(self._merge_seconds, self._close_pieces)
 
     def _close_pieces(self) -> None:
         if self._timer is not None:

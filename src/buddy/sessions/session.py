@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from buddy.backends.contract import Backend
+from buddy.backends.contract import Backend, Compaction, compacted
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import InboxItem, Lease, Log
 from buddy.protocol.codes import SessionState
@@ -47,7 +47,7 @@ from buddy.scrub import Scrubber
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.ending import perform
-from buddy.sessions.journal import Journal, Repeated, Rows
+from buddy.sessions.journal import MERGE_SECONDS, Journal, Repeated, Rows
 from buddy.sessions.messages import check_criteria, check_text, options_of
 from buddy.sessions.permissions import Permissions
 from buddy.sessions.policy import Effective
@@ -69,6 +69,9 @@ class Surroundings(Struct, frozen=True):
     approval_timeout: float = 300.0
     max_turns: int = 50
     permissions: Callable[[str], Permissions] = Permissions
+    listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
+    """Told of what was committed, in order; they may only note it."""
+    merge_seconds: float = MERGE_SECONDS
 
 
 class Session:
@@ -86,6 +89,7 @@ class Session:
         self._task: asyncio.Task[None] | None = None
         self._steered = True
         self._closing = False
+        self._is_compacting = False
         self.journal = Journal(
             around.log,
             lease,
@@ -95,6 +99,7 @@ class Session:
             apply=self._apply,
             publish=self._publish,
             state=lambda: fold.state,
+            merge_seconds=around.merge_seconds,
         )
         self.approvals = Approvals(
             self.journal,
@@ -155,13 +160,13 @@ class Session:
 
     async def send(self, message: SendUserMessage, by: str) -> str:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
+        await self._check_cost(message)
         known = self.fold.runs.get(message.client_message_id)
         if known is not None:
             await self._committed()
             return known
         check_text(message.text)
-        if self.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", f"{self.fold.run.run_id} is still active", retryable=True)
+        self._check_free("start a run")
         check_criteria(message)
         run_id = self._accept(message, by)
         await self._committed(Rows(key=message.client_message_id))
@@ -192,8 +197,7 @@ class Session:
         return policy
 
     async def switch_model(self, wish: SwitchModel, by: str) -> dict[str, str]:
-        if self.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", "cannot switch model while a run is active", retryable=True)
+        self._check_free("switch model")
         before = self.backend.model()
         try:
             after = await self.backend.switch(wish.profile, wish.model)
@@ -210,9 +214,8 @@ class Session:
         return {"profile": after.profile, "model": after.model, "api": after.api}
 
     async def compact(self, by: str, *, undo: bool) -> CompactSessionReply:
-        if self.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", "cannot compact while a run is active", retryable=True)
-        compaction = None if undo else self.backend.compact()
+        self._check_free("compact")
+        compaction = None if undo else await self._shortened()
         before = compaction.before_tokens if compaction else self.fold.context.used
         if undo and self.fold.saved:
             after = before + self.fold.saved[-1]
@@ -220,17 +223,13 @@ class Session:
                 before_tokens=before, after_tokens=after, through_seq=0, summary="", by=by, undo=True
             )
         elif compaction is None:
+            await self._start_queued()
             return CompactSessionReply(before, before)
         else:
-            body = SessionCompacted(
-                before_tokens=before,
-                after_tokens=compaction.after_tokens,
-                through_seq=compaction.through_seq,
-                summary=compaction.summary,
-                by=by,
-            )
+            body = compacted(compaction, by)
         self.journal.record(body)
         await self._committed(durable=True)
+        await self._start_queued()
         return CompactSessionReply(body.before_tokens, body.after_tokens)
 
     async def steer(self, wish: SteerRun, by: str) -> None:
@@ -244,6 +243,7 @@ class Session:
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Keep a message until the runs before it are over; 0 where it starts at once."""
         check_text(message.text)
+        await self._check_cost(SendUserMessage(self.session_id, message.client_message_id, message.text))
         if message.client_message_id in self.fold.runs:
             return 0
         position = await self._put("message", message, by)
@@ -253,8 +253,7 @@ class Session:
         return position
 
     async def prune(self, before_seq: int) -> int:
-        if self.fold.run is not None:
-            raise ProtocolError("RUN_IN_PROGRESS", "cannot prune while a run is active", retryable=True)
+        self._check_free("prune")
         last_seq = self.journal.last_seq
         if self.fold.started_seq < min(before_seq, last_seq):
             self._restate()
@@ -312,6 +311,30 @@ class Session:
         await self.backend.close()
 
     # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _check_free(self, wanted: str) -> None:
+        """Refuse what cannot be done beside a run or a compaction."""
+        busy = "a run" if self.fold.run else "a compaction" if self._is_compacting else ""
+        if busy:
+            raise ProtocolError("RUN_IN_PROGRESS", f"cannot {wanted} while {busy} is active", retryable=True)
+
+    async def _check_cost(self, message: SendUserMessage) -> None:
+        """Refuse a limit on the cost that could not hold; asking for the price may take a moment."""
+        limits = options_of(message, self.fold.started, self._around.clock(), self._around.max_turns).budget
+        if limits.max_cost_usd is not None and not await self.backend.is_priced():
+            model = self.backend.model()
+            raise ProtocolError(
+                "INVALID_REQUEST",
+                f"budget.maxCostUsd cannot hold: the price of {model.model or model.profile} is not known",
+                detail=f"set input_price and output_price in [models.{model.profile}], or use budget.maxTokens",
+            )
+
+    async def _shortened(self) -> Compaction | None:
+        self._is_compacting = True
+        try:
+            return await self.backend.compact()
+        finally:
+            self._is_compacting = False
 
     def _accept(self, message: SendUserMessage, by: str) -> str:
         model, around = self.backend.model(), self._around
@@ -406,7 +429,7 @@ class Session:
 
     async def _start_queued(self) -> None:
         """The next queued message becomes a run."""
-        while self.fold.run is None and not self._closing:
+        while self.fold.run is None and not self._closing and not self._is_compacting:
             waiting: list[InboxItem] = await self._around.log.waiting(self.session_id)
             if not waiting or self.fold.run is not None:
                 return
@@ -448,6 +471,8 @@ class Session:
     def _publish(self, events: Sequence[Event]) -> None:
         self._recent.extend(events)
         self._hear()
+        for listener in self._around.listeners:
+            listener(events)
 
     def _hear(self) -> None:
         for heard in self._listeners:

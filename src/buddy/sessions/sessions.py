@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
-from buddy.log.contract import SessionRecord, TokenRecord
+from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.protocol.events import EventBody, SessionStarted
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
+from buddy.sessions.fork import Entry, forked
 from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
@@ -86,6 +87,22 @@ class Sessions:
         self._beat()
         await session.begin(started)
         return session, await self.mint(session_id, "driver")
+
+    async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
+        """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it."""
+        record = await self.record(session_id)
+        if not record.first_seq - 1 <= seq <= record.last_seq:
+            raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
+        entries = await self._entries(session_id)
+        starts = [body for _, body in entries if isinstance(body, SessionStarted)]
+        started = starts[-1] if starts else _unknown_start(record)
+        new, now = self._around.ids("sess"), self._around.clock()
+        copy = forked(entries, seq, replace(started, session_id=new, state="idle"), by, now)
+        row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
+        lease = await self._around.log.create(row, self._owner)
+        await self._around.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
+        await self._around.log.release(lease)
+        return await self.open(new), await self.mint(new, "driver")
 
     async def open(self, session_id: str) -> Session:
         """The session, for writing; read from the log and recovered where it was not open."""
@@ -169,15 +186,13 @@ class Sessions:
         lease = await self._around.log.acquire(session_id, self._owner)
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
-        fold, last_seq = SessionFold(), 0
+        fold, entries = SessionFold(), await self._entries(session_id)
         bodies: list[tuple[int, EventBody]] = []
-        while events := await self._around.log.read(session_id, last_seq, PAGE):
-            for event in events:
-                body = await whole_body(event, self._blob)
-                if body is not None:
-                    fold.apply(event, body)
-                    bodies.append((event.seq, body))
-            last_seq = events[-1].seq
+        for event, body in entries:
+            if body is not None:
+                fold.apply(event, body)
+                bodies.append((event.seq, body))
+        last_seq = entries[-1][0].seq if entries else 0
         session = self._rebuild(record, fold, bodies)
         opened = Session(self._around, lease, *session, fold, max(last_seq, record.last_seq))
         self._open[session_id] = opened
@@ -187,17 +202,17 @@ class Sessions:
         await opened.recover()
         return opened
 
+    async def _entries(self, session_id: str) -> list[Entry]:
+        """Every event that the log has of a session, with its whole body."""
+        found: list[Entry] = []
+        while page := await self._around.log.read(session_id, found[-1][0].seq if found else 0, PAGE):
+            found += [(event, await whole_body(event, self._blob)) for event in page]
+        return found
+
     def _rebuild(
         self, record: SessionRecord, fold: SessionFold, bodies: list[tuple[int, EventBody]]
     ) -> tuple[Place, Backend]:
-        started = fold.started or SessionStarted(
-            session_id=record.session_id,
-            state="idle",
-            mode="headless" if record.mode == "headless" else "interactive",
-            provider="default",
-            sandbox_provider="local",
-            repo=record.repo,
-        )
+        started = fold.started or _unknown_start(record)
         fold.started = started
         options = started.options
         profile = fold.profile or (options.profile if options else None)
@@ -232,6 +247,17 @@ def _with_fixed_policy(options: SessionOptions | None, now: int) -> SessionOptio
     if options is None or options.approval_policy is None:
         return options
     return replace(options, approval_policy=parse_policy(options.approval_policy, now).text())
+
+
+def _unknown_start(record: SessionRecord) -> SessionStarted:
+    return SessionStarted(
+        session_id=record.session_id,
+        state="idle",
+        mode="headless" if record.mode == "headless" else "interactive",
+        provider="default",
+        sandbox_provider="local",
+        repo=record.repo,
+    )
 
 
 def token_hash(token: str) -> str:

@@ -12,9 +12,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Literal
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Literal
 
 from buddy.errors import ToolError
 from buddy.targets.contract import OnOutput
@@ -96,12 +97,17 @@ class Child:
         else:
             loop.add_reader(self._handle, self._note_exit)
 
-    async def follow(self, on_output: OnOutput, timeout: float | None, grace: float) -> bool:
-        """Give its output on until it has exited; with `timeout`, end it then. Whether it ended by itself."""
+    async def follow(
+        self, on_output: OnOutput, timeout: float | None, grace: float, told: "asyncio.Future[None] | None" = None
+    ) -> bool:
+        """Give its output on until it has exited; with `timeout`, end it then. Whether it ended by itself.
+
+        `told` is done when the end of it is known some other way, while it may stay for what it left behind.
+        """
         pumps = asyncio.create_task(self._pump(on_output))
         pumps.add_done_callback(_look)
         try:
-            in_time = await self._wait_exit(pumps, timeout)
+            in_time = await self._wait_exit(pumps, timeout, told)
             if not in_time:
                 await self._end(pumps, grace)
             await asyncio.wait({pumps}, timeout=DRAIN)
@@ -143,14 +149,18 @@ class Child:
             # The taker's own error is what the caller knows how to handle, not a group of one.
             raise failures.exceptions[0] from None
 
-    async def _wait_exit(self, pumps: "asyncio.Task[None]", timeout: float | None) -> bool:
+    async def _wait_exit(
+        self, pumps: "asyncio.Task[None]", timeout: float | None, told: "asyncio.Future[None] | None"
+    ) -> bool:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
-        await asyncio.wait({self.exited, pumps}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if pumps.done() and not self.exited.done():
+        ends = {self.exited} if told is None else {self.exited, told}
+        await asyncio.wait({*ends, pumps}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if pumps.done() and not any(end.done() for end in ends):
             pumps.result()
-            await asyncio.wait({self.exited}, timeout=None if deadline is None else max(0, deadline - loop.time()))
-        return self.exited.done()
+            left = None if deadline is None else max(0, deadline - loop.time())
+            await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return any(end.done() for end in ends)
 
     async def _end(self, pumps: "asyncio.Task[None]", grace: float) -> None:
         self._signal(signal.SIGTERM)
@@ -171,21 +181,22 @@ class Child:
             self.exited.set_result(None)
 
 
-def start(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Child:
+def start(argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes = b"") -> Child:
     """Start a program in a session of its own; ToolError where that is not possible."""
     pipes: list[Pipe] = []
     try:
         pipes.append(Pipe("stdout"))
         pipes.append(Pipe("stderr"))
-        process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=pipes[0].writer,
-            stderr=pipes[1].writer,
-            start_new_session=True,
-        )
+        with _given(stdin) as given:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=given or subprocess.DEVNULL,
+                stdout=pipes[0].writer,
+                stderr=pipes[1].writer,
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         for pipe in pipes:
             pipe.close()
@@ -193,6 +204,18 @@ def start(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> Child:
     for pipe in pipes:
         pipe.close_writer()
     return Child(process, pipes)
+
+
+@contextmanager
+def _given(stdin: bytes) -> "Generator[IO[bytes] | None]":
+    """What a child reads: a file without a name, because a pipe takes only so much before it is read."""
+    if not stdin:
+        yield None
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        yield file
 
 
 def _explain(error: OSError | ValueError, cwd: str) -> str:

@@ -7,13 +7,18 @@ every name is used relative to the directory that the guard in `paths` opened.
 import os
 import secrets
 import stat as modes
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 from buddy.errors import ToolError
-from buddy.targets.contract import FileStat
+from buddy.targets.contract import Entry, FileStat
 from buddy.targets.paths import enter, reach
 
+MAX_ENTRIES = 10_000
+
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -51,6 +56,34 @@ def stat(path: str, root: str) -> FileStat | None:
         if not is_dir:
             _check_regular(info, path)
         return FileStat(size=info.st_size, is_dir=is_dir, modified_ns=info.st_mtime_ns)
+
+
+def list_dir(path: str, root: str) -> list[Entry]:
+    """What is in a directory, by name; of a very large one only `MAX_ENTRIES`."""
+    with reach(path, root) as spot:
+        if len(spot.rest) > 1:
+            raise _missing(path)
+        try:
+            opened = os.open(spot.rest[0] if spot.rest else ".", _LIST, dir_fd=spot.directory)
+            try:
+                return sorted(islice(_entries(opened), MAX_ENTRIES), key=lambda entry: entry.name)
+            finally:
+                os.close(opened)
+        except FileNotFoundError as error:
+            raise _missing(path) from error
+        except NotADirectoryError as error:
+            raise ToolError(f"{path!r} is not a directory; read it as a file") from error
+        except OSError as error:
+            raise ToolError(f"{path!r} cannot be listed: {error.strerror}") from error
+
+
+def _entries(opened: int) -> Iterator[Entry]:
+    with os.scandir(opened) as found:
+        for entry in found:
+            # One may go away between its name and its facts.
+            with suppress(FileNotFoundError):
+                info = entry.stat(follow_symlinks=False)
+                yield Entry(name=entry.name, is_dir=modes.S_ISDIR(info.st_mode), size=info.st_size)
 
 
 def write(path: str, content: bytes, root: str) -> None:

@@ -7,16 +7,15 @@ nothing that carries the call's nonce is left. A job that a command left in the 
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from buddy import faults
 from buddy.targets import child, files, paths, strays
 from buddy.targets.completion import see_through
-from buddy.targets.contract import FileStat, Finished, OnOutput
+from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
+from buddy.targets.environment import environment
 
 GRACE = 0.5
-# What configures this process, or is its secret, is not a command's business.
-WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
 
 
 class Local:
@@ -38,9 +37,23 @@ class Local:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        faults.reached("tool.start.before")
+        return await self._start(self._argv(command), cwd, nonce, on_output, timeout, env)
+
+    def _argv(self, command: str) -> tuple[str, ...]:
         # `--`: a command that starts with a dash is a command, not options for the shell.
-        started = child.start((self._shell, "-c", "--", command), cwd, _environment(nonce, env))
+        return (self._shell, "-c", "--", command)
+
+    async def _start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        nonce: str,
+        on_output: OnOutput,
+        timeout: float | None,
+        env: Mapping[str, str] | None,
+    ) -> Finished:
+        faults.reached("tool.start.before")
+        started = child.start(argv, cwd, environment({**(env or {}), strays.VARIABLE: nonce}))
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -67,6 +80,9 @@ class Local:
     async def stat(self, path: str, *, root: str) -> FileStat | None:
         return await asyncio.to_thread(files.stat, path, root)
 
+    async def list_dir(self, path: str, *, root: str) -> list[Entry]:
+        return await asyncio.to_thread(files.list_dir, path, root)
+
     async def end_strays(self, nonce: str) -> int:
         return await asyncio.to_thread(strays.end, nonce)
 
@@ -76,11 +92,6 @@ class Local:
     async def _abandon(self, started: child.Child, nonce: str) -> None:
         await started.end(self._grace)
         await self.end_strays(nonce)
-
-
-def _environment(nonce: str, more: Mapping[str, str] | None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-    return {**kept, **(more or {}), strays.VARIABLE: nonce}
 
 
 def _find_shell() -> str:

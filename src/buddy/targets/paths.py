@@ -46,7 +46,7 @@ def locate(path: str, root: str) -> str:
 @contextmanager
 def reach(path: str, root: str) -> Generator[Spot]:
     """Walk to a path below `root`; the directory it gives is open as long as the context."""
-    _check_text(path)
+    check_text(path)
     walk = _Walk(path, root)
     try:
         yield walk.go()
@@ -59,7 +59,8 @@ def enter(name: str, directory: int) -> int:
     return os.open(name, _ENTER, dir_fd=directory)
 
 
-def _check_text(path: str) -> None:
+def check_text(path: str) -> None:
+    """Refuse what no path can be, or what would mean something else than it says."""
     if not path:
         raise ToolError("the path is empty; give one relative to the workspace")
     if "\0" in path:

@@ -7,7 +7,7 @@ declared tier, never inside a tool.
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from buddy.protocol.codes import ApprovalKind, Source, Tier
 from buddy.targets.contract import Target
@@ -34,12 +34,25 @@ class Output(Struct, frozen=True):
     error_type: str = "UNKNOWN"
 
 
+class Task(Struct, frozen=True):
+    """One line of a session's own list of things to do."""
+
+    text: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
 class Place(Struct, frozen=True):
-    """Where a call works: the target, the workspace on it, and how commands are confined there."""
+    """Where a session's calls work: the target, the workspace on it, and how commands are confined there.
+
+    `seen` and `tasks` are what the session knows while it is open: the SHA-256 of each file's content as it last read
+    or wrote it, by canonical path, and its list of things to do.
+    """
 
     target: Target
     root: str
     sandbox: str = "host"
+    seen: dict[str, str] = field(default_factory=dict[str, str])
+    tasks: list[Task] = field(default_factory=list[Task])
 
 
 class Call(Struct, frozen=True):

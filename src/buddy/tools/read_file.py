@@ -11,6 +11,7 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.texts import text_of
+from buddy.tools.writing import note_seen
 
 MAX_LINES = 2000
 MAX_BYTES = 256 * 1024
@@ -44,6 +45,7 @@ class ReadFile:
         content = await place.target.read_file(args.path, root=place.root, limit=MAX_FILE)
         info = await place.target.stat(args.path, root=place.root)
         size = len(content) if info is None else max(info.size, len(content))
+        note_seen(await place.target.locate(args.path, root=place.root), content, place)
         if b"\0" in content[:8192]:
             return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
         if not content:

@@ -56,12 +56,3 @@ class Registry:
     def _specs(self) -> tuple[Definition, ...]:
         tools = sorted(self._tools.values(), key=lambda tool: tool.name)
         return tuple(Definition(tool.name, tool.description, arguments.schema_of(tool.args)) for tool in tools)
-
-
-def builtin() -> Registry:
-    """The tools that are always there."""
-    from buddy.tools.read_file import ReadFile
-    from buddy.tools.run_shell import RunShell
-    from buddy.tools.write_file import WriteFile
-
-    return Registry((ReadFile(), RunShell(), WriteFile()))

@@ -1,7 +1,7 @@
 """Running a shell command: the tool behind most of what an agent does.
 
 What always holds: a command runs inside the workspace's target and nowhere else; one that was given a time limit is
-ended with everything it started.
+ended with everything it started, but for one in a shared pane, which goes on and is told to.
 """
 
 import re
@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
+from buddy.targets.contract import Finished, Terminal
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.kept import Kept, Stream
 from buddy.tools.scripts import scripts_of
@@ -55,7 +56,8 @@ class RunShell:
         return Intent("exec", "run a shell command", args.command, details)
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:
-        timeout = _seconds(args.wait)
+        watched = isinstance(call.place.target, Terminal)
+        timeout = 0.0 if watched and args.wait is False else _seconds(args.wait)
         cwd = await _directory(args.cwd, call.place)
         kept = Kept()
 
@@ -64,12 +66,19 @@ class RunShell:
             await call.on_output(stream, chunk)
 
         finished = await call.place.target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
+        if finished.still_running:
+            return _going_on(args.wait, kept)
         if finished.timed_out:
             raise _timed_out(args.wait, kept)
-        text = f"exit code: {finished.exit_code}\n{_sections(kept)}".rstrip("\n")
-        failed = finished.exit_code != 0
-        error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
-        return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
+        return outcome(finished, kept)
+
+
+def outcome(finished: Finished, kept: Kept) -> Output:
+    """What the model is told of a command that ended."""
+    text = f"exit code: {finished.exit_code}\n{_sections(kept)}".rstrip("\n")
+    failed = finished.exit_code != 0
+    error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
+    return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
 
 
 async def _directory(cwd: str | None, place: Place) -> str:
@@ -94,6 +103,14 @@ def _seconds(wait: bool | int | str | None) -> float | None:
 def _sections(kept: Kept) -> str:
     texts = {stream: kept.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
     return "\n".join(f"{stream}:\n{text}" for stream, text in texts.items() if text)
+
+
+def _going_on(wait: bool | int | str | None, kept: Kept) -> Output:
+    limit = f"{wait}s" if str(wait).isdigit() else str(wait)
+    how = "was started" if wait is False else f"did not end within {limit}"
+    text = f"the command {how} and is still running in the shared pane; see it with capture-pane (delay it to poll)"
+    shown = _sections(kept)[-SHOWN_AFTER_TIMEOUT:]
+    return Output(text + (f"\nits output so far:\n{shown}" if shown else ""))
 
 
 def _timed_out(wait: bool | int | str | None, kept: Kept) -> ToolError:

@@ -3,8 +3,11 @@
 TO_MODEL = 16 * 1024
 
 
-def bounded(text: str, limit: int = TO_MODEL) -> str:
-    """The text itself where it fits into `limit` bytes, else head and tail with a note between them."""
+def bounded(text: str, limit: int = TO_MODEL, output: str = "") -> str:
+    """The text itself where it fits into `limit` bytes, else head and tail with a note between them.
+
+    `output` is what the whole is kept as, for the model to read on in.
+    """
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text
@@ -12,4 +15,5 @@ def bounded(text: str, limit: int = TO_MODEL) -> str:
     head = data[:half].decode(errors="ignore")
     tail = data[-half:].decode(errors="ignore")
     missing = len(data) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {missing} of {len(data)} bytes left out; the whole output is kept …]\n{tail}"
+    rest = f"read_output(output={output}, offset={len(head.encode())}) reads on" if output else "the whole is kept"
+    return f"{head}\n[… {missing} of {len(data)} bytes left out; {rest} …]\n{tail}"

@@ -15,9 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from buddy import faults
-from buddy.backends.contract import BudgetExceeded, Question, Run, RunEnded
+from buddy.backends.budget import Budget
+from buddy.backends.contract import Question, Run, RunEnded
 from buddy.backends.native.bounds import bounded
 from buddy.backends.native.digest import digest_of, nonce_of
+from buddy.backends.native.reattach import reattach
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.codes import ToolErrorType
@@ -84,11 +86,15 @@ class Dispatch:
         text = bounded(whole)
         if text is not whole:
             kept = await run.keep(whole)
+            text = bounded(whole, output=kept)
         return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
 
     async def _perform(self, run: Run, call: OpenCall) -> Output:
         if call.stage == "claimed":
-            await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
+            nonce = nonce_of(run.session_id, call.item.call_id)
+            if (output := await reattach(run, call.item.call_id, nonce)) is not None:
+                return output
+            await run.place.target.end_strays(nonce)
             run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
             raise ToolError(
                 "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "
@@ -109,7 +115,7 @@ class Dispatch:
         except ToolError as error:
             problem = error
         if call.stage == "requested":
-            _check_budget(run)
+            Budget.of(run).reserve_tool_call()
             run.emit(
                 ToolCall(
                     source=prepared.tool.source if prepared else "unknown",
@@ -200,13 +206,6 @@ class Dispatch:
             output=kept,
             exit_code=exit_code,
         )
-
-
-def _check_budget(run: Run) -> None:
-    """A call that does not fit is not made; one that fits exactly is, and the model may still answer."""
-    limit = run.state.options.budget.max_tool_calls
-    if limit is not None and run.state.tool_calls >= limit:
-        raise BudgetExceeded(f"the budget of {limit} tool calls is used up")
 
 
 def _shown_arguments(arguments: str) -> dict[str, Any]:

@@ -6,12 +6,14 @@ I/O of its own (provider, tools and log are passed in).
 
 from collections.abc import Callable
 
-from buddy.backends.contract import BudgetExceeded, Compaction, ModelName, Run, RunEnded
-from buddy.backends.native.compact import compaction_of
+from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
 from buddy.backends.native.dispatch import Dispatch
+from buddy.backends.native.pricing import cost_of
+from buddy.backends.native.prompt import Prompts, Setting
 from buddy.backends.native.reply import read_reply
-from buddy.backends.native.transcript import Transcript
-from buddy.models.contract import Prompt, Provider
+from buddy.backends.native.watch import timed, watching
+from buddy.backends.runstate import TurnState
+from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import AssistantRestart, EventBody, Progress, Status
 
 
@@ -24,18 +26,17 @@ class Native:
         self,
         choose: Callable[[str | None, str | None], Provider],
         dispatch: Dispatch,
-        prompt: Callable[[Run, Transcript], Prompt],
+        setting: Setting,
         profile: str | None = None,
         model: str | None = None,
     ) -> None:
         self._choose = choose
         self._provider = choose(profile, model)
         self._dispatch = dispatch
-        self._prompt = prompt
-        self._transcript = Transcript()
+        self._prompts = Prompts(setting)
 
     def observe(self, seq: int, body: EventBody) -> None:
-        self._transcript.apply(seq, body)
+        self._prompts.observe(seq, body)
 
     def model(self) -> ModelName:
         provider = self._provider
@@ -46,8 +47,11 @@ class Native:
         await before.close()
         return self.model()
 
-    def compact(self) -> Compaction | None:
-        return compaction_of(self._transcript)
+    async def compact(self) -> Compaction | None:
+        return await self._prompts.compact(self._provider)
+
+    async def is_priced(self) -> bool:
+        return await cost_of(self._provider, TokenUsage(0, 0)) is not None
 
     async def execute(self, run: Run) -> None:
         if run.state.partial:
@@ -65,28 +69,18 @@ class Native:
 
     async def _turn(self, run: Run) -> None:
         await run.steers()
-        check_budget(run)
+        asked = await self._prompts.ask(run, self._provider)
         turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
         run.emit(Progress(kind="provider_call", message=f"[{turn}/{most}] Calling provider", turn=turn, max_turns=most))
         run.emit(Status(source="orchestrator", phase="Calling model", detail=self._provider.model))
-        await read_reply(run, self._provider, self._prompt(run, self._transcript), turn, self._transcript.call_ids)
+        with timed(run, TurnState.STREAMING):
+            await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
     async def _tools(self, run: Run) -> None:
         turn, most = max(run.state.turns, 1), run.state.options.budget.max_turns or 50
         names = tuple(call.item.name for call in run.state.open_calls.values())
         message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
-        run.emit(Progress(kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names))
-        await self._dispatch.settle(run)
-
-
-def check_budget(run: Run) -> None:
-    """A call that cannot fit is not made."""
-    state, limits = run.state, run.state.options.budget
-    spent = (
-        (limits.max_turns, state.turns, "turns"),
-        (limits.max_tokens, state.tokens, "tokens"),
-        (limits.max_cost_usd, state.cost_usd or 0, "US dollars"),
-    )
-    for limit, used, unit in spent:
-        if limit is not None and used >= limit:
-            raise BudgetExceeded(f"the budget of {limit:g} {unit} is used up")
+        begun = Progress(kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names)
+        with timed(run, TurnState.TOOL_EXECUTION):
+            async with watching(run, begun):
+                await self._dispatch.settle(run)

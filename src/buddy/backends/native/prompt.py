@@ -1,39 +1,198 @@
-"""How one model call's prompt is built: instructions, tools, history."""
+"""How one model call's prompt is made: instructions, summary, memory, tools, history, and what room they leave.
 
-import os
-
-from buddy.backends.contract import Run
-from buddy.backends.native.transcript import Transcript
-from buddy.models.contract import Prompt, ToolSpec
-
-SYSTEM = """\
-You are Buddy, an agent that works in a person's workspace through tools.
-Workspace: {root} on {target}. Sandbox: {sandbox}.
-Work step by step: look before you change, change little, check what you did. A tool result that begins with \
-"Tool execution failed" tells you what to correct. When a result says that its outcome is unknown, find out what \
-happened before you repeat anything. When the task is done, answer in plain text without calling a tool.
+What always holds:
+- the history is sent as it stands: what is said beside it (memory before the user's message, the budget's last lines
+  at the end) is no part of it, and stays the same object as long as it says the same, so that wires encode it once;
+- at 80 % of the window there is a warning, at 85 % a compaction down to 50 %, at 95 % after that the run ends;
+- a call that does not fit into the run's budget is not made.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
-def build_prompt(run: Run, transcript: Transcript, tools: tuple[ToolSpec, ...], instructions: str) -> Prompt:
-    place = run.place
-    system = SYSTEM.format(root=place.root, target=place.target.name, sandbox=place.sandbox)
-    if instructions:
-        system += f"\n{instructions}\n"
-    return Prompt(system=system, items=transcript.closed(), tools=tools)
+import msgspec
+from msgspec import Struct
+
+from buddy.backends.budget import MIN_OUTPUT, Budget
+from buddy.backends.contract import Compaction, Run, RunEnded, compacted
+from buddy.backends.native.compact import Cut, Written, cut_old_messages, cut_to_fit, shorten
+from buddy.backends.native.pinned import Pins
+from buddy.backends.native.pricing import cost_of
+from buddy.backends.native.reply import Asked
+from buddy.backends.native.sizes import Sizes, Tally
+from buddy.backends.native.summary import Account, NoAccount, RunAccount, summarise
+from buddy.backends.native.system import system_prompt
+from buddy.backends.native.transcript import Transcript
+from buddy.backends.runstate import Spending
+from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
+from buddy.protocol.events import EventBody, Warning  # noqa: A004 - the seed's word
+
+WARN, COMPACT, TARGET, FULL = 0.80, 0.85, 0.50, 0.95
+SHARPEN = 0.5
+LEAST_KEPT = 0.1
+RECALL_SECONDS = 2.0
+
+Recall = Callable[[str], Awaitable[str]]
 
 
-def estimate_tokens(prompt_bytes: int) -> int:
-    """About four bytes to a token."""
-    return prompt_bytes // 4 + 1
+class Setting(Struct, frozen=True):
+    """What a session's prompts are made of beside its history."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    instructions: str = ""
+    user_folder: Path | None = None
+    recall: Recall | None = None
+    temperature: float | None = None
+    top_p: float | None = None
 
 
-def agents_text(root: str) -> str:
-    """The workspace's AGENTS.md: text for the model, without power over policy."""
-    for name in ("AGENTS.md", "CLAUDE.md"):
-        try:
-            with open(os.path.join(root, name), encoding="utf-8", errors="replace") as file:  # noqa: PTH118, PTH123
-                return file.read(65536)
-        except OSError:
-            continue
-    return ""
+class Prompts:
+    """The prompts of one session: a fold of its events, and what was read for the run that is under way."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.transcript = Transcript()
+        self._setting = setting
+        self._tools = msgspec.json.encode(setting.tools).decode() if setting.tools else ""
+        self._pins = Pins()
+        self._tally = Tally("")
+        self._run_id = ""
+        self._system = ""
+        self._recalled: tuple[UserItem | None, UserItem | None] = None, None
+        self._is_warned = False
+
+    def observe(self, seq: int, body: EventBody) -> None:
+        self.transcript.apply(seq, body)
+        self._pins.apply(seq, body)
+
+    async def ask(self, run: Run, provider: Provider) -> Asked:
+        """The next call of this run, with its room reserved; ends the run where there is none."""
+        Budget.of(run).check()
+        await self._begin(run, provider)
+        await self._recall()
+        sizes = await self._fit(run, provider)
+        wanted = await _spending(run, provider, sizes)
+        Budget.of(run).reserve(wanted)
+        return Asked(self._prompt(run), sizes, wanted, self._tally)
+
+    async def compact(self, provider: Provider) -> Compaction | None:
+        """The history before the last messages in short, because a person wants it."""
+        cut = cut_old_messages(self.transcript, self._use(provider))
+        return await self._shorten(cut, provider, NoAccount()) if cut else None
+
+    async def _begin(self, run: Run, provider: Provider) -> None:
+        """Read once per run what the system prompt tells of the place."""
+        self._use(provider)
+        if self._run_id != run.run_id:
+            names = tuple(tool.name for tool in self._setting.tools)
+            setting, limit = self._setting, provider.context_limit
+            self._system = await system_prompt(run, names, setting.instructions, setting.user_folder, limit)
+            self._run_id = run.run_id
+
+    def _use(self, provider: Provider) -> Tally:
+        if provider.model != self._tally.model:
+            self._tally = Tally(provider.model)
+        return self._tally
+
+    async def _recall(self) -> None:
+        """What memory has on the user's last message, asked once for each."""
+        said = self.transcript.asked
+        if self._setting.recall is None or said is self._recalled[0]:
+            return
+        found = ""
+        if said is not None:
+            try:
+                async with asyncio.timeout(RECALL_SECONDS):
+                    found = await self._setting.recall(said.text)
+            except TimeoutError:
+                pass  # a reply without memory is better than none
+        self._recalled = said, UserItem(f"<memory>\n{found}\n</memory>") if found.strip() else None
+
+    async def _fit(self, run: Run, provider: Provider) -> Sizes:
+        """Make room where there is little, and say so."""
+        sizes = self._sizes(provider)
+        limits = run.state.options.budget
+        if sizes.share >= SHARPEN or limits.max_tokens is not None or limits.max_cost_usd is not None:
+            self._tally.sharpen()
+            sizes = self._sizes(provider)
+        if sizes.share >= COMPACT:
+            sizes = await self._make_room(run, provider, sizes)
+        if sizes.share >= FULL:
+            raise RunEnded("context_full", _full(sizes))
+        self._warn(run, sizes)
+        return sizes
+
+    def _warn(self, run: Run, sizes: Sizes) -> None:
+        if sizes.share >= WARN and not self._is_warned:
+            used = f"{sizes.share:.0%} of {sizes.limit} tokens"
+            detail = "older turns are summarised at 85 %"
+            run.emit(Warning(code="CONTEXT_80", message=f"the model's context is {used} full", detail=detail))
+        self._is_warned = sizes.share >= WARN
+
+    async def _make_room(self, run: Run, provider: Provider, sizes: Sizes) -> Sizes:
+        limit = provider.context_limit
+        summary = int(limit * LEAST_KEPT)
+        room = max(int(limit * TARGET) - sizes.fixed - summary, int(limit * LEAST_KEPT))
+        cut = cut_to_fit(self.transcript, self._tally, room)
+        found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
+        if found is not None:
+            beside = sizes.prompt - sizes.summary - sizes.history
+            run.emit(compacted(found, by="auto", beside=beside))
+            await run.commit()
+        return self._sizes(provider)
+
+    async def _shorten(self, cut: Cut, provider: Provider, account: Account) -> Compaction | None:
+        async def write(items: list[Item]) -> Written | None:
+            return await summarise(items, provider, self._tally, account)
+
+        return await shorten(cut, self._pins, self._tally, provider.context_limit, write)
+
+    def _sizes(self, provider: Provider) -> Sizes:
+        tally, memory = self._tally, self._recalled[1]
+        summary = self.transcript.summary
+        told = tally.items(self.transcript.items)
+        shortened = tally.item(summary) if summary else 0
+        return Sizes(
+            system=tally.fixed(self._system),
+            summary=shortened,
+            memory=tally.item(memory) if memory else 0,
+            tools=tally.fixed(self._tools),
+            history=max(0, told - shortened),
+            limit=provider.context_limit,
+        )
+
+    def _prompt(self, run: Run) -> Prompt:
+        setting = self._setting
+        return Prompt(
+            system=self._system,
+            items=self._items(run),
+            tools=setting.tools,
+            temperature=setting.temperature,
+            top_p=setting.top_p,
+        )
+
+    def _items(self, run: Run) -> list[Item]:
+        items, said, memory = self.transcript.closed(), self.transcript.asked, self._recalled[1]
+        shortage = Budget.of(run).shortage()
+        if not memory and not shortage:
+            return items
+        told = list(items)
+        note = UserItem(f"<budget>{shortage}</budget>") if shortage else None
+        at = next((at for at in range(len(told) - 1, -1, -1) if told[at] is said), len(told))
+        if note and told[-1] is not said:
+            told.append(note)
+            note = None
+        told[at:at] = [item for item in (memory, note) if item]
+        return told
+
+
+async def _spending(run: Run, provider: Provider, sizes: Sizes) -> Spending:
+    cost = None
+    if run.state.options.budget.max_cost_usd is not None:
+        cost = await cost_of(provider, TokenUsage(sizes.prompt, MIN_OUTPUT))
+    return Spending(sizes.prompt + MIN_OUTPUT, cost)
+
+
+def _full(sizes: Sizes) -> str:
+    parts = f"system {sizes.system}, tools {sizes.tools}, summary {sizes.summary}, history {sizes.history}"
+    return f"the model's context of {sizes.limit} tokens is full ({parts}), and nothing can be shortened any more"

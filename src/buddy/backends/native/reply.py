@@ -1,7 +1,16 @@
 """One model call: its pieces become events, its whole becomes `assistant_message`."""
 
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from buddy.backends.budget import Budget
 from buddy.backends.contract import Run
+from buddy.backends.native.sizes import Sizes, Tally
+from buddy.backends.runstate import Spending
 from buddy.models.contract import (
+    AssistantItem,
     Notice,
     Prompt,
     Provider,
@@ -20,14 +29,24 @@ from buddy.protocol.events import (
     Usage,
     Warning,  # noqa: A004 - the seed's word
 )
-from buddy.protocol.shapes import BudgetState, ContextState, ToolCallItem
+from buddy.protocol.shapes import ContextState, ToolCallItem
 
 
-async def read_reply(run: Run, provider: Provider, prompt: Prompt, turn: int, known_calls: set[str]) -> None:
+class Asked(Struct, frozen=True):
+    """A model call that may be made: its prompt, how that divides up, and what was reserved for it."""
+
+    prompt: Prompt
+    sizes: Sizes
+    reserved: Spending
+    tally: Tally
+
+
+async def read_reply(run: Run, provider: Provider, asked: Asked, known_calls: set[str]) -> None:
     """Make the call and record all that comes of it; ProviderError where nothing usable came."""
-    run.emit(_request(provider, turn))
+    turn = run.state.turns + 1
+    run.emit(request_of(provider, turn, asked.reserved))
     await run.commit()
-    async for piece in provider.stream(prompt):
+    async for piece in provider.stream(asked.prompt):
         match piece:
             case TextDelta():
                 run.stream("assistant_token", piece.text)
@@ -36,14 +55,22 @@ async def read_reply(run: Run, provider: Provider, prompt: Prompt, turn: int, kn
             case Restart():
                 run.emit(AssistantRestart(reason=piece.reason))
             case Retrying():
-                run.emit(_request(provider, turn, piece))
+                run.emit(request_of(provider, turn, asked.reserved, piece))
             case Notice():
                 run.emit(Warning(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
-                _record(run, provider, piece, turn, known_calls)
+                _record(run, piece, turn, known_calls)
+                run.emit(_settled(run, turn, asked, piece, provider.context_limit))
 
 
-def _request(provider: Provider, turn: int, retry: Retrying | None = None) -> ModelRequest:
+def request_of(
+    provider: Provider,
+    turn: int,
+    reserved: Spending,
+    retry: Retrying | None = None,
+    *,
+    purpose: Literal["reply", "summary"] = "reply",
+) -> ModelRequest:
     return ModelRequest(
         turn=turn,
         profile=provider.profile,
@@ -52,10 +79,40 @@ def _request(provider: Provider, turn: int, retry: Retrying | None = None) -> Mo
         attempt=retry.attempt if retry else 1,
         reason=retry.reason if retry else None,
         wait_ms=retry.wait_ms if retry else None,
+        purpose=purpose,
+        reserved_tokens=reserved.tokens,
+        reserved_cost_usd=reserved.cost_usd,
     )
 
 
-def _record(run: Run, provider: Provider, reply: Reply, turn: int, known_calls: set[str]) -> None:
+def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, estimated: bool = False) -> Usage:
+    """What a call took, and where the run stands with it."""
+    return Usage(
+        turn=turn,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cost_usd=usage.cost_usd,
+        context=context,
+        budget=Budget.of(run).after(usage),
+        estimated=estimated,
+    )
+
+
+def _settled(run: Run, turn: int, asked: Asked, reply: Reply, limit: int) -> Usage:
+    """The server's word on what the call took, or what was counted here where it said nothing."""
+    usage, tally = reply.usage, asked.tally
+    if usage is None:
+        written = tally.item(AssistantItem(reply.text, reply.calls))
+        usage = TokenUsage(asked.sizes.prompt, written, cost_usd=asked.reserved.cost_usd)
+    else:
+        tally.learn(asked.sizes.prompt, usage.input_tokens)
+    sizes = replace(asked.sizes, limit=limit)  # the server may have told it with this very reply
+    context = sizes.context(usage.input_tokens + usage.output_tokens)
+    return usage_of(run, turn, usage, context, estimated=reply.usage is None)
+
+
+def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
     message_id = f"asst_{run.run_id.removeprefix('run_')}.{turn}"
     run.emit(
         AssistantMessage(
@@ -68,32 +125,6 @@ def _record(run: Run, provider: Provider, reply: Reply, turn: int, known_calls: 
         )
     )
     run.emit(AssistantDone(message_id=message_id))
-    usage = reply.usage or TokenUsage(0, 0)
-    run.emit(
-        Usage(
-            turn=turn,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            cost_usd=usage.cost_usd,
-            context=ContextState(usage.input_tokens + usage.output_tokens, provider.context_limit),
-            budget=budget_of(run, usage),
-        )
-    )
-
-
-def budget_of(run: Run, usage: TokenUsage) -> BudgetState:
-    """What the run has used once this call is settled."""
-    state = run.state
-    cost = None if usage.cost_usd is None and state.cost_usd is None else (state.cost_usd or 0) + (usage.cost_usd or 0)
-    return BudgetState(
-        turns=state.turns,
-        tokens=state.tokens + usage.input_tokens + usage.output_tokens,
-        tool_calls=state.tool_calls,
-        seconds=run.seconds(),
-        limits=state.options.budget,
-        cost_usd=cost,
-    )
 
 
 def _unambiguous(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:

@@ -1,7 +1,8 @@
 """The conversation as a provider must see it: a pure fold of a session's events.
 
 What always holds: each tool call has exactly one result, directly after the message that made it, in the order of the
-calls. `items` only grows, except by a compaction or its undoing, so wires may keep what they encoded.
+calls. `items` only grows, except by a compaction or its undoing, so wires may keep what they encoded. The message that
+is being worked on is told as it was said, also where a compaction has taken in what was done about it.
 """
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
@@ -16,6 +17,7 @@ class Transcript:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.call_ids: set[str] = set()
+        self.asked: UserItem | None = None
         self._entries: list[tuple[int, Item]] = []
         self._compactions: list[SessionCompacted] = []
         self._open: list[str] = []
@@ -43,9 +45,19 @@ class Transcript:
 
     def entries(self) -> list[tuple[int, Item]]:
         """What is told now, each item with the seq of the event it came from; a summary has 0."""
-        through = self._compactions[-1].through_seq if self._compactions else 0
-        told = [(seq, item) for seq, item in self._entries if seq > through]
-        return [(0, self.items[0]), *told] if self._compactions else told
+        if not self._compactions:
+            return list(self._entries)
+        return [(0, self.items[0]), *self._told(self._compactions[-1].through_seq)]
+
+    @property
+    def summary(self) -> Item | None:
+        """The item that stands for what was compacted."""
+        return self.items[0] if self._compactions else None
+
+    @property
+    def first_seq(self) -> int:
+        """Where what is told word for word begins: what lies before is in the summary."""
+        return self._compactions[-1].through_seq + 1 if self._compactions else 0
 
     def closed(self) -> list[Item]:
         """The items, with a result made up for every call that has none yet: valid at every prefix of the log."""
@@ -56,6 +68,8 @@ class Transcript:
     def _add(self, seq: int, item: Item) -> None:
         self.items.append(item)
         self._entries.append((seq, item))
+        if isinstance(item, UserItem):
+            self.asked = item
 
     def _settle(self) -> None:
         # Results may come in any order and are told in the order of the calls. They count as said when the call was
@@ -74,8 +88,18 @@ class Transcript:
             self._compactions.append(body)
         elif self._compactions:
             self._compactions.pop()
-        latest = self._compactions[-1] if self._compactions else None
-        through = latest.through_seq if latest else 0
-        self.items = [item for seq, item in self._entries if seq > through]
-        if latest:
-            self.items.insert(0, UserItem(latest.summary))
+        if self._compactions:
+            latest = self._compactions[-1]
+            self.items = [UserItem(latest.summary), *(item for _, item in self._told(latest.through_seq))]
+        else:
+            self.items = [item for _, item in self._entries]
+
+    def _told(self, through: int) -> list[tuple[int, Item]]:
+        """What came after `through`, behind the last message of the user where none did."""
+        kept = [(seq, item) for seq, item in self._entries if seq > through]
+        asked = None if any(isinstance(item, UserItem) for _, item in kept) else self._last_user(through)
+        return kept if asked is None else [asked, *kept]
+
+    def _last_user(self, through: int) -> tuple[int, Item] | None:
+        before = ((seq, item) for seq, item in reversed(self._entries) if seq <= through)
+        return next(((seq, item) for seq, item in before if isinstance(item, UserItem)), None)

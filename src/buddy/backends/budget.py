@@ -1,0 +1,110 @@
+"""A run's one budget: turns, tokens, cost, time and tool calls, as its state and its clock say.
+
+What always holds: whatever is limited is reserved before it is spent, and what cannot fit is not begun; what was spent
+or reserved is in the log, so a restart refunds nothing.
+"""
+
+from msgspec import Struct
+
+from buddy.backends.contract import BudgetExceeded, Run
+from buddy.backends.runstate import RunState, Spending
+from buddy.models.contract import TokenUsage
+from buddy.protocol.shapes import BudgetState
+
+MIN_OUTPUT = 256
+"""A reply shorter than this is of no use, so a call that leaves less room for it is not made."""
+LOW = 0.2
+
+
+class Budget(Struct, frozen=True):
+    """A look at what is left now."""
+
+    state: RunState
+    seconds: float
+
+    @classmethod
+    def of(cls, run: Run) -> "Budget":
+        return cls(run.state, run.seconds())
+
+    def check(self) -> None:
+        """Refuse a turn where something is used up."""
+        for name, limit, used in self._lines():
+            if limit is not None and used >= limit and name != "tool calls":
+                raise BudgetExceeded(_used_up(limit, name))
+
+    def reserve(self, wanted: Spending) -> None:
+        """Refuse a provider call that cannot fit into what is left."""
+        self.check()
+        if not self.fits(wanted):
+            limits = self.state.options.budget
+            tokens = f"{wanted.tokens} tokens"
+            cost = "" if wanted.cost_usd is None else f" or ${wanted.cost_usd:.4f}"
+            over = "tokens" if not self._fits_tokens(wanted) else "US dollars"
+            limit = limits.max_tokens if over == "tokens" else limits.max_cost_usd
+            raise BudgetExceeded(f"the next model call needs {tokens}{cost}: more than is left of {limit:g} {over}")
+
+    def fits(self, wanted: Spending) -> bool:
+        return self._fits_tokens(wanted) and self._fits_cost(wanted)
+
+    def reserve_tool_call(self) -> None:
+        """Refuse a tool call that does not fit; one that fits exactly is made, and the model may still answer."""
+        limit = self.state.options.budget.max_tool_calls
+        if limit is not None and self.state.tool_calls >= limit:
+            raise BudgetExceeded(_used_up(limit, "tool calls"))
+
+    def after(self, usage: TokenUsage) -> BudgetState:
+        """What the run has used once this call is settled."""
+        state, cost = self.state, usage.cost_usd
+        known = cost is not None or state.cost_usd is not None
+        return BudgetState(
+            turns=state.turns,
+            tokens=state.tokens + usage.input_tokens + usage.output_tokens,
+            tool_calls=state.tool_calls,
+            seconds=self.seconds,
+            limits=state.options.budget,
+            cost_usd=(state.cost_usd or 0.0) + (cost or 0.0) if known else None,
+        )
+
+    def shortage(self) -> str:
+        """One line for the model on what runs out soon; empty while there is enough of everything."""
+        short = [
+            f"{_figure(max(0, limit - used), name)} of {_figure(limit, name)}"
+            for name, limit, used in self._lines()
+            if limit is not None and limit - used < LOW * limit
+        ]
+        return f"Budget left: {', '.join(short)}. Finish within it." if short else ""
+
+    def _lines(self) -> tuple[tuple[str, float | None, float], ...]:
+        state, limits = self.state, self.state.options.budget
+        return (
+            ("turns", limits.max_turns, state.turns),
+            ("tokens", limits.max_tokens, self._tokens),
+            ("US dollars", limits.max_cost_usd, self._cost),
+            ("seconds", limits.max_seconds, self.seconds),
+            ("tool calls", limits.max_tool_calls, state.tool_calls),
+        )
+
+    def _fits_tokens(self, wanted: Spending) -> bool:
+        limit = self.state.options.budget.max_tokens
+        return limit is None or self._tokens + wanted.tokens <= limit
+
+    def _fits_cost(self, wanted: Spending) -> bool:
+        limit = self.state.options.budget.max_cost_usd
+        return limit is None or self._cost + (wanted.cost_usd or 0.0) <= limit
+
+    @property
+    def _tokens(self) -> int:
+        return self.state.tokens + (self.state.reserved.tokens if self.state.reserved else 0)
+
+    @property
+    def _cost(self) -> float:
+        reserved = self.state.reserved.cost_usd if self.state.reserved else None
+        return (self.state.cost_usd or 0.0) + (reserved or 0.0)
+
+
+def _used_up(limit: float, name: str) -> str:
+    return f"the budget of {limit:g} {name} is used up"
+
+
+def _figure(number: float, name: str) -> str:
+    return f"{number:.2f} {name}" if name == "US dollars" else f"{number:.0f} {name}"

@@ -1,0 +1,81 @@
+"""What people wrote down for agents: AGENTS.md of the user and of each folder from the repository's root down.
+
+What always holds: CLAUDE.md counts where a folder has no AGENTS.md; a file is read through the target, up to 32 KiB;
+the text is shown to the model as a marked block and has no power over policy; a file that cannot be read is none.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.tools.contract import Place
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+MAX_BYTES = 32 * 1024
+MAX_DEPTH = 32
+
+
+class Note(Struct, frozen=True):
+    path: str
+    text: str
+
+
+async def find_notes(place: Place, user_folder: Path | None) -> list[Note]:
+    """All of them, the most general first: the nearest to the work has the last word."""
+    found = [_read_own(user_folder)] if user_folder else []
+    found += [await _read(place, folder) async for folder in _folders(place)]
+    return [note for note in found if note is not None]
+
+
+def told(notes: list[Note], most: int) -> str:
+    """The notes as a marked block of at most `most` characters; the nearest ones are cut last."""
+    parts: list[str] = []
+    for note in reversed(notes):
+        text = note.text.strip()
+        if len(text) > most:
+            text = f"{text[:most]}\n[… cut: {len(text) - most} more characters in {note.path} …]" if most > 0 else ""
+        most -= len(text)
+        if text:
+            text = text.replace("</project-notes", "<\\/project-notes")  # the block ends where we say
+            parts.append(f'\n<project-notes path="{note.path}">\n{text}\n</project-notes>\n')
+    return "".join(reversed(parts))
+
+
+async def _folders(place: Place) -> AsyncIterator[str]:
+    """From the repository's root down to the workspace; the workspace alone where there is no repository."""
+    here = PurePosixPath(place.root)
+    above = [here, *here.parents][:MAX_DEPTH]
+    for depth, folder in enumerate(above):
+        if await _has_repository(place, str(folder)):
+            for known in reversed(above[: depth + 1]):
+                yield str(known)
+            return
+    yield str(here)
+
+
+async def _has_repository(place: Place, folder: str) -> bool:
+    try:
+        return await place.target.stat(".git", root=folder) is not None
+    except ToolError:
+        return False
+
+
+async def _read(place: Place, folder: str) -> Note | None:
+    for name in NAMES:
+        try:
+            content = await place.target.read_file(name, root=folder, limit=MAX_BYTES)
+        except ToolError:
+            continue
+        return Note(f"{folder.rstrip('/')}/{name}", content[:MAX_BYTES].decode(errors="replace"))
+    return None
+
+
+def _read_own(folder: Path) -> Note | None:
+    path = folder / NAMES[0]
+    try:
+        with path.open("rb") as file:
+            return Note(str(path), file.read(MAX_BYTES).decode(errors="replace"))
+    except OSError:
+        return None

@@ -1,0 +1,172 @@
+"""What a compaction keeps word for word: what the user said, what must be accepted, what was done, what was touched.
+
+What always holds: it is a pure fold of the session's events and is told anew by each compaction, so nothing wears off
+from one to the next; where room is short, what states a constraint goes before what does not, then the newest before
+the oldest. No approval can be open here: a compaction waits until every call has its result.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from buddy.protocol.events import (
+    AssistantMessage,
+    EventBody,
+    RunComplete,
+    RunStarted,
+    SessionCompacted,
+    ToolCall,
+    ToolClaimed,
+    ToolResult,
+    UserMessage,
+)
+from buddy.protocol.shapes import Criterion
+
+SEPARATOR = "\n\n--- what happened, in short ---\n"
+ARGUMENTS = 200
+OUTCOME = 80
+FILES = 100
+_SHARES = (0.6, 0.3)
+_RULE = re.compile(
+    r"\b(must|never|always|don't|do not|only|without|keep|require[ds]?|constraint|make sure|remember|important|"
+    r"not allowed|forbidden|should|avoid|at least|at most|no more than)\b",
+    re.IGNORECASE,
+)
+
+
+class Said(Struct, frozen=True):
+    seq: int
+    text: str
+
+
+class Pins:
+    """Feed it events in order; `told` is the pinned part of a summary."""
+
+    def __init__(self) -> None:
+        self._said: list[Said] = []
+        self._effects: list[Said] = []
+        self._files: dict[str, int] = {}
+        self._criteria: tuple[Criterion, ...] = ()
+        self._calls: dict[str, ToolCall] = {}
+        self._claimed: set[str] = set()
+        self._asked_at = 0
+        self._first_seq = 0
+        self._carried = ""
+
+    def apply(self, seq: int, body: EventBody) -> None:
+        self._first_seq = self._first_seq or seq
+        match body:
+            case UserMessage() if body.by != "acceptance":
+                self._said.append(Said(seq, body.text))
+            case RunStarted():
+                self._criteria = body.options.acceptance_criteria
+            case RunComplete():
+                self._criteria = ()
+                self._calls.clear()
+                self._claimed.clear()
+            case AssistantMessage():
+                self._asked_at = seq
+            case ToolCall() if body.call_id:
+                self._calls[body.call_id] = body
+            case ToolClaimed():
+                self._claimed.add(body.call_id)
+            case ToolResult() if body.call_id in self._claimed:
+                self._done(self._calls.get(body.call_id), body)
+            case SessionCompacted() if not body.undo and self._first_seq > 1:
+                self._carry(body)
+            case _:
+                pass
+
+    def told(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> str:
+        """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
+        said = [message for message in self._said if message.seq <= through and message.seq != but]
+        first = self._said[0].seq if self._said else 0
+        effects = [f"- {line}" for line in _merged(effect for effect in self._effects if effect.seq <= through)]
+        files = [path for path, seq in self._files.items() if seq <= through]
+        parts = [
+            self._carried,
+            _section("The user said, word for word:", _messages(said, first, count, int(room * _SHARES[0]))),
+            _section("To be accepted:", [f"- {one.id}: `{one.check}` exits {one.exit_code}" for one in self._criteria]),
+            _section("Already done; do not do it again:", _newest(effects, count, int(room * _SHARES[1]))),
+            _section("Files touched:", [", ".join(files[-FILES:])] if files else []),
+        ]
+        return "\n\n".join(part for part in parts if part)
+
+    def _done(self, call: ToolCall | None, result: ToolResult) -> None:
+        if call is None:
+            return
+        arguments = _short(msgspec.json.encode(call.args).decode(), ARGUMENTS)
+        failure = result.structured_error
+        outcome = f"{failure.type}: {_short(failure.message, OUTCOME)}" if failure else "done"
+        self._effects.append(Said(self._asked_at, f"{call.tool_name} {arguments} → {outcome}"))
+        path = call.args.get("path")
+        if isinstance(path, str) and not result.is_error:
+            self._files.pop(path, None)
+            self._files[path] = self._asked_at
+
+    def _carry(self, compaction: SessionCompacted) -> None:
+        # The beginning of the log was pruned, so what is pinned of it is only told by the summary.
+        self._carried = compaction.summary.rpartition(SEPARATOR)[0].partition("\n\n")[2]
+        through = compaction.through_seq
+        self._said = [message for message in self._said if message.seq > through]
+        self._effects = [effect for effect in self._effects if effect.seq > through]
+        self._files = {path: seq for path, seq in self._files.items() if seq > through}
+
+
+def _messages(said: list[Said], first: int, count: Callable[[str], int], room: int) -> list[str]:
+    """The messages in their order; the first of all and those that state a rule are chosen first, then the newest."""
+    ranked = sorted(said, key=lambda message: (_states_rule(message, first), message.seq), reverse=True)
+    chosen: dict[int, str] = {}
+    for message in ranked:
+        text = message.text
+        if count(text) > room:
+            text = "\n".join(_rules(text)) or _short(text, ARGUMENTS)
+        size = count(text)
+        if size <= room:
+            chosen[message.seq] = f"<user-message>\n{text}\n</user-message>"
+            room -= size
+    left_out = len(said) - len(chosen)
+    note = [f"({left_out} more messages are in the log)"] if left_out else []
+    return [*note, *(chosen[seq] for seq in sorted(chosen))]
+
+
+def _states_rule(message: Said, first: int) -> bool:
+    return message.seq == first or _RULE.search(message.text) is not None
+
+
+def _rules(text: str) -> Iterator[str]:
+    """The lines of a long text that state a rule, with a mark where others are missing."""
+    for line in text.splitlines():
+        if _RULE.search(line):
+            yield f"… {_short(line, 2 * ARGUMENTS)}"
+
+
+def _newest(lines: list[str], count: Callable[[str], int], room: int) -> list[str]:
+    kept: list[str] = []
+    for line in reversed(lines):
+        room -= count(line)
+        if room < 0:
+            kept.append(f"- ({len(lines) - len(kept)} earlier ones are in the log)")
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+def _merged(effects: Iterable[Said]) -> Iterator[str]:
+    """Each line once, at its last place, with how often it happened."""
+    counts: dict[str, int] = {}
+    for effect in effects:
+        counts[effect.text] = counts.pop(effect.text, 0) + 1
+    for line, times in counts.items():
+        yield line if times == 1 else f"{line} ({times} times)"
+
+
+def _section(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *lines]) if lines else ""
+
+
+def _short(text: str, most: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"

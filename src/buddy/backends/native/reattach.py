@@ -1,0 +1,35 @@
+"""Going on with a command that outlived the process that started it.
+
+What always holds: nothing is started here; a command that cannot be found again has no outcome from here.
+"""
+
+import codecs
+from typing import Literal
+
+from buddy.backends.contract import Run
+from buddy.protocol.events import Recovery
+from buddy.targets.contract import Reattachable
+from buddy.tools.contract import Output
+from buddy.tools.kept import Kept
+from buddy.tools.run_shell import outcome
+
+
+async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
+    """Wait for the call's command where it still runs; None where its target has none to be found."""
+    target = run.place.target
+    if not isinstance(target, Reattachable):
+        return None
+    kept = Kept()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        kept.add(stream, chunk)
+        text = decoder.decode(chunk)
+        if text:
+            run.stream_output(call_id, stream, text)
+
+    finished = await target.reattach(nonce, take)
+    if finished is None:
+        return None
+    run.emit(Recovery(action="reattached", call_id=call_id))
+    return outcome(finished, kept)

@@ -1,0 +1,119 @@
+"""How many tokens each part of a prompt takes, for one model.
+
+What always holds: an item is counted once, however often it is sent, so a turn pays for what is new in it. While there
+is plenty of room the count is rough and needs no vocabulary (loading one takes a quarter of a second); it becomes exact
+before anything is decided by it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.models.tokens import Counter, count
+from buddy.protocol.shapes import ContextState
+
+BUFFER = 1024
+FRAME = 4
+_BYTES = 3  # to a token, roughly; text and code have more, so that a rough count errs to the safe side
+
+
+class Sizes(Struct, frozen=True):
+    """The parts of one prompt in tokens; `buffer` is kept free for the reply."""
+
+    system: int
+    summary: int
+    memory: int
+    tools: int
+    history: int
+    limit: int
+    buffer: int = BUFFER
+
+    @property
+    def prompt(self) -> int:
+        return self.system + self.summary + self.memory + self.tools + self.history
+
+    @property
+    def fixed(self) -> int:
+        """What no compaction can shorten."""
+        return self.system + self.memory + self.tools + self.buffer
+
+    @property
+    def share(self) -> float:
+        return (self.prompt + self.buffer) / self.limit
+
+    def context(self, used: int) -> ContextState:
+        return ContextState(
+            used, self.limit, self.system, self.summary, self.memory, self.tools, self.history, self.buffer
+        )
+
+
+class Tally:
+    """Counts for one model."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._counter = Counter(model)
+        self.is_exact = False
+        self._known: dict[int, tuple[Item, int]] = {}
+        self._fixed: dict[str, int] = {}
+        self._items: Sequence[Item] = ()
+        self._counted = 0
+        self._total = 0
+
+    def sharpen(self) -> None:
+        """Count exactly from now on. Not in a thread: a vocabulary is loaded once per process, and a turn must be
+        decided by its log alone, also where time is simulated."""
+        if not self.is_exact:
+            self.is_exact = True
+            self._known, self._fixed = {}, {}
+            self._items, self._counted, self._total = (), 0, 0
+
+    def learn(self, estimated: int, reported: int) -> None:
+        """The server counted what was counted here; a rough count teaches nothing."""
+        if self.is_exact:
+            self._counter.calibrate(estimated, reported)
+
+    def text(self, text: str) -> int:
+        return self._counter.scale(self._raw(text))
+
+    def item(self, item: Item) -> int:
+        return self._counter.scale(self._item(item))
+
+    def items(self, items: Sequence[Item]) -> int:
+        """All of a history; where it is the one of the last time, only what was added is looked at."""
+        if items is not self._items or len(items) < self._counted:
+            self._items, self._counted, self._total = items, 0, 0
+        for at in range(self._counted, len(items)):
+            self._total += self._item(items[at])
+        self._counted = len(items)
+        return self._counter.scale(self._total)
+
+    def fixed(self, text: str) -> int:
+        """A text that is sent again and again."""
+        found = self._fixed.get(text)
+        if found is None:
+            found = self._fixed[text] = self._raw(text)
+        return self._counter.scale(found)
+
+    def _item(self, item: Item) -> int:
+        # The item is held, so its id cannot be given to another object meanwhile.
+        known = self._known.get(id(item))
+        if known is None:
+            known = self._known[id(item)] = item, self._count(item)
+        return known[1]
+
+    def _count(self, item: Item) -> int:
+        match item:
+            case UserItem() | ToolItem():
+                return self._raw(item.text) + FRAME
+            case AssistantItem():
+                kept = len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else 0
+                calls = sum(self._raw(call.name) + self._raw(call.arguments) + FRAME for call in item.calls)
+                return self._raw(item.text) + calls + kept + FRAME
+
+    def _raw(self, text: str) -> int:
+        if self.is_exact:
+            return count(text, self.model)
+        return -(-len(text.encode(errors="replace")) // _BYTES)

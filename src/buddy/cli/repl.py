@@ -1,0 +1,271 @@
+"""Bare `buddy`, and `resume` on a terminal: the REPL as a client of the daemon, which is started when needed.
+
+What always holds: leaving stops nothing that the daemon runs; the editor and its libraries are loaded only where there
+is a terminal for them.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from buddy.cli.embedded import connected, places_of, read_config
+from buddy.cli.reading import find_session, last_session, read_lines, whole
+from buddy.client.client import Client
+from buddy.client.socket import SocketLink, connect_unix
+from buddy.config.places import Places
+from buddy.config.resolve import profile_names, resolve_profile
+from buddy.config.settings import Config
+from buddy.errors import UserError
+from buddy.protocol.requests import StartSession
+from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
+from buddy.sessions.policy import parse_duration, parse_policy
+from buddy.terminal.conversation import Around, Conversation
+from buddy.terminal.escape import escape
+from buddy.terminal.style import Style, style_of
+from buddy.version import VERSION
+
+# A daemon that is being restarted, upgraded, or debugged: the REPL is still there when it is back.
+PATIENCE = 86_400.0
+
+
+class Wire:
+    """Tells the REPL when the daemon is gone and when it is back."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self.changed: Callable[[bool], None] = lambda _: None
+
+    async def connect(self) -> SocketLink:
+        self.changed(True)
+        link = await connect_unix(self._socket)
+        self.changed(False)
+        return link
+
+
+def repl(options: argparse.Namespace) -> int:
+    """Start afresh; with a prompt, begin with it."""
+    resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
+    return _run(options, None)
+
+
+def resume_here(options: argparse.Namespace) -> int:
+    """Open the REPL on a session that exists."""
+    if not options.last and not options.session_id:
+        raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
+    return _run(options, "last" if options.last else options.session_id)
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _run(options: argparse.Namespace, wanted: str | None) -> int:
+    if not options.config:
+        from buddy.cli.daemon import launch
+
+        launch(options)
+
+    async def work() -> int:
+        async with _joined(options) as (client, wire):
+            around = _around(options)
+            talk = Conversation(client, around)
+            if has_terminal():
+                return await _on_terminal(options, talk, wire, wanted)
+            return await _on_pipes(options, talk, wanted)
+
+    return asyncio.run(work())
+
+
+async def _on_terminal(options: argparse.Namespace, talk: Conversation, wire: Wire, wanted: str | None) -> int:
+    from buddy.terminal.repl import Repl
+    from buddy.terminal.screen import HeldOutput, Screen
+
+    config = read_config(options)
+    style = style_of(sys.stderr, os.environ)
+    style = style if config.display.color else Style(on=False)
+    screen = Screen(HeldOutput(sys.stderr, colour=style.on))
+    room = Repl(talk, screen, style, _history(places_of(options)), None if sys.stdout.isatty() else _answer)
+    room.narrator.show_tokens = config.display.show_tokens
+
+    def changed(is_lost: bool) -> None:
+        room.lost = is_lost
+        screen.redraw()
+
+    wire.changed = changed
+    _greet(talk, style)
+    if wanted is not None:
+        await talk.open(await _find(talk.client, wanted, options))
+    await room.run(getattr(options, "prompt", None))
+    _part(talk, style)
+    return 0
+
+
+async def _on_pipes(options: argparse.Namespace, talk: Conversation, wanted: str | None) -> int:
+    from buddy.terminal.plain import PlainRepl
+
+    room = PlainRepl(talk, style_of(sys.stderr, os.environ), sys.stdout, sys.stderr)
+    if wanted is not None:
+        await room.switch(await _find(talk.client, wanted, options))
+    code = await room.run(getattr(options, "prompt", None))
+    if talk.session_id:
+        print(f"session {talk.session_id}", file=sys.stderr)
+    return code
+
+
+@asynccontextmanager
+async def _joined(options: argparse.Namespace) -> AsyncGenerator[tuple[Client, Wire], None]:
+    wire = Wire(places_of(options).socket)
+    if options.config:
+        async with connected(options, "cli") as client:
+            yield client, wire
+        return
+    async with Client(
+        await connect_unix(places_of(options).socket), "cli", VERSION, reconnect=wire.connect, patience=PATIENCE
+    ) as client:
+        yield client, wire
+
+
+def _around(options: argparse.Namespace) -> Around:
+    config = read_config(options)
+    root = os.path.realpath(options.directory)
+    if not Path(root).is_dir():
+        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
+    policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
+    parse_policy(policy, 0)
+    profile, model = _chosen(options, config)
+
+    async def start(client: Client) -> str:
+        return (await client.start_session(_wish(options, root, policy))).session_id
+
+    async def find(client: Client, wanted: str) -> str:
+        return await _find(client, wanted, options)
+
+    async def revive() -> None:
+        from buddy.cli.daemon import launch
+
+        await asyncio.to_thread(launch, options)
+
+    return Around(
+        start=start,
+        find=find,
+        whole=whole,
+        export=_export,
+        seconds=parse_duration,
+        revive=revive,
+        command=(sys.executable, "-P", "-m", "buddy"),
+        flags=_flags(options),
+        root=root,
+        profiles=tuple((name, _model_of(config, name)) for name in profile_names(config, os.environ)),
+        profile=profile,
+        model=model,
+        policy=policy,
+        version=VERSION,
+    )
+
+
+def _wish(options: argparse.Namespace, root: str, policy: str) -> StartSession:
+    max_time = getattr(options, "max_time", None)
+    seconds = parse_duration(max_time) if max_time else None
+    if max_time and seconds is None:
+        raise UserError(f"--max-time {max_time} is not a duration", hint="such as 90s, 10m or 1h")
+    profile = getattr(options, "profile", None)
+    limits = {name: getattr(options, name, None) for name in ("max_turns", "max_cost", "max_tokens")}
+    for name, value in limits.items():
+        if value is not None and value <= 0:
+            raise UserError(f"--{name.replace('_', '-')} must be more than 0")
+    return StartSession(
+        "interactive",
+        profile or "default",
+        "local",
+        Repo(root),
+        {"source": "cli"},
+        SessionOptions(
+            agent_runtime=getattr(options, "agent_runtime", None),
+            profile=profile,
+            model=getattr(options, "model", None),
+            sandbox=getattr(options, "sandbox", None),
+            approval_policy=policy,
+            budget=BudgetLimits(limits["max_turns"], limits["max_cost"], limits["max_tokens"], seconds),
+        ),
+    )
+
+
+def _chosen(options: argparse.Namespace, config: Config) -> tuple[str, str]:
+    """The model as it would be chosen now, for show; a session that is resumed may have another."""
+    try:
+        named = getattr(options, "profile", None), getattr(options, "model", None)
+        found = resolve_profile(config, os.environ, *named)
+    except UserError:
+        return "", ""
+    return found.profile, found.model
+
+
+def _model_of(config: Config, name: str) -> str:
+    return config.models[name].model if name in config.models else ""
+
+
+async def _find(client: Client, wanted: str, options: argparse.Namespace) -> str:
+    if wanted == "last":
+        return await last_session(client, options.directory)
+    return await find_session(client, wanted, options.directory)
+
+
+async def _export(client: Client, session_id: str, path: str) -> int:
+    """Every event into a file that is not there yet; it may hold anything that was said."""
+    lines = [bytes(line) + b"\n" async for line in read_lines(client, session_id)]
+
+    def write() -> None:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise UserError(f"{path} exists", hint="/export FILE names another") from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(lines)
+
+    await asyncio.to_thread(write)
+    return len(lines)
+
+
+def _flags(options: argparse.Namespace) -> tuple[str, ...]:
+    places = places_of(options)
+    flags = ["--state-dir", str(places.state_dir), "--socket", str(places.socket), "-C", options.directory]
+    return (*flags, "--config", options.config) if options.config else tuple(flags)
+
+
+def _history(places: Places) -> Path:
+    """What was typed, for the person alone."""
+    path = places.state_dir / "history"
+    places.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    return path
+
+
+def _answer(text: str) -> None:
+    print(text, flush=True)
+
+
+def _greet(talk: Conversation, style: Style) -> None:
+    around, runtime = talk.around, talk.client.runtime
+    home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
+    root = f"~{around.root[len(home) :]}" if around.root.startswith(f"{home}/") else around.root
+    model = " · ".join(dict.fromkeys(part for part in (around.profile, around.model) if part))
+    print(style.green(style.bold("buddy")) + style.dim(f" {VERSION} · {escape(model)}"), file=sys.stderr)
+    print(style.dim(f"{escape(root)} · commands run as you, and ask first · /help"), file=sys.stderr)
+    if runtime is not None and runtime.runtime_version != VERSION:
+        theirs = escape(runtime.runtime_version)
+        warning = f"! the daemon is version {theirs}, this is {VERSION}: buddy daemon stop, then start again"
+        print(style.yellow(warning), file=sys.stderr)
+    print(file=sys.stderr)
+
+
+def _part(talk: Conversation, style: Style) -> None:
+    """How to come back."""
+    if not talk.session_id:
+        return
+    if talk.active is not None:
+        print(style.yellow("the run goes on without you"), file=sys.stderr)
+    print(style.dim(f"to go on: buddy resume {talk.session_id}"), file=sys.stderr)

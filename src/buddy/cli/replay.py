@@ -1,0 +1,78 @@
+"""`buddy replay ID`: a recorded session as it went, faster or at once; with `--verify`, the proof that it goes so again.
+
+What always holds: nothing is done to the world, and the session itself is not touched.
+"""
+
+import argparse
+import asyncio
+import sys
+
+from buddy.cli.attach import show
+from buddy.cli.embedded import connected
+from buddy.cli.reading import event_in, find_session, read_blob, read_lines
+from buddy.cli.report import Report
+from buddy.client.client import Client
+from buddy.protocol.envelopes import Event
+from buddy.sessions.replay import Recording, verify
+from buddy.terminal.escape import escape
+
+LONGEST_PAUSE = 10.0
+
+
+def replay(options: argparse.Namespace) -> int:
+    try:
+        return _verify(options) if options.verify else asyncio.run(_play(options))
+    except KeyboardInterrupt:
+        return 0
+
+
+async def _play(options: argparse.Namespace) -> int:
+    report = Report(json=False, stream_json=options.stream_json)
+    before: int | None = None
+    async with connected(options, "cli") as client:
+        session_id = await find_session(client, options.session_id, options.directory)
+        report.session(session_id)
+        async for line in read_lines(client, session_id):
+            event = event_in(line)
+            if before is not None and not options.fast:
+                # Nobody wants to wait as long as the person in the recording thought about an answer.
+                await asyncio.sleep(min(max(0, event.ts - before) / 1000 / options.speed, LONGEST_PAUSE))
+            before = event.ts
+            show(report, event, stream_json=options.stream_json)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    recording = asyncio.run(_record(options))
+    verdict = verify(recording)
+    if verdict.difference is None:
+        print(f"{verdict.compared} events, all the same", file=sys.stderr)
+        return 0
+    print(f"after {verdict.compared} events that are the same: {escape(verdict.difference.told)}")
+    print(f"  recorded: {escape(verdict.difference.recorded)}")
+    print(f"  replayed: {escape(verdict.difference.replayed)}")
+    return 1
+
+
+async def _record(options: argparse.Namespace) -> Recording:
+    """All that the log has of the session, its long texts too."""
+    async with connected(options, "cli") as client:
+        session_id = await find_session(client, options.session_id, options.directory)
+        events = [event_in(line) async for line in read_lines(client, session_id)]
+        blobs: dict[str, bytes] = {}
+        for event in events:
+            for blob in _blobs_of(event):
+                blobs[blob] = await _read(client, session_id, blob)
+    return Recording(tuple(events), blobs)
+
+
+def _blobs_of(event: Event) -> list[str]:
+    body = event.body()
+    if body is None:
+        return []
+    kept = getattr(body, "output", None) if event.type == "tool_result" else None
+    return [*(body.blobs or {}).values(), *([kept] if isinstance(kept, str) else [])]
+
+
+async def _read(client: Client, session_id: str, blob: str) -> bytes:
+    return (await read_blob(client, session_id, blob)).encode()

@@ -1,0 +1,62 @@
+"""Memory put together: which index, beside which log, with which embedder."""
+
+import logging
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from buddy.config.resolve import resolve_profile
+from buddy.config.settings import Config
+from buddy.errors import UserError
+from buddy.log.contract import Log
+from buddy.memory.embedders import Embedder, find_local
+from buddy.memory.hybrid import Weights
+from buddy.memory.memory import Memory
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EventBody
+from buddy.sessions.spill import whole_body
+
+log = logging.getLogger("buddy.memory")
+
+
+def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: Log) -> Memory | None:
+    """The memory of this state directory; None where it is turned off. Nothing is opened before it is used."""
+    settings = config.memory
+    if not settings.enabled:
+        return None
+
+    async def read(blob: str) -> bytes | None:
+        found = await store.read_blob(blob)
+        return found[0] if found else None
+
+    async def whole(event: Event) -> EventBody | None:
+        return await whole_body(event, read)
+
+    return Memory(
+        state_dir,
+        store,
+        whole,
+        embedder=lambda: find_embedder(config, env),
+        weights=Weights(settings.vector_weight, settings.text_weight),
+        top_k=settings.top_k,
+    )
+
+
+def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
+    """The embedder that the configuration names, where it can be had; without one, search is by words alone."""
+    settings = config.memory
+    if settings.embeddings == "none":
+        return None
+    if settings.embeddings == "local":
+        return find_local()
+    if find_spec("numpy") is None:
+        log.warning("embeddings from %s need numpy: pip install 'buddy-runtime[memory]'", settings.embeddings)
+        return None
+    from buddy.memory.remote import Remote
+
+    try:
+        resolved = resolve_profile(config, env, settings.embeddings)
+    except UserError as error:
+        log.warning("no embeddings from %s: %s", settings.embeddings, error)
+        return None
+    return Remote(resolved.base_url, resolved.api_key, settings.embedding_model)

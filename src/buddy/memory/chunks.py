@@ -1,0 +1,35 @@
+"""Long texts in pieces that can be found one by one.
+
+What always holds: a chunk has at most `LONGEST` characters of whitespace-normalised text; neighbours share about
+`OVERLAP` characters, so that a sentence that was cut is whole in one of them; the same text gives the same chunks.
+"""
+
+LONGEST = 640
+OVERLAP = 96
+
+
+def chunks_of(text: str) -> list[str]:
+    """The chunks of a text, in order; none for one that is only white space."""
+    flat = " ".join(text.split())
+    found: list[str] = []
+    start = 0
+    while start < len(flat):
+        end = min(start + LONGEST, len(flat))
+        if end < len(flat):
+            end = _word_end(flat, start, end)
+        found.append(flat[start:end].strip())
+        if end == len(flat):
+            break
+        start = _word_start(flat, end - OVERLAP)
+    return found
+
+
+def _word_end(flat: str, start: int, end: int) -> int:
+    """The end of the last whole word, unless that would leave less than half a chunk."""
+    space = flat.rfind(" ", start + LONGEST // 2, end + 1)
+    return space if space > 0 else end
+
+
+def _word_start(flat: str, at: int) -> int:
+    space = flat.find(" ", at, at + OVERLAP // 2)
+    return space + 1 if space >= 0 else at

@@ -1,0 +1,168 @@
+"""What is remembered, in one file: chunks by words and by vectors, and how far each session was read.
+
+What always holds: a text is kept once per project, under the latest place where it was said; reading a session twice
+adds nothing; what was forgotten stays so for as long as the file does. Everything here blocks: it runs in a thread.
+"""
+
+import hashlib
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from buddy.log.database import Database, Value
+from buddy.memory.chunks import chunks_of
+from buddy.memory.schema import open_index
+from buddy.memory.sources import Said
+
+
+class Scope(Struct, frozen=True):
+    """Where to look: everywhere, in one project, or in one session; never at what `unless` still has before it."""
+
+    project: str | None = None
+    session: str | None = None
+    unless: str | None = None
+
+
+class Found(Struct, frozen=True):
+    """A chunk and where it was said last."""
+
+    chunk: int
+    session: str
+    seq: int
+    ts: int
+    role: str
+    text: str
+    project: str
+    score: float = 0.0
+
+
+class Progress(Struct, frozen=True):
+    """How far a session was read; `compacted` is what its own context no longer tells word for word."""
+
+    seq: int
+    compacted: int = 0
+    is_forgotten: bool = False
+
+
+class Index:
+    def __init__(self, path: Path) -> None:
+        self._db: Database = open_index(path)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def progress(self, session: str) -> Progress:
+        found = self._db.execute("SELECT seq, compacted, forgotten FROM sessions WHERE session = ?", (session,)).get
+        return Progress(found[0], found[1], bool(found[2])) if found else Progress(0)
+
+    def add(self, session: str, project: str, said: Iterable[Said], before: int, read: Progress) -> None:
+        """Take up what a session said after `before`; nothing where another process has done so meanwhile."""
+        rows = [(text, chunk) for text in said for chunk in chunks_of(text.text)]
+        with self._writing():
+            now = self.progress(session)
+            if now.seq == before and not now.is_forgotten:
+                for text, chunk in rows:
+                    self._add_chunk(session, project, text, chunk)
+                self._db.execute(
+                    "INSERT INTO sessions (session, project, seq, compacted) VALUES (?, ?, ?, ?) ON CONFLICT (session) "
+                    "DO UPDATE SET seq = excluded.seq, compacted = excluded.compacted",
+                    (session, project, read.seq, read.compacted),
+                )
+
+    def forget(self, chunk: int) -> bool:
+        """Remove a chunk, and keep it from coming back."""
+        found = self._db.execute("SELECT project, hash FROM chunks WHERE id = ?", (chunk,)).get
+        if found is None:
+            return False
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?)", found)
+            self._remove([chunk])
+        return True
+
+    def forget_session(self, session: str) -> int:
+        """Remove what was last said in this session, and do not read it again; give how many chunks that were."""
+        with self._writing():
+            chunks = _list(self._db.execute("SELECT id FROM chunks WHERE session = ?", (session,)).get)
+            self._remove(chunks)
+            self._db.execute(
+                "INSERT INTO sessions (session, project, forgotten) VALUES (?, '', 1) ON CONFLICT (session) "
+                "DO UPDATE SET forgotten = 1",
+                (session,),
+            )
+        return len(chunks)
+
+    # --- vectors ---
+
+    def use_model(self, name: str) -> None:
+        """Vectors of different models cannot be compared: those of another one are made anew."""
+        known = self._db.execute("SELECT value FROM facts WHERE name = 'model'").get
+        if known == name:
+            return
+        with self._writing():
+            self._db.execute("DELETE FROM vectors")
+            self._db.execute("INSERT OR IGNORE INTO unembedded SELECT id FROM chunks")
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('model', ?)", (name,))
+
+    def unembedded(self, limit: int) -> list[tuple[int, str]]:
+        """Chunks without a vector, the newest first."""
+        found = self._db.execute(
+            "SELECT chunks.id, text FROM unembedded JOIN chunks ON chunks.id = unembedded.chunk "
+            "ORDER BY unembedded.chunk DESC LIMIT ?",
+            (limit,),
+        )
+        return list(found)
+
+    def put_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> None:
+        with self._writing():
+            # Only for what is still there: it may have been forgotten while its vector was made.
+            self._db.executemany(
+                "INSERT OR REPLACE INTO vectors (chunk, vector) SELECT id, ?2 FROM chunks WHERE id = ?1", list(vectors)
+            )
+            self._db.executemany("DELETE FROM unembedded WHERE chunk = ?", [(chunk,) for chunk, _ in vectors])
+
+    # --- inside ---
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _add_chunk(self, session: str, project: str, said: Said, chunk: str) -> None:
+        digest = hashlib.sha256(chunk.encode(errors="replace")).digest()[:16]
+        if self._db.execute("SELECT 1 FROM forgotten WHERE project = ? AND hash = ?", (project, digest)).get:
+            return
+        known = self._db.execute("SELECT id FROM chunks WHERE project = ? AND hash = ?", (project, digest)).get
+        if known is not None:
+            moved: tuple[Value, ...] = (session, said.seq, said.ts, known)
+            self._db.execute("UPDATE chunks SET session = ?, seq = ?, ts = ? WHERE id = ?", moved)
+            return
+        added: tuple[Value, ...] = (project, session, said.seq, said.ts, said.role, digest, chunk)
+        new = self._db.execute(
+            "INSERT INTO chunks (project, session, seq, ts, role, hash, text) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "RETURNING id",
+            added,
+        ).get
+        self._db.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (new, chunk))
+        self._db.execute("INSERT INTO unembedded VALUES (?)", (new,))
+
+    def _remove(self, chunks: Sequence[int]) -> None:
+        for chunk in chunks:
+            self._db.execute(
+                "INSERT INTO words (words, rowid, text) SELECT 'delete', id, text FROM chunks WHERE id = ?", (chunk,)
+            )
+            for table, column in (("chunks", "id"), ("vectors", "chunk"), ("unembedded", "chunk")):
+                self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (chunk,))  # noqa: S608 - our own names
+
+
+def _list(found: "int | list[int] | None") -> list[int]:
+    """apsw gives a lone value bare."""
+    if found is None:
+        return []
+    return [found] if isinstance(found, int) else found

@@ -1,0 +1,236 @@
+"""Memory as the rest of Buddy sees it: it hears of what was committed, reads it up in its own time, and recalls.
+
+What always holds: it is beside the hot path (a listener only notes which session has news); it is a cache that catches
+up from the log by a cursor per session; whatever fails in it is logged once and never reaches a run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from buddy.errors import BuddyError
+from buddy.log.contract import Log, SessionRecord
+from buddy.memory.embedders import Embedder
+from buddy.memory.hybrid import Weights
+from buddy.memory.index import Found, Index, Progress, Scope
+from buddy.memory.recall import block_of
+from buddy.memory.schema import FILE
+from buddy.memory.search import Question, Search
+from buddy.memory.sources import REMEMBERED, Said, said_in
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EventBody, SessionCompacted
+
+PAGE = 500
+BATCH = 16
+BACKLOG = 200
+RECALL_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
+
+log = logging.getLogger("buddy.memory")
+
+Whole = Callable[[Event], Awaitable[EventBody | None]]
+Recall = Callable[[str], Awaitable[str]]
+Result = TypeVar("Result")
+
+
+class Memory:
+    """`whole` gives an event's body with its long texts put back; `embedder` may be slow to make, so it is a maker."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        store: Log,
+        whole: Whole,
+        *,
+        embedder: Callable[[], Embedder | None],
+        weights: Weights | None = None,
+        top_k: int = 8,
+    ) -> None:
+        self._path = state_dir / FILE
+        self._store = store
+        self._whole = whole
+        self._make_embedder = embedder
+        self._weights = weights or Weights()
+        self._top_k = top_k
+        self._news: dict[str, None] = {}
+        self._heard = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._index: Index | None = None
+        self._search: Search | None = None
+        self._embedder: Embedder | None = None
+        # One thread for each connection: a search does not wait for what is being indexed.
+        self._writer = ThreadPoolExecutor(1, "memory-write")
+        self._reader = ThreadPoolExecutor(1, "memory-read")
+        self._opening: asyncio.Task[None] | None = None
+
+    # --- what is remembered -----------------------------------------------------------------------------------------
+
+    def heard(self, events: Sequence[Event]) -> None:
+        """Note that a session has news; nothing else happens here."""
+        if self._closing:
+            return
+        for event in events:
+            if event.type in REMEMBERED or event.type == "session_compacted":
+                self._news[event.session_id] = None
+                self._wake()
+
+    async def catch_up(self) -> None:
+        """Read what was said while nobody listened, the latest sessions first; returns when that is done."""
+        for record in await self._store.newest(BACKLOG):
+            if self._closing:
+                return
+            await self._read(record)
+        await self._embed()
+
+    async def forget(self, chunk: int) -> bool:
+        index = (await self._opened())[0]
+        return await self._write(partial(index.forget, chunk))
+
+    async def forget_session(self, session_id: str) -> int:
+        index = (await self._opened())[0]
+        return await self._write(partial(index.forget_session, session_id))
+
+    # --- what is recalled -------------------------------------------------------------------------------------------
+
+    async def search(self, text: str, scope: Scope, limit: int | None = None) -> list[Found]:
+        search = (await self._opened())[1]
+        question = Question(text, scope, limit or self._top_k)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, search.find, question)
+
+    async def embedder_name(self) -> str | None:
+        """The model behind the search by meaning; None where the search is by words alone."""
+        await self._opened()
+        return self._embedder.name if self._embedder else None
+
+    def recaller(self, session_id: str, project: str) -> Recall:
+        """What a prompt is given for one session: the block of what is worth recalling, or nothing."""
+
+        async def recall(prompt: str) -> str:
+            scope = Scope(project=project, unless=session_id)
+            try:
+                async with asyncio.timeout(RECALL_SECONDS):
+                    return block_of(await self.search(prompt, scope))
+            except (TimeoutError, apsw.Error, BuddyError, OSError, RuntimeError) as error:
+                log.warning("nothing recalled: %s", str(error) or type(error).__name__)
+                return ""
+
+        return recall
+
+    async def close(self) -> None:
+        """Take up the last news where that is quick; the rest waits in the log for the next start."""
+        self._closing = True
+        if self._task is not None:
+            self._heard.set()
+            await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for end in (self._index, self._search):
+            if end is not None:
+                executor = self._writer if end is self._index else self._reader
+                await asyncio.get_running_loop().run_in_executor(executor, end.close)
+        self._writer.shutdown(wait=False)
+        self._reader.shutdown(wait=False)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._heard.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="memory")
+
+    async def _work(self) -> None:
+        is_behind = True
+        while True:
+            try:
+                await self._take_up()
+                if is_behind and not self._closing:
+                    await self.catch_up()
+                    is_behind = False
+            except (apsw.Error, BuddyError, OSError, RuntimeError) as error:
+                log.warning("memory waits for the next news: %s", error)
+            if self._closing and not self._news:
+                return
+            await self._heard.wait()
+
+    async def _take_up(self) -> None:
+        self._heard.clear()
+        while self._news:
+            session_id = next(iter(self._news))
+            del self._news[session_id]
+            record = await self._store.get(session_id)
+            if record is not None:
+                await self._read(record)
+        if not self._closing:
+            await self._embed()
+
+    async def _read(self, record: SessionRecord) -> None:
+        index = (await self._opened())[0]
+        progress = await self._write(partial(index.progress, record.session_id))
+        while not progress.is_forgotten and progress.seq < record.last_seq:
+            events = await self._store.read(record.session_id, progress.seq, PAGE)
+            if not events:
+                return
+            said, compacted = await self._said_in(events)
+            read = Progress(events[-1].seq, compacted or progress.compacted)
+            await self._write(partial(index.add, record.session_id, record.repo.root_path, said, progress.seq, read))
+            progress = read
+
+    async def _said_in(self, events: Sequence[Event]) -> tuple[list[Said], int]:
+        said: list[Said] = []
+        compacted = 0
+        for event in events:
+            if event.type not in REMEMBERED and event.type != "session_compacted":
+                continue
+            body = await self._whole(event)
+            if isinstance(body, SessionCompacted):
+                compacted = body.through_seq
+            found = said_in(event.seq, event.ts, body) if body is not None else None
+            if found is not None:
+                said.append(found)
+        return said, compacted
+
+    async def _embed(self) -> None:
+        """Vectors for what has none, a few at a time, so that news and an end are seen between them."""
+        index = (await self._opened())[0]
+        embedder = self._embedder
+        while embedder is not None and not self._closing and not self._news:
+            if not await self._write(partial(_embed_some, index, embedder)):
+                return
+
+    async def _opened(self) -> tuple[Index, Search]:
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        await asyncio.shield(self._opening)
+        if self._index is None or self._search is None:
+            raise BuddyError("the memory index is not open")
+        return self._index, self._search
+
+    async def _open(self) -> None:
+        def make() -> tuple[Index, Embedder | None]:
+            index, embedder = Index(self._path), self._make_embedder()
+            if embedder is not None:
+                index.use_model(embedder.name)
+            return index, embedder
+
+        self._index, self._embedder = await self._write(make)
+        self._search = await asyncio.get_running_loop().run_in_executor(
+            self._reader, Search, self._path, self._embedder, self._weights
+        )
+
+    async def _write(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+
+def _embed_some(index: Index, embedder: Embedder) -> bool:
+    waiting = index.unembedded(BATCH)
+    if waiting:
+        rows = embedder.embed([text for _, text in waiting])
+        index.put_vectors([(chunk, row.tobytes()) for (chunk, _), row in zip(waiting, rows, strict=True)])
+    return bool(waiting)

@@ -1,0 +1,51 @@
+"""Embeddings from a model server: `POST /embeddings`, as OpenAI's API has it."""
+
+from collections.abc import Sequence
+
+import httpx2
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from buddy.errors import ProviderError
+from buddy.memory.vectors import Vectors, normalised
+
+SECONDS = 30.0
+
+
+class _Row(Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Answer(Struct):
+    data: list[_Row]
+
+
+class Remote:
+    floor = 0.2
+
+    def __init__(self, base_url: str, api_key: str, model: str) -> None:
+        self.name = f"{base_url} {model}"
+        self._model = model
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx2.Client(base_url=f"{base_url.rstrip('/')}/", headers=headers, timeout=SECONDS)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One request; ProviderError where the server does not answer it."""
+        try:
+            answer = self._client.post("embeddings", json={"model": self._model, "input": list(texts)})
+            answer.raise_for_status()
+            rows = msgspec.json.decode(answer.content, type=_Answer).data
+        except (httpx2.HTTPError, msgspec.DecodeError) as error:
+            raise ProviderError(f"no embeddings from {self._model}: {error}", retryable=True) from error
+        if sorted(row.index for row in rows) != list(range(len(texts))):
+            raise ProviderError(f"{self._model} gave {len(rows)} embeddings for {len(texts)} texts", retryable=False)
+        ordered = sorted(rows, key=lambda row: row.index)
+        try:
+            return normalised(np.array([row.embedding for row in ordered], np.float32))
+        except ValueError as error:
+            raise ProviderError(f"{self._model} gave vectors of several lengths", retryable=False) from error
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,101 @@
+"""Looking something up: by words, by meaning where there is an embedder, and both merged.
+
+What always holds: it only reads, on a connection of its own, so that it never waits for what is being indexed.
+Everything here blocks: it runs in a thread.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from buddy.log.database import Database, Value
+from buddy.memory.embedders import Embedder
+from buddy.memory.hybrid import Weights, merged, ranked
+from buddy.memory.index import Found, Scope
+from buddy.memory.schema import open_index_reader
+from buddy.memory.words import query_of
+
+if TYPE_CHECKING:
+    from buddy.memory.vectors import Tables
+
+CANDIDATES = 4
+
+_IN_SCOPE = (
+    "(?2 IS NULL OR chunks.project = ?2) AND (?3 IS NULL OR chunks.session = ?3) AND (?4 IS NULL OR chunks.session <> "
+    "?4 OR chunks.seq <= coalesce((SELECT compacted FROM sessions WHERE session = ?4), 0))"
+)
+_BY_WORDS = f"""
+SELECT chunks.id, -bm25(words) FROM words JOIN chunks ON chunks.id = words.rowid
+WHERE words MATCH ?1 AND {_IN_SCOPE} ORDER BY bm25(words) LIMIT ?5
+"""  # noqa: S608 - our own text
+_FOUND = f"""
+SELECT id, session, seq, ts, role, text, project FROM chunks
+WHERE id IN (SELECT value FROM json_each(?1)) AND {_IN_SCOPE}
+"""  # noqa: S608 - our own text
+
+
+class Question(Struct, frozen=True):
+    text: str
+    scope: Scope
+    limit: int = 8
+
+
+class Search:
+    def __init__(self, path: Path, embedder: Embedder | None, weights: Weights) -> None:
+        self._db: Database = open_index_reader(path)
+        self._embedder = embedder
+        self._weights = weights
+        self._tables: Tables | None = None
+
+    def close(self) -> None:
+        self._db.close()
+
+    def find(self, question: Question) -> list[Found]:
+        """The best matches, best first; of what is equally good, the latest."""
+        wanted = question.limit * CANDIDATES
+        by_words = self._by_words(question, wanted)
+        by_meaning = self._by_meaning(question, wanted)
+        known = self._found({**by_words, **by_meaning}, question.scope)
+        scores = merged(
+            {chunk: score for chunk, score in by_meaning.items() if chunk in known},
+            {chunk: score for chunk, score in by_words.items() if chunk in known},
+            self._weights,
+        )
+        best = ranked(scores, {chunk: (found.ts, found.seq) for chunk, found in known.items()})
+        return [replace(known[chunk], score=round(scores[chunk], 4)) for chunk in best[: question.limit]]
+
+    def _by_words(self, question: Question, wanted: int) -> dict[int, float]:
+        query = query_of(question.text, self._rows_with)
+        return dict(self._db.execute(_BY_WORDS, (query, *_bindings(question.scope), wanted))) if query else {}
+
+    def _rows_with(self, stem: str) -> int:
+        return self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (stem,)).get or 0
+
+    def _by_meaning(self, question: Question, wanted: int) -> dict[int, float]:
+        embedder, scope = self._embedder, question.scope
+        if embedder is None or self._db.execute("SELECT value FROM facts WHERE name = 'model'").get != embedder.name:
+            return {}
+        vector = embedder.embed([question.text])[0]
+        # What its own context still tells is found here too, so there must be room for it.
+        wanted += int(self._db.execute("SELECT count(*) FROM chunks WHERE session = ?", (scope.unless,)).get)
+        place = scope.project, scope.session
+        found = self._held().nearest(self._db, place, vector, wanted, model=embedder.name)
+        return {chunk: score for chunk, score in found.items() if score >= embedder.floor}
+
+    def _held(self) -> "Tables":
+        if self._tables is None:
+            from buddy.memory.vectors import Tables
+
+            self._tables = Tables()
+        return self._tables
+
+    def _found(self, chunks: dict[int, float], scope: Scope) -> dict[int, Found]:
+        listed = "[" + ",".join(map(str, chunks)) + "]"
+        rows = self._db.execute(_FOUND, (listed, *_bindings(scope)))
+        return {row[0]: Found(*row) for row in rows}
+
+
+def _bindings(scope: Scope) -> tuple[Value, ...]:
+    return scope.project, scope.session, scope.unless

@@ -1,0 +1,55 @@
+"""A question in people's words as a full-text query: its telling words, any of which may match.
+
+What always holds: nothing that was typed acts as query syntax; a question of stop words alone matches nothing; the
+rarest words come first and the common ones are left out, so that a query's cost does not grow with what is stored.
+"""
+
+import re
+from collections.abc import Callable
+
+import apsw
+
+MOST_TERMS = 24
+MOST_ROWS = 2000
+
+_WORD = re.compile(r"\w+")
+_STOP = frozenset(
+    _WORD.findall(
+        "a about an and any are as at be been but by can could did do does for from get had has have he her his how i "
+        "if in into is it its just me my no not of on or our out please shall she should so some than that the their "
+        "them then there these they this to too up us was we were what when where which who why will with would you "
+        "your"
+    )
+)
+
+
+def query_of(text: str, rows_with: Callable[[str], int]) -> str:
+    """An FTS5 query; empty where there is nothing to look for. `rows_with` counts the chunks that have a stem."""
+    counted = sorted((count, term) for term in terms_of(text) if (count := rows_with(stem_of(term))))
+    chosen: list[str] = []
+    rows = 0
+    for count, term in counted:
+        if chosen and rows + count > MOST_ROWS:
+            break
+        rows += count
+        chosen.append(f'"{term}"')
+    return " OR ".join(chosen)
+
+
+def terms_of(text: str) -> list[str]:
+    """The telling words, each once; of too many the longest, which are mostly the rarest."""
+    found = dict.fromkeys(word for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1)
+    if len(found) <= MOST_TERMS:
+        return list(found)
+    return sorted(found, key=len, reverse=True)[:MOST_TERMS]
+
+
+def stem_of(word: str) -> str:
+    """The word as the index has it."""
+    found = _tokenize(
+        word.encode(errors="replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
+    )
+    return next((stem for stem in found if isinstance(stem, str)), word)
+
+
+_tokenize = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61"])

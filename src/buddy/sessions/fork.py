@@ -1,0 +1,148 @@
+"""A copy of a session up to some event, that goes its own way.
+
+What always holds: the copy ends between turns, so no call is without its result; a run that was open there is closed as
+cancelled; what was allowed "for this session" was said of the other one and is not copied. The copy's events are its
+own: its session id, its seqs from 1; what they tell and when it happened is unchanged.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from buddy.protocol.codes import EXIT_CODES
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import (
+    AssistantMessage,
+    EventBody,
+    RunComplete,
+    SessionForked,
+    SessionStarted,
+    ToolResult,
+)
+from buddy.protocol.shapes import Headless
+
+COPIED = frozenset(
+    {
+        "user_message",
+        "run_started",
+        "run_cancelling",
+        "model_request",
+        "assistant_restart",
+        "assistant_message",
+        "assistant_done",
+        "usage",
+        "tool_call",
+        "tool_claimed",
+        "tool_result",
+        "approval_required",
+        "approval_received",
+        "approval_expired",
+        "acceptance_result",
+        "session_compacted",
+        "model_switched",
+        "error",
+        "recovery",
+        "run_complete",
+    }
+)
+_BOUNDARIES = frozenset(
+    {
+        "run_started",
+        "assistant_message",
+        "assistant_done",
+        "usage",
+        "tool_result",
+        "acceptance_result",
+        "session_compacted",
+        "model_switched",
+        "run_complete",
+    }
+)
+
+
+Entry = tuple[Event, EventBody | None]
+
+
+def boundary(entries: Sequence[Entry], seq: int) -> int:
+    """The seq of the last turn boundary at or before `seq`; 0 where there is none."""
+    open_calls: set[str] = set()
+    found = 0
+    for event, body in entries:
+        if event.seq > seq:
+            break
+        match body:
+            case AssistantMessage():
+                open_calls = {call.call_id for call in body.tool_calls}
+            case ToolResult():
+                open_calls.discard(body.call_id or "")
+            case RunComplete():
+                open_calls.clear()
+            case _:
+                pass
+        if event.type in _BOUNDARIES and not open_calls:
+            found = event.seq
+    return found
+
+
+def forked(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:
+    """The first events of the copy, which `started` begins; `entries` are the other session's, with whole bodies."""
+    cut = boundary(entries, seq)
+    first = entries[0][0] if entries else None
+    copier = _Copier(started.session_id, first.ts if first else now)
+    copier.add(started)
+    for event, _ in entries:
+        if event.seq <= cut and event.type in COPIED:
+            copier.copy(event)
+    if copier.run_id is not None:
+        copier.add(_closing(copier.run_id), copier.run_id)
+    copier.ts = now
+    copier.add(SessionForked(from_session_id=first.session_id if first else "", from_seq=cut, by=by))
+    return copier.events
+
+
+class _Copier:
+    def __init__(self, session_id: str, ts: int) -> None:
+        self.events: list[Event] = []
+        self.ts = ts
+        self.run_id: str | None = None
+        self._session_id = session_id
+        self._places: list[tuple[int, int]] = []
+
+    def add(self, body: EventBody, run_id: str | None = None) -> None:
+        seq = len(self.events) + 1
+        self.events.append(event_of(body, session_id=self._session_id, seq=seq, ts=self.ts, run_id=run_id))
+
+    def copy(self, event: Event) -> None:
+        self.ts = event.ts
+        if event.type == "run_started":
+            self.run_id = event.run_id
+        elif event.type == "run_complete":
+            self.run_id = None
+        seq = len(self.events) + 1
+        self._places.append((event.seq, seq))
+        payload = self._changed(event)
+        self.events.append(replace(event, session_id=self._session_id, seq=seq, payload=payload))
+
+    def _changed(self, event: Event) -> Raw:
+        """The payload as it was, but for what would be wrong in another session."""
+        if event.type not in ("session_compacted", "approval_received"):
+            return event.payload
+        tree: dict[str, Any] = msgspec.json.decode(event.payload)
+        tree.pop("scope", None)
+        if "throughSeq" in tree:
+            through = tree["throughSeq"]
+            tree["throughSeq"] = max((new for old, new in self._places if old <= through), default=0)
+        return Raw(msgspec.json.encode(tree))
+
+
+def _closing(run_id: str) -> RunComplete:
+    return RunComplete(
+        run_id=run_id,
+        outcome="cancelled",
+        summary="cancelled: the session was forked here",
+        headless=Headless(EXIT_CODES["cancelled"]),
+        reason="cancelled",
+    )

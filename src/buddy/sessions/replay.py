@@ -1,0 +1,339 @@
+"""Playing a recorded session again: the same loop with the recorded model, tools and decisions, over a log in memory.
+
+What always holds: nothing is done to the world; every event of the recording is compared with the one that came again,
+in type, run, order, seq and payload. What is measured is not compared: times, and the estimated size of a prompt, which
+depends on notes and tools that are not part of a log. Digests are compared by what they distinguish.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from buddy.backends.native.dispatch import Dispatch
+from buddy.backends.native.loop import Native
+from buddy.backends.native.prompt import Setting
+from buddy.errors import LogError, ProtocolError, UserError
+from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, SessionRecord
+from buddy.log.memory import MemoryLog
+from buddy.models.contract import Provider
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import (
+    ApprovalExpired,
+    ApprovalReceived,
+    ApprovalRequired,
+    RunComplete,
+    SessionForked,
+    SessionStarted,
+    ToolClaimed,
+)
+from buddy.protocol.shapes import Repo
+from buddy.scrub import Scrubber, Stream
+from buddy.sessions.fork import Entry
+from buddy.sessions.lives import Life, ids_in, lives_of, stimuli_of
+from buddy.sessions.recorded_model import RecordedProvider
+from buddy.sessions.recorded_tools import RecordedPermissions, RecordedTarget, RecordedTools, calls_in
+from buddy.sessions.score import Score
+from buddy.sessions.session import Session, Surroundings
+from buddy.sessions.spill import whole_body
+from buddy.sessions.state import SessionFold
+from buddy.sessions.virtual import Stalled, VirtualLoop
+from buddy.tools.contract import Place
+
+OWNER = "replay"
+SHOWN = 600
+
+
+class Recording(Struct, frozen=True):
+    """All events of a session, and the long texts that were kept beside them."""
+
+    events: tuple[Event, ...]
+    blobs: Mapping[str, bytes]
+
+
+class Difference(Struct, frozen=True):
+    told: str
+    recorded: str
+    replayed: str
+
+
+class Verdict(Struct, frozen=True):
+    """How many events came again as they were, and the first that did not."""
+
+    compared: int
+    difference: Difference | None = None
+
+
+def verify(recording: Recording) -> Verdict:
+    """Play it again and compare; UserError where the log has no beginning any more. Not inside an event loop."""
+    if not recording.events or recording.events[0].seq != 1:
+        raise UserError("the beginning of this session was pruned, so it cannot be played again")
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        entries = runner.run(_whole(recording))
+    compared = 0
+    for life in lives_of(entries):
+        verdict = _verify_life(entries, life, recording.blobs)
+        compared += verdict.compared
+        if verdict.difference is not None:
+            return Verdict(compared, verdict.difference)
+    return Verdict(compared)
+
+
+async def _whole(recording: Recording) -> list[Entry]:
+    async def read(blob: str) -> bytes | None:
+        return recording.blobs.get(blob)
+
+    return [(event, await whole_body(event, read)) for event in recording.events]
+
+
+def _verify_life(entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]) -> Verdict:
+    """A life by itself: what came before it is taken as it was recorded."""
+    runner = asyncio.Runner(loop_factory=VirtualLoop)
+    log: _ReplayLog | None = None
+    try:
+        score = Score(entries)
+        log = _ReplayLog(score, life, entries)
+        runner.run(_play(score, log, entries, life, blobs))
+    except Stalled:
+        pass
+    finally:
+        _close(runner)
+    compared = log.judged if log else 0
+    if log is not None and log.difference is not None:
+        return Verdict(compared, log.difference)
+    missing = score.at(life.first + compared) if compared < life.last - life.first + 1 else None
+    if missing is not None:
+        told = f"seq {missing[0].seq}: nothing more happens"
+        return Verdict(compared, Difference(told, _shown(missing[0]), "nothing"))
+    return Verdict(compared)
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """What is left of a life hangs for ever on purpose, so it is ended and no more is asked of it."""
+    try:
+        runner.close()
+    except Stalled:
+        runner.get_loop().close()
+
+
+async def _play(
+    score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]
+) -> None:
+    session = await _open(score, log, entries, life, blobs)
+    stimuli = stimuli_of(entries, life)
+    score.expect([stimulus.gate for stimulus in stimuli])
+    if life.first > 1:
+        await _tolerant(session.recover())
+    for stimulus in stimuli:
+        await score.wait_reached(stimulus.gate)
+        score.begin()
+        await _tolerant(stimulus.act(session))
+    while score.reached < life.last and log.difference is None and not log.is_over:
+        await score.wait_change()
+    if life.is_complete:
+        await session.wait_idle()  # one event too many is a difference, too
+    session.broken = True
+    await session.abandon()
+
+
+async def _tolerant(work: Any) -> None:
+    """A refusal is seen by its difference: what was recorded does not come again."""
+    try:
+        await work
+    except (ProtocolError, LogError):
+        pass
+
+
+async def _open(
+    score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]
+) -> Session:
+    """The session as it was when this life began."""
+    before = [(event, body) for event, body in entries if event.seq < life.first]
+    lease = await log.prepare(before)
+    calls = calls_in(entries)
+    asked = next((body for _, body in entries if isinstance(body, ApprovalRequired)), None)
+    asked_ts = next((event.ts for event, body in entries if body is asked and asked is not None), 0)
+    started = next(body for _, body in entries if isinstance(body, SessionStarted))
+    root = started.repo.root_path if started.repo else "."
+    around = Surroundings(
+        log,
+        score.clock,
+        ids_in(entries, life),
+        _Clean(score),
+        approval_timeout=(asked.expires_at - asked_ts) / 1000 if asked else 300.0,
+        permissions=lambda _: RecordedPermissions(root, calls),
+        merge_seconds=0.0,
+    )
+    backend = _backend(score, RecordedTools(score, calls, blobs), life)
+    fold = SessionFold()
+    for event, body in before:
+        if body is not None:
+            fold.apply(event, body)
+            backend.observe(event.seq, body)
+    place = Place(RecordedTarget(life.target, score), root, life.sandbox)
+    session = Session(around, lease, place, backend, fold, life.first - 1)
+    score.last_recorded = lambda: session.journal.last_seq
+    return session
+
+
+def _backend(score: Score, tools: RecordedTools, life: Life) -> Native:
+    chosen: list[Provider] = []
+
+    def choose(profile: str | None, model: str | None) -> Provider:
+        del profile, model
+        chosen.append(RecordedProvider(score, switched=bool(chosen)))
+        return chosen[-1]
+
+    def has_room() -> bool:
+        ending = score.next(RunComplete)
+        claimed = score.next(ToolClaimed)
+        return not (ending and ending.reason == "storage_full" and claimed is None)
+
+    del life
+    return Native(choose, Dispatch(tools, has_room), Setting())
+
+
+class _ReplayLog(MemoryLog):
+    """A log that takes only what was recorded."""
+
+    def __init__(self, score: Score, life: Life, entries: Sequence[Entry]) -> None:
+        super().__init__(score.clock)
+        self.difference: Difference | None = None
+        self.is_over = False
+        self.judged = 0
+        self._score = score
+        self._life = life
+        self._started = entries[0][0].session_id
+        self._digests: dict[str, str] = {}
+
+    async def prepare(self, before: Sequence[Entry]) -> Lease:
+        """Put in what came before this life, with the rows that belong to it."""
+        record = SessionRecord(self._started, Repo("."), "interactive", "idle", 0, 0, 1, 0)
+        lease = await self.create(record, OWNER)
+        pending: set[str] = set()
+        for event, body in before:
+            approval = decision = claim = None
+            match body:
+                case ApprovalRequired():
+                    approval = ApprovalRecord(
+                        body.approval_id, event.run_id or "", body.call_id or "", body.digest or "", body.expires_at
+                    )
+                    pending.add(body.approval_id)
+                case ApprovalReceived() if body.approval_id in pending:
+                    pending.discard(body.approval_id)
+                    decision = Decision(body.approval_id, body.decision, body.by)
+                case ApprovalExpired() if body.approval_id in pending:
+                    pending.discard(body.approval_id)
+                    decision = Decision(body.approval_id, "expired", "timeout")
+                case ToolClaimed():
+                    claim = Claim(f"{event.run_id}/{body.call_id}", body.attempt, body.digest)
+                case _:
+                    pass
+            batch = Batch(self._started, 1, event.seq - 1, [event], approval=approval, decision=decision, claim=claim)
+            await super().append(batch)
+        self._score.advance(len(before))
+        return lease
+
+    async def append(self, batch: Batch) -> int:
+        for event in batch.events:
+            self._judge(event)
+        last_seq = await super().append(batch)
+        self._score.advance(last_seq)
+        await self._score.wait_settled()
+        return last_seq
+
+    def _judge(self, event: Event) -> None:
+        if event.seq > self._life.last and not self._life.is_complete:
+            self.is_over = True
+            self._score.advance(self._score.reached)
+            raise LogError("the recording ends here")
+        recorded = self._score.at(event.seq)
+        told = self._compare(recorded[0], event) if recorded else f"seq {event.seq}: one more than was recorded"
+        if told is not None:
+            self.difference = Difference(told, _shown(recorded[0]) if recorded else "nothing", _shown(event))
+            self._score.advance(self._score.reached)
+            raise LogError(told)
+        self.judged += 1
+
+    def _compare(self, recorded: Event, replayed: Event) -> str | None:
+        """What is different, in words; None where nothing is."""
+        seq = recorded.seq
+        if recorded.type != replayed.type:
+            return f"seq {seq}: {replayed.type} instead of {recorded.type}"
+        if recorded.run_id != replayed.run_id:
+            return f"seq {seq}: {recorded.type} belongs to another run"
+        theirs, ours = self._plain(recorded), self._plain(replayed)
+        if self._digests.setdefault(theirs.pop("digest", ""), ours.get("digest", "")) != ours.pop("digest", ""):
+            return f"seq {seq}: {recorded.type} is about something else (another digest)"
+        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        return f"seq {seq}: {recorded.type} differs in {', '.join(keys)}" if keys else None
+
+    def _plain(self, event: Event) -> dict[str, Any]:
+        tree: dict[str, Any] = msgspec.json.decode(event.payload)
+        for key in _MEASURED.get(event.type, ()):
+            tree.pop(key, None)
+        match event.type:
+            case "usage":
+                tree["budget"].pop("seconds", None)
+            case "progress":
+                # A heartbeat says how long it has been.
+                tree["message"] = tree["message"].partition(" (")[0]
+            case "error" if tree.get("code") == "INTERNAL_ERROR":
+                tree.pop("detail", None)
+            case _:
+                pass
+        return tree
+
+
+_MEASURED = {
+    "tool_result": ("durationMs",),
+    "phase": ("durationMs",),
+    "approval_required": ("expiresAt",),
+    "approval_policy_changed": ("expiresAt",),
+    "model_request": ("reservedTokens", "reservedCostUsd"),
+    "usage": ("context", "estimated"),
+    "session_compacted": ("beforeTokens", "afterTokens"),
+}
+
+
+class _Clean(Scrubber):
+    """Nothing is hidden: what was recorded is clean."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self._score = score
+
+    def text(self, text: str) -> str:
+        return text
+
+    def registered(self, text: str) -> str:
+        return text
+
+    def tree(self, value: Any) -> Any:
+        return value
+
+    def stream(self) -> Stream:
+        return _CleanStream(self._score)
+
+
+class _CleanStream(Stream):
+    """A running text of which nothing is held back, but for what only came out when it was over."""
+
+    def __init__(self, score: Score) -> None:
+        self._score = score
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        entry = self._score.at(self._score.last_recorded() + 1)
+        if entry is None or entry[0].type not in ("assistant_token", "thinking_token", "tool_output"):
+            return ""
+        return str(msgspec.json.decode(entry[0].payload).get("text", ""))
+
+
+def _shown(event: Event) -> str:
+    text = f"{event.type} {bytes(event.payload).decode(errors='replace')}"
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

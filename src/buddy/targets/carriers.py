@@ -1,0 +1,121 @@
+"""How a program is started somewhere: here, in a container, on another machine.
+
+What always holds: programs are argv lists; a name that came from outside was checked in `names`; a carrier reaches its
+own place or fails, and never another one.
+"""
+
+import asyncio
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from buddy.errors import ToolError
+from buddy.targets import names
+
+ENGINES = ("docker", "podman", "nerdctl")
+PROBE_SECONDS = 20.0
+
+
+class Carrier(Protocol):
+    name: str
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        """What to start here so that `words` run there."""
+        ...
+
+    def typed(self, words: Sequence[str]) -> str:
+        """What a person types to run `words` there, with a terminal."""
+        ...
+
+
+class Here:
+    name: str = "local"
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        return list(words)
+
+    def typed(self, words: Sequence[str]) -> str:
+        return shlex.join(words)
+
+
+class Container:
+    """A running container, by whichever engine knows it; `engine` names one for certain."""
+
+    def __init__(self, container: str, engine: str | None = None) -> None:
+        self._container = names.container(container)
+        self.name: str = f"container:{self._container}"
+        self._engine = engine
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        if self._engine is None:
+            self._engine = await _find_engine(self._container)
+        return [self._engine, "exec", "-i", self._container, *words]
+
+    def typed(self, words: Sequence[str]) -> str:
+        engine = self._engine or next(iter(_engines()), ENGINES[0])
+        return shlex.join([engine, "exec", "-it", self._container, *words])
+
+
+class Ssh:
+    """A host, by the system's ssh and the user's configuration of it; calls share one connection."""
+
+    def __init__(self, host: str, control_dir: Path, options: Sequence[str] = ()) -> None:
+        self._host = names.host(host)
+        self.name: str = f"ssh:{self._host}"
+        self._control_dir = control_dir
+        self._options = tuple(options)
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        _make_private(self._control_dir)
+        sharing = ("ControlMaster=auto", "ControlPersist=60", f"ControlPath={self._control_dir}/%C", "BatchMode=yes")
+        given = [word for option in sharing for word in ("-o", option)]
+        return ["ssh", "-T", *given, *self._options, "--", self._host, shlex.join(words)]
+
+    def typed(self, words: Sequence[str]) -> str:
+        return shlex.join(["ssh", "-t", *self._options, self._host, shlex.join(words)])
+
+
+def _make_private(directory: Path) -> None:
+    """A directory of this user's alone: whoever can use the socket in it can use the connection."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.lstat()
+    if directory.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ToolError(f"{directory} is not private to you; remove it", code="SANDBOX_UNREACHABLE")
+
+
+def _engines() -> list[str]:
+    return [engine for engine in ENGINES if shutil.which(engine)]
+
+
+async def _find_engine(container: str) -> str:
+    engines = _engines()
+    if not engines:
+        raise ToolError(f"none of {', '.join(ENGINES)} is installed here", code="SANDBOX_UNREACHABLE")
+    for engine in engines:
+        if await _is_running(engine, container):
+            return engine
+    raise ToolError(
+        f"no running container {container!r} is known to {', '.join(engines)}; start it", code="SANDBOX_UNREACHABLE"
+    )
+
+
+async def _is_running(engine: str, container: str) -> bool:
+    probe = await asyncio.create_subprocess_exec(
+        *(engine, "container", "inspect", "--format", "{{.State.Running}}", container),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            answer, _ = await probe.communicate()
+    except TimeoutError:
+        return False
+    finally:
+        if probe.returncode is None:
+            probe.kill()
+            await probe.wait()
+    return answer.strip() == b"true"

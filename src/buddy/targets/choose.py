@@ -1,0 +1,184 @@
+"""From what a session asked for to the target it gets.
+
+What always holds: what was asked for and cannot be had is refused and told why; it is never replaced by something less,
+and never by this machine.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from buddy.errors import ProtocolError
+from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh
+from buddy.targets.contract import Target
+from buddy.targets.local import Local
+
+if TYPE_CHECKING:
+    from buddy.targets.confine.prove import Proof
+
+# The name of a socket has 108 bytes at most, and ssh adds some sixty to the directory's.
+MAX_CONTROL_DIR = 45
+
+
+class Wish(Struct, frozen=True):
+    """`target` is local, container:NAME or ssh:HOST; `sandbox` host, confined or container, where it was said."""
+
+    target: str
+    root: str
+    sandbox: str | None = None
+    tmux: bool | str | None = None
+
+
+class Chosen(Struct, frozen=True):
+    target: Target
+    root: str
+    sandbox: str
+
+
+class Own(Struct, frozen=True):
+    """The directories of this program itself."""
+
+    config_dir: Path
+    state_dir: Path
+    run_dir: Path
+
+
+def choose(wish: Wish, own: Own, prove: "Callable[[], Proof] | None" = None) -> Chosen:
+    """The target; `prove` says how commands can be confined here, by trying it unless it is given."""
+    kind, _, name = wish.target.partition(":")
+    match kind:
+        case "local" if not name:
+            return _local(wish, own, prove)
+        case "confined" if not name:
+            return _local(Wish("local", wish.root, wish.sandbox or "confined", wish.tmux), own, prove)
+        case "container":
+            return _container(wish, name)
+        case "ssh":
+            return _ssh(wish, name, own)
+        case _:
+            raise _unavailable(f"there is no target {wish.target[:80]!r}; there are local, container:NAME and ssh:HOST")
+
+
+def levels(*, attempt: bool) -> dict[str, str]:
+    """What each sandbox level stands on here; without `attempt`, what was not tried yet stays so."""
+    return {
+        "host": "proven: nothing is confined, approvals are a courtesy",
+        "confined": _confined_word(attempt=attempt),
+        "container": _container_word(),
+    }
+
+
+def _local(wish: Wish, own: Own, prove: "Callable[[], Proof] | None") -> Chosen:
+    root = os.path.realpath(wish.root)
+    if not os.path.isdir(root):  # noqa: PTH112 - plain text
+        raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory here")
+    match wish.sandbox:
+        case None | "host":
+            return Chosen(_with_tmux(Local(), Here(), root, wish), root, "host")
+        case "confined":
+            return Chosen(_confined(root, wish, own, prove), root, "confined")
+        case "container":
+            raise _unavailable("sandbox container needs a container to work in: ask for the target container:NAME")
+        case other:
+            raise _unavailable(f"there is no sandbox {other[:80]!r}; there are host, confined and container")
+
+
+def _confined(root: str, wish: Wish, own: Own, prove: "Callable[[], Proof] | None") -> Target:
+    if wish.tmux:
+        raise _unavailable("a shared tmux pane cannot be confined; leave out tmux, or use a container")
+    # Paid for by who uses it.
+    from buddy.targets.confine.fence import Fence
+    from buddy.targets.confine.prove import prove as prove_here
+    from buddy.targets.confine.target import WRAPS, Confined
+
+    proof = (prove or prove_here)()
+    if not proof.how:
+        raise _unavailable(f"confined cannot be proven here ({proof.why}); install bubblewrap, or use a container")
+    places = tuple(str(place) for place in (own.config_dir, own.state_dir))
+    for place in map(os.path.realpath, places):
+        if f"{root}/".startswith(f"{place}/"):
+            raise _unavailable(f"the workspace {root} lies in {place}, which a confined command may not see")
+    return Confined(Fence(root, home=str(Path.home()), own=places), WRAPS[proof.how])
+
+
+def _container(wish: Wish, name: str) -> Chosen:
+    if wish.sandbox == "confined":
+        raise _unavailable("confined works on this machine only; a container is a sandbox of its own")
+    if not any(map(shutil.which, ENGINES)):
+        raise _unavailable(f"none of {', '.join(ENGINES)} is installed here")
+    return _remote(wish, Container(name), "container")
+
+
+def _ssh(wish: Wish, host: str, own: Own) -> Chosen:
+    if wish.sandbox not in (None, "host"):
+        raise _unavailable(f"sandbox {wish.sandbox[:80]} works on this machine only, not over ssh")
+    if shutil.which("ssh") is None:
+        raise _unavailable("ssh is not installed here")
+    return _remote(wish, Ssh(host, _control_dir(own)), "host")
+
+
+def _remote(wish: Wish, carrier: Carrier, sandbox: str) -> Chosen:
+    from buddy.targets.remote import Remote
+
+    if not wish.root.startswith("/"):
+        raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {wish.root[:200]!r} must be absolute on {carrier.name}")
+    return Chosen(_with_tmux(Remote(carrier), carrier, wish.root, wish), wish.root, sandbox)
+
+
+def _with_tmux(base: Target, carrier: Carrier, root: str, wish: Wish) -> Target:
+    if not wish.tmux:
+        return base
+    from buddy.targets.tmux.pane import WINDOW, Pane, default_session
+    from buddy.targets.tmux.target import Tmux
+
+    session = wish.tmux if isinstance(wish.tmux, str) else default_session(root)
+    pane = Pane(carrier, session, root)
+    if isinstance(carrier, Here):
+        if shutil.which("tmux") is None:
+            raise _unavailable("tmux is not installed here; install it, or leave out --tmux")
+        if _own_window() == f"{session}:{WINDOW}":
+            raise ProtocolError(
+                "INVALID_REQUEST", f"this program runs in the window {session}:{WINDOW} itself; use another terminal"
+            )
+    return Tmux(base, carrier, pane)
+
+
+def _own_window() -> str:
+    pane = os.environ.get("TMUX_PANE")
+    if not pane or not os.environ.get("TMUX"):
+        return ""
+    words = ["tmux", "display-message", "-p", "-t", pane, "#{session_name}:#{window_name}"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _control_dir(own: Own) -> Path:
+    near = own.run_dir / "ssh"
+    return near if len(str(near)) <= MAX_CONTROL_DIR else Path(f"/tmp/buddy-{os.geteuid()}-ssh")  # noqa: S108 - checked
+
+
+def _confined_word(*, attempt: bool) -> str:
+    from buddy.targets.confine.prove import prove
+
+    if not attempt and not prove.cache_info().currsize:
+        return "untried: proven when it is first asked for"
+    proof = prove()
+    return f"proven: {proof.how}" if proof.how else f"unavailable: {proof.why}"
+
+
+def _container_word() -> str:
+    found = [engine for engine in ENGINES if shutil.which(engine)]
+    if not found:
+        return f"unavailable: none of {', '.join(ENGINES)} is installed"
+    return f"untried: {', '.join(found)}; each container is proven by its first call"
+
+
+def _unavailable(why: str) -> ProtocolError:
+    return ProtocolError("SANDBOX_UNAVAILABLE", why)

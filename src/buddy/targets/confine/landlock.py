@@ -1,0 +1,185 @@
+"""Confines itself with namespaces and Landlock, then becomes the command: `python landlock.py PLAN CWD -- ARGV`.
+
+What always holds: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
+standard library alone, because it runs without any other.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, TypedDict
+
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY = -100, 0x8000, 1
+MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CAPSET = 442, 444, 445, 446, 126
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - replaced by empty ones
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm")  # noqa: S108
+WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
+# Everything that changes something: writing, removing, making of each kind, linking across, truncating.
+CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 14)) | TRUNCATE
+WANTED_ABI = 3
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Plan(TypedDict):
+    root: str
+    pins: list[str]
+    readonly: list[str]
+    hidden: list[str]
+    network: bool
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    plan: Plan = json.loads(words[0])
+    cwd, argv = words[1], words[3:]
+    try:
+        _unshare(network=plan["network"])
+        _mount_all(plan)
+        child = os.fork()
+        if child == 0:
+            _become(plan, cwd, argv)
+    except OSError as error:
+        _refuse(error)
+    _pass_on(child)
+
+
+def _become(plan: Plan, cwd: str, argv: Sequence[str]) -> NoReturn:
+    try:
+        _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "die with the parent")
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+        _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+        _landlock(plan)
+        _drop_capabilities()
+        os.chdir(cwd)
+        # The first process of a namespace heeds no signals and inherits every orphan: the command is the second.
+        child = os.fork()
+        if child:
+            _reap(child)
+        os.execvp(argv[0], list(argv))  # noqa: S606 - what it was asked to become
+    except OSError as error:
+        _refuse(error)
+
+
+def _unshare(*, network: bool) -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    flags = NEWNS | NEWIPC | NEWPID | (0 if network else NEWNET) | (NEWUSER if uid else 0)
+    _check(_libc.unshare(flags), "make namespaces")
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - as small as can be
+                file.write(text)
+
+
+def _mount_all(plan: Plan) -> None:
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    root = os.open(plan["root"], os.O_PATH | os.O_DIRECTORY)
+    _set_readonly("/", on=True, recursive=True)
+    for place in PRIVATE:
+        if os.path.isdir(place):  # noqa: PTH112
+            _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV)
+    below = f"{plan['root']}/"
+    _hide([place for place in plan["hidden"] if not place.startswith(below)])
+    if any(below.startswith(f"{place}/") for place in PRIVATE):
+        os.makedirs(plan["root"], exist_ok=True)  # noqa: PTH103
+    _mount(f"/proc/self/fd/{root}", plan["root"], None, MS_BIND | MS_REC)
+    _set_readonly(plan["root"], on=False)
+    _hide([place for place in plan["hidden"] if place.startswith(below)])
+    for place in (*plan["pins"], *plan["readonly"]):
+        if place not in plan["hidden"]:
+            _mount(place, place, None, MS_BIND)
+            _set_readonly(place, on=place in plan["readonly"])
+    os.close(root)
+
+
+def _hide(places: Sequence[str]) -> None:
+    for place in filter(os.path.isdir, places):
+        _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY)
+
+
+def _mount(source: str, place: str, kind: str | None, flags: int) -> None:
+    named = None if kind is None else kind.encode()
+    done = _libc.mount(os.fsencode(source), os.fsencode(place), named, ctypes.c_ulong(flags), None)
+    _check(done, f"mount {place}")
+
+
+def _set_readonly(place: str, *, on: bool, recursive: bool = False) -> None:
+    wish = struct.pack("QQQQ", ATTR_RDONLY if on else 0, 0 if on else ATTR_RDONLY, 0, 0)
+    flags = AT_RECURSIVE if recursive else 0
+    _check(_libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(place), flags, wish, len(wish)), f"protect {place}")
+
+
+def _landlock(plan: Plan) -> None:
+    abi = _libc.syscall(CREATE_RULESET, None, 0, 1)
+    if abi < WANTED_ABI:
+        raise OSError(0, f"Landlock {WANTED_ABI} or newer is needed, this kernel has {abi}")
+    parts = [CHANGES]
+    if abi >= 4:
+        parts.append(0 if plan["network"] else 3)
+    if abi >= 6:
+        parts.append(1)
+    wish = struct.pack(f"{len(parts)}Q", *parts)
+    rules = _check(_libc.syscall(CREATE_RULESET, wish, len(wish), 0), "make Landlock rules")
+    for place in (plan["root"], *PRIVATE):
+        _allow(rules, place, CHANGES)
+    for place in DEVICES:
+        _allow(rules, place, (CHANGES if os.path.isdir(place) else WRITE_FILE | TRUNCATE))  # noqa: PTH112
+    _check(_libc.syscall(RESTRICT_SELF, rules, 0), "apply Landlock rules")
+    os.close(rules)
+
+
+def _allow(rules: int, place: str, rights: int) -> None:
+    try:
+        opened = os.open(place, os.O_PATH)
+    except FileNotFoundError:
+        return
+    _check(_libc.syscall(ADD_RULE, rules, 1, struct.pack("=Qi", rights, opened), 0), f"allow {place}")
+    os.close(opened)
+
+
+def _drop_capabilities() -> None:
+    for number in range(64):
+        _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    _check(_libc.syscall(CAPSET, head, none), "drop capabilities")
+
+
+def _pass_on(child: int) -> NoReturn:
+    """Wait for the command; what ends this ends it, and all of its namespace with it."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _reap(child: int) -> NoReturn:
+    """Wait for the command; when this one ends, so does all that is left of the namespace."""
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")
+    return result
+
+
+def _refuse(error: OSError) -> NoReturn:
+    sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
+    sys.stderr.flush()
+    os._exit(126)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

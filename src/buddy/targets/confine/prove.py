@@ -1,0 +1,115 @@
+"""Whether confinement really holds here: tried, not assumed.
+
+What always holds: a way to confine counts only after a command inside it tried to write outside, to write what is
+protected, to move it aside, to reach the network, and failed each time, and could write in the workspace.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from buddy.targets.confine.fence import Fence
+from buddy.targets.confine.target import WRAPS
+from buddy.targets.environment import environment
+
+SECONDS = 20
+# Runs inside. Each attempt says by its name whether it went through; one to write outside may find a private directory
+# of the same name, so that is judged by what is there afterwards.
+ATTEMPTS = """
+import json, os, socket, sys
+work, outside, home, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+through = []
+def attempt(name, act):
+    try:
+        act()
+    except OSError:
+        return
+    through.append(name)
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+attempt("workspace", lambda: write(work + "/inside"))
+attempt("write outside", lambda: write(outside))
+attempt("write in the home directory", lambda: write(home))
+attempt("write to a protected directory", lambda: write(work + "/.git/hooks/probe"))
+attempt("write to a protected file", lambda: write(work + "/.git/config"))
+attempt("write to a protected file that was missing", lambda: write(work + "/buddy.toml"))
+attempt("move a protected directory", lambda: os.rename(work + "/.git", work + "/moved"))
+attempt("see this program's own files", lambda: os.stat(work + "/own/secret"))
+attempt("connect", lambda: socket.create_connection(("127.0.0.1", port), 2))
+print(json.dumps(through))
+"""
+
+
+class Proof(Struct, frozen=True):
+    """`how` confinement was proven to work, or, where that is empty, `why` it was not."""
+
+    how: str = ""
+    why: str = ""
+
+
+@cache
+def prove() -> Proof:
+    """The first way that holds; tried once per process."""
+    reasons: list[str] = []
+    for how in WRAPS:
+        why = attempt(how)
+        if not why:
+            return Proof(how)
+        reasons.append(f"{how}: {why}")
+    return Proof(why="; ".join(reasons))
+
+
+def attempt(how: str) -> str:
+    """What is wrong with one way to confine; nothing where it holds."""
+    if sys.platform != "linux":
+        return "only Linux has it"
+    if how == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    with tempfile.TemporaryDirectory(prefix="buddy-probe-") as place, socket.create_server(("127.0.0.1", 0)) as server:
+        return _judge(how, Path(place), server.getsockname()[1])
+
+
+def _judge(how: str, place: Path, port: int) -> str:
+    work = place / "work"
+    (work / ".git" / "hooks").mkdir(parents=True)
+    (work / ".git" / "config").write_text("as it was")
+    (work / "own").mkdir()
+    (work / "own" / "secret").touch()
+    outside = [place / "outside", Path.home() / f".buddy-probe-{os.getpid()}"]
+    fence = Fence(str(work), home=str(Path.home()), own=(str(work / "own"),))
+    words = [sys.executable, "-I", "-S", "-c", ATTEMPTS, str(work), *map(str, outside), str(port)]
+    try:
+        with fence.raised(network=False) as plan:
+            argv = WRAPS[how](plan, words, str(work))
+            done = subprocess.run(
+                argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, env=environment()
+            )
+        through = _read(done.stdout)
+        left = [path for path in outside if path.exists()]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it could not be tried ({error})"
+    finally:
+        outside[1].unlink(missing_ok=True)
+    if through is None:
+        return done.stderr.decode("utf-8", "replace").strip()[-300:] or f"it gave {done.returncode}"
+    if "workspace" not in through or not (work / "inside").exists():
+        return "a confined command cannot write in the workspace"
+    allowed = ("workspace", "write outside", "write in the home directory")
+    broken = [name for name in through if name not in allowed] + [f"write {path}" for path in left]
+    return f"it does not hold here (a confined command could {', '.join(broken)})" if broken else ""
+
+
+def _read(output: bytes) -> list[str] | None:
+    try:
+        return [str(name) for name in json.loads(output)]
+    except ValueError:
+        return None

@@ -1,0 +1,19 @@
+"""The environment that a target's processes get."""
+
+import os
+from collections.abc import Mapping
+
+# What configures this process, or is its secret, is not a command's business.
+WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's own, without what is withheld, and with `more`."""
+    kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
+    whole = {**kept, **(more or {})}
+    return {**whole, "PATH": _absolute(whole.get("PATH", os.defpath))}
+
+
+def _absolute(path: str) -> str:
+    """Only the absolute entries: any other would have a workspace's own `git` run instead of the real one."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))

@@ -1,0 +1,56 @@
+"""One short program on a target: what it is given, what it answers.
+
+What always holds: an exchange ends in bounded time and leaves no process here; a place that does not answer is
+SANDBOX_UNREACHABLE, with what was heard of it.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.targets.carriers import Carrier
+from buddy.targets.environment import environment
+
+SECONDS = 30.0
+
+
+class Answer(Struct, frozen=True):
+    code: int
+    output: bytes
+    errors: str
+
+
+async def ask(carrier: Carrier, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> Answer:
+    """Run `words` there to their end."""
+    argv = await carrier.argv(words)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise unreachable(carrier, f"{argv[0]} could not be started ({error})") from error
+    try:
+        async with asyncio.timeout(seconds):
+            output, errors = await process.communicate(stdin)
+    except TimeoutError:
+        raise unreachable(carrier, f"no answer within {seconds:g} s") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return Answer(process.returncode or 0, output, errors.decode("utf-8", "replace").strip())
+
+
+def unreachable(carrier: Carrier, why: str) -> ToolError:
+    return ToolError(f"{carrier.name} cannot be reached: {why[-500:]}", code="SANDBOX_UNREACHABLE", retryable=True)

@@ -1,0 +1,34 @@
+"""Names of containers, hosts and tmux sessions: what may stand on a command line, and what may not.
+
+What always holds: a name that passed is one word, does not start with a dash, and means nothing to a shell or to tmux.
+"""
+
+import re
+
+from buddy.errors import ProtocolError
+
+_CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
+_HOST = re.compile(
+    rf"(?:{_USER}@)?(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]|[0-9A-Fa-f:]{{2,45}})"
+)
+# tmux itself gives : and . a meaning in targets.
+_SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+def container(name: str) -> str:
+    return _checked(name, _CONTAINER, "container name", "letters, digits, _ . and -")
+
+
+def host(name: str) -> str:
+    return _checked(name, _HOST, "ssh host", "[user@]host, as in your ssh configuration")
+
+
+def session(name: str) -> str:
+    return _checked(name, _SESSION, "tmux session name", "letters, digits, _ and -")
+
+
+def _checked(name: str, pattern: "re.Pattern[str]", what: str, wanted: str) -> str:
+    if pattern.fullmatch(name) is None:
+        raise ProtocolError("INVALID_REQUEST", f"{name[:80]!r} is no {what}; it may have {wanted}")
+    return name

@@ -1,0 +1,190 @@
+"""A container or another machine as a target: commands in sessions of their own there, files below the workspace.
+
+What always holds:
+- a command that was started and whose end was not heard has an unknown outcome, and is told so; it is not run again;
+- after a timeout or a cancellation nothing that carries the call's nonce is left there, if it can still be reached;
+- what a command prints cannot look like its end: the mark of it is a secret that the command never sees.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Literal
+
+from buddy import faults
+from buddy.errors import ToolError
+from buddy.targets import child
+from buddy.targets.carriers import Carrier
+from buddy.targets.completion import see_through
+from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
+from buddy.targets.environment import environment
+from buddy.targets.exchange import ask, unreachable
+from buddy.targets.scripts import words_of
+from buddy.targets.shell_files import ShellFiles
+
+GRACE = 0.5
+MAX_PREAMBLE = 16 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Remote:
+    """Satisfies `Target` over whatever its carrier reaches."""
+
+    def __init__(self, carrier: Carrier, *, grace: float = GRACE) -> None:
+        self.name: str = carrier.name
+        self._carrier = carrier
+        self._grace = grace
+        self._files = ShellFiles(carrier)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        nonce: str,
+        on_output: OnOutput,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        words = words_of("run", cwd, nonce, *_assignments(env or {}))
+        ending = Ending(on_output)
+        faults.reached("tool.start.before")
+        stdin = ending.token + b"\n" + encoded(command)
+        started = child.start(await self._carrier.argv(words), "/", environment(), stdin)
+        settled, in_time = False, True
+        try:
+            faults.reached("tool.start.after")
+            in_time = await started.follow(ending.take, timeout, self._grace, ending.heard)
+            if not in_time:
+                await self._end(nonce, self._grace)
+            settled = True
+        finally:
+            try:
+                await see_through(started.end(0) if settled else self._abandon(started, nonce))
+            finally:
+                code = started.close()
+        faults.reached("tool.end")
+        return Finished(0, timed_out=True) if not in_time else self._judge(ending, cwd, code)
+
+    async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
+        return await self._files.read(path, root=root, limit=limit)
+
+    async def write_file(self, path: str, content: bytes, *, root: str) -> None:
+        await self._files.write(path, content, root=root)
+
+    async def stat(self, path: str, *, root: str) -> FileStat | None:
+        return await self._files.stat(path, root=root)
+
+    async def list_dir(self, path: str, *, root: str) -> list[Entry]:
+        return await self._files.list_dir(path, root=root)
+
+    async def locate(self, path: str, *, root: str) -> str:
+        """The canonical path there, whether it exists or not."""
+        return await self._files.locate(path, root=root)
+
+    async def end_strays(self, nonce: str) -> int:
+        return await self._end(nonce, 0)
+
+    async def _end(self, nonce: str, grace: float) -> int:
+        """Where the place is gone, so is what can be done about its processes."""
+        try:
+            answer = await ask(self._carrier, words_of("end", nonce, str(round(grace * 10))))
+        except ToolError:
+            return 0
+        found = re.fullmatch(rb"ended (\d+)\n", answer.output)
+        return int(found[1]) if found else 0
+
+    async def _abandon(self, started: child.Child, nonce: str) -> None:
+        await self._end(nonce, self._grace)
+        await started.end(0)
+
+    def _judge(self, ending: "Ending", cwd: str, code: int) -> Finished:
+        if ending.code is not None:
+            return Finished(signed(ending.code))
+        if ending.stage == "nodir":
+            raise ToolError(f"the directory {cwd!r} is not there on {self.name}; give another cwd")
+        if ending.stage == "waiting":
+            raise unreachable(self._carrier, ending.preamble() or f"it ended with {code} before the command started")
+        raise ToolError(
+            f"the connection to {self.name} was lost while the command ran, so its outcome is unknown: it may have "
+            "happened, wholly or in part, or still be running. Find out before repeating it.",
+            code="UNKNOWN_OUTCOME",
+        )
+
+
+class Ending:
+    """Takes a command's output and finds its start and its end in stderr; the rest is given on."""
+
+    def __init__(self, on_output: OnOutput) -> None:
+        self.token = secrets.token_hex(24).encode()
+        self.heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stage: Literal["waiting", "nodir", "running", "ended"] = "waiting"
+        self.code: int | None = None
+        self._on_output = on_output
+        self._mark = b"\n" + self.token + b" ended "
+        self._held = b""
+
+    async def take(self, stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        if stream == "stdout":
+            await self._on_output(stream, chunk)
+            return
+        self._held += chunk
+        if self.stage == "waiting":
+            self._find_start()
+        if self.stage in ("running", "ended"):
+            shown = self._find_end()
+            if shown:
+                await self._on_output("stderr", shown)
+
+    def preamble(self) -> str:
+        return self._held.decode("utf-8", "replace").strip()
+
+    def _find_start(self) -> None:
+        before, found, after = self._held.partition(self.token + b" ")
+        if not found or b"\n" not in after:
+            self._held = self._held[-MAX_PREAMBLE:]
+            return
+        del before  # a banner of the way there, not the command's
+        word, _, self._held = after.partition(b"\n")
+        self.stage = "running" if word == b"started" else "nodir"
+
+    def _find_end(self) -> bytes:
+        before, found, after = self._held.partition(self._mark)
+        if found and b"\n" in after:
+            code, _, later = after.partition(b"\n")
+            self.code, self.stage, self._held = int(code), "ended", b""
+            if not self.heard.done():
+                self.heard.set_result(None)
+            return before + later
+        keep = len(found + after) if found else _overlap(before, self._mark)
+        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown
+
+
+def _overlap(text: bytes, mark: bytes) -> int:
+    """How many bytes at the end of `text` may be the start of the mark."""
+    return next(count for count in range(min(len(text), len(mark) - 1), -1, -1) if text.endswith(mark[:count]))
+
+
+def _assignments(env: Mapping[str, str]) -> list[str]:
+    for name in env:
+        if not _NAME.fullmatch(name):
+            raise ToolError(f"{name[:80]!r} is no name for a variable")
+    return [f"{name}={value}" for name, value in env.items()]
+
+
+def encoded(command: str) -> bytes:
+    """A command as the shell gets it; ToolError where it has what no command can have."""
+    try:
+        text = command.encode()
+    except UnicodeEncodeError:
+        text = b"\0"
+    if b"\0" in text:
+        raise ToolError("the command has bytes that no command can have (NUL or a broken character); leave them out")
+    return text
+
+
+def signed(code: int) -> int:
+    """A shell tells the signal that ended a command as 128 and its number."""
+    return 128 - code if 128 < code <= 128 + 64 else code

@@ -1,0 +1,20 @@
+"""The small POSIX sh programs that do a target's work over there.
+
+What always holds: what a model wrote reaches them as arguments or on stdin, never as a part of their text.
+"""
+
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish"]
+
+
+@cache
+def text_of(name: Name) -> str:
+    return resources.files("buddy.targets.scripts").joinpath(f"{name}.sh").read_text(encoding="utf-8")
+
+
+def words_of(name: Name, *arguments: str) -> list[str]:
+    """The program and its arguments, as one argv."""
+    return ["sh", "-c", text_of(name), "buddy", *arguments]

@@ -1,0 +1,1 @@
+"""Commands in a shared pane that people can watch and take over."""

@@ -1,0 +1,143 @@
+"""The shared pane of a managed tmux session: making it, looking at it, sending keys to it.
+
+What always holds: the session's name was checked; keys are arguments of tmux, text is sent literally; the pane that
+this process itself runs in is never used.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.targets import names
+from buddy.targets.carriers import Carrier, Here
+from buddy.targets.contract import Capture, Keys
+from buddy.targets.exchange import Answer, ask, unreachable
+from buddy.targets.scripts import text_of, words_of
+
+WINDOW = "buddy-shared"
+SNAPSHOT = 2500
+_PANE = re.compile(r"%\d{1,6}|[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9_-]{1,64}(\.\d{1,4})?)?")
+_LINE = re.compile(r"-|-?\d{1,7}")
+_KEY = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
+
+
+class Typed(Struct, frozen=True):
+    """A command that was typed into the pane: where its files are, and the marks around its output."""
+
+    directory: str
+    begin: bytes
+    end: bytes
+
+
+def default_session(root: str) -> str:
+    return f"buddy-{hashlib.sha256(root.encode('utf-8', 'surrogateescape')).hexdigest()[:4]}"
+
+
+class Pane:
+    def __init__(self, carrier: Carrier, session: str, root: str) -> None:
+        self.session = names.session(session)
+        self._carrier = carrier
+        self._root = root
+
+    async def type(self, command: bytes, cwd: str, nonce: str) -> Typed:
+        """Type a command into the pane; ToolError where it is busy with something else."""
+        begin, end = (secrets.token_hex(24).encode() for _ in range(2))
+        _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)))
+        return Typed(directory, begin, end)
+
+    async def directory_of(self, nonce: str) -> str:
+        _, private = await self._prepare("", "", b"")
+        return f"{private}/{nonce}"
+
+    async def capture(self, wish: Capture) -> str:
+        words = ["tmux", "capture-pane", "-p", *_flags(wish)]
+        target = await self._target(wish.target)
+        for name, line in (("-S", wish.start), ("-E", wish.end)):
+            if line is not None:
+                words += [name, _checked(line, _LINE, "line: give a number, or - for the start or end of the history")]
+        alternate = ["-a"] if wish.include_alternate_screen else []
+        answer = await ask(self._carrier, [*words, *alternate, "-t", target])
+        notice = ""
+        if answer.code != 0 and alternate and "no alternate screen" in answer.errors:
+            answer = await ask(self._carrier, [*words, "-t", target])
+            notice = "[there is no alternate screen; this is the normal one]\n"
+        return notice + self._output(answer)
+
+    async def send_keys(self, keys: Keys) -> None:
+        target = await self._target(keys.target)
+        if keys.literal_text:
+            if "\0" in keys.literal_text:
+                raise ToolError("literal_text has a NUL byte; leave it out")
+            self._output(await ask(self._carrier, ["tmux", "send-keys", "-t", target, "-l", "--", keys.literal_text]))
+        named = [_checked(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
+        named += ["Enter"] if keys.enter else []
+        if named:
+            self._output(await ask(self._carrier, ["tmux", "send-keys", "-t", target, "--", *named]))
+
+    async def snapshot(self) -> str:
+        answer = await ask(self._carrier, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
+        return answer.output.decode("utf-8", "replace").rstrip()[-SNAPSHOT:] if answer.code == 0 else ""
+
+    def attach_hint(self) -> str:
+        return self._carrier.typed(["tmux", "attach", "-t", self.session])
+
+    def _window(self) -> str:
+        return f"={self.session}:={WINDOW}"
+
+    async def _target(self, asked: str | None) -> str:
+        if asked is not None:
+            return _checked(asked, _PANE, "pane: give %1 or session:window.pane")
+        pane, _ = await self._prepare("", "", b"")
+        return pane
+
+    def _output(self, answer: Answer) -> str:
+        if answer.code != 0:
+            raise ToolError(f"tmux on {self._carrier.name}: {answer.errors[-300:] or f'it gave {answer.code}'}")
+        return answer.output.decode("utf-8", "replace")
+
+    async def _prepare(self, cwd: str, nonce: str, stdin: bytes) -> tuple[str, str]:
+        own = os.environ.get("TMUX_PANE", "") if isinstance(self._carrier, Here) else ""
+        words = words_of("prepare", self.session, self._root, cwd, nonce, own, text_of("pane"))
+        answer = await ask(self._carrier, words, stdin)
+        said = answer.output.decode("utf-8", "replace").removesuffix("\n").split(" ", 2)
+        if len(said) == 3 and said[0] == "ok":
+            return said[1], said[2]
+        raise self._problem(said[0], answer)
+
+    def _problem(self, word: str, answer: Answer) -> ToolError:
+        where = f"the shared pane ({self.attach_hint()})"
+        match word:
+            case "busy":
+                return ToolError(
+                    f"{where} is busy: a program runs in it. See it with capture-pane; wait, or end it with C-c."
+                )
+            case "own":
+                return ToolError(f"{where} is the one that this program runs in; start it from another terminal")
+            case "notmux":
+                return ToolError(f"tmux is not installed on {self._carrier.name}", code="SANDBOX_UNREACHABLE")
+            case "noprivate":
+                return ToolError(f"there is no private directory for {where}", code="SANDBOX_UNREACHABLE")
+            case "again":
+                return ToolError("this call was typed into the pane before", code="UNKNOWN_OUTCOME")
+            case _:
+                return unreachable(self._carrier, answer.errors or "tmux made no pane")
+
+
+def _flags(wish: Capture) -> list[str]:
+    flags = {
+        "-J": wish.join_wrapped_lines,
+        "-N": wish.preserve_trailing_spaces,
+        "-e": wish.include_escape_sequences,
+        "-C": wish.escape_non_printable,
+    }
+    return [flag for flag, wanted in flags.items() if wanted]
+
+
+def _checked(text: str, pattern: "re.Pattern[str]", what: str) -> str:
+    if pattern.fullmatch(text) is None:
+        raise ToolError(f"{text[:80]!r} is no {what}")
+    return text

@@ -1,0 +1,166 @@
+"""A target whose commands run in a shared tmux pane; its files and strays are those of the target it stands on.
+
+What always holds:
+- a command is over when the pane's own shell has written its exit code down; nothing it prints can say so;
+- when a wait is over the command goes on, and the caller is told; only a cancellation ends it;
+- a command that outlived the process that typed it can be found again by its nonce.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+
+from buddy import faults
+from buddy.errors import ToolError
+from buddy.targets import child
+from buddy.targets.carriers import Carrier
+from buddy.targets.completion import see_through
+from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, Target
+from buddy.targets.environment import environment
+from buddy.targets.exchange import ask, unreachable
+from buddy.targets.remote import encoded, signed
+from buddy.targets.scripts import words_of
+from buddy.targets.strays import VARIABLE
+from buddy.targets.tmux.pane import Pane, Typed
+from buddy.targets.tmux.screen import MARK, Screen
+
+GRACE_TENTHS = "5"
+
+
+class Tmux:
+    """Satisfies `Target`, `Terminal` and `Reattachable`."""
+
+    def __init__(self, base: Target, carrier: Carrier, pane: Pane) -> None:
+        self.name: str = base.name
+        self._base = base
+        self.unwatched: Target = base
+        self._carrier = carrier
+        self._pane = pane
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        nonce: str,
+        on_output: OnOutput,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        """As every target's; `timeout` bounds the wait, and 0 does not wait at all."""
+        if env:
+            raise ToolError("a command in the shared pane takes its environment from there; set variables in it")
+        faults.reached("tool.start.before")
+        typed = await see_through(self._pane.type(encoded(command), cwd, nonce))
+        faults.reached("tool.start.after")
+        if timeout is not None and timeout <= 0:
+            return Finished(0, timed_out=True, still_running=True)
+        return await self._follow(typed, nonce, on_output, timeout)
+
+    async def reattach(self, nonce: str, on_output: OnOutput) -> Finished | None:
+        typed = Typed(await self._pane.directory_of(nonce), b"", b"")
+        try:
+            return await self._follow(typed, nonce, on_output, None)
+        except ToolError:
+            return None
+
+    async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
+        return await self._base.read_file(path, root=root, limit=limit)
+
+    async def write_file(self, path: str, content: bytes, *, root: str) -> None:
+        await self._base.write_file(path, content, root=root)
+
+    async def stat(self, path: str, *, root: str) -> FileStat | None:
+        return await self._base.stat(path, root=root)
+
+    async def locate(self, path: str, *, root: str) -> str:
+        return await self._base.locate(path, root=root)
+
+    async def list_dir(self, path: str, *, root: str) -> list[Entry]:
+        return await self._base.list_dir(path, root=root)
+
+    async def end_strays(self, nonce: str) -> int:
+        return await self._base.end_strays(nonce)
+
+    async def capture(self, wish: Capture) -> str:
+        return await self._pane.capture(wish)
+
+    async def send_keys(self, keys: Keys) -> None:
+        await self._pane.send_keys(keys)
+
+    async def snapshot(self) -> str:
+        return await self._pane.snapshot()
+
+    def attach_hint(self) -> str:
+        return self._pane.attach_hint()
+
+    async def _follow(self, typed: Typed, nonce: str, on_output: OnOutput, timeout: float | None) -> Finished:
+        reading = _Reading(Screen(typed.begin, typed.end), on_output)
+        own = secrets.token_hex(16)
+        words = ["env", f"{VARIABLE}={own}", *words_of("follow", typed.directory)]
+        follower = child.start(await self._carrier.argv(words), "/", environment())
+        in_time, settled = True, False
+        try:
+            in_time = await follower.follow(reading.take, timeout, 0)
+            settled = True
+        finally:
+            try:
+                if not settled:
+                    await see_through(self._end(typed, nonce))
+                if not (settled and in_time):
+                    await see_through(self._stop_following(follower, own))
+            finally:
+                follower.close()
+        if not in_time:
+            return Finished(0, timed_out=True, still_running=True)
+        return await see_through(self._finish(typed, reading))
+
+    async def _finish(self, typed: Typed, reading: "_Reading") -> Finished:
+        mark = (MARK + typed.end).decode()[1:]
+        answer = await ask(self._carrier, words_of("finish", typed.directory, str(reading.count), mark))
+        word, newline, rest = answer.output.partition(b"\n")
+        if not newline:
+            raise unreachable(self._carrier, answer.errors or "tmux gave no answer")
+        await reading.rest(rest)
+        faults.reached("tool.end")
+        ended = re.fullmatch(rb"ended (\d+)", word)
+        if ended is None:
+            raise ToolError(
+                "the pane was closed or its shell ended while the command ran, so its outcome is unknown: it may have "
+                "happened, wholly or in part. Find out before repeating it.",
+                code="UNKNOWN_OUTCOME",
+            )
+        return Finished(signed(int(ended[1])))
+
+    async def _end(self, typed: Typed, nonce: str) -> None:
+        # Where the place is gone there is nothing left to end.
+        with suppress(ToolError):
+            await ask(self._carrier, words_of("end", nonce, GRACE_TENTHS))
+            await ask(self._carrier, words_of("finish", typed.directory, "0", ""))
+
+    async def _stop_following(self, follower: child.Child, own: str) -> None:
+        await follower.end(0)
+        await self._base.end_strays(own)
+
+
+class _Reading:
+    """Output on its way from the pane; `count` is how many raw bytes came."""
+
+    def __init__(self, screen: Screen, on_output: OnOutput) -> None:
+        self._screen = screen
+        self._on_output = on_output
+        self.count = 0
+
+    async def take(self, stream: str, piece: bytes) -> None:
+        if stream == "stdout":
+            self.count += len(piece)
+            await self._give(self._screen.take(piece))
+
+    async def rest(self, piece: bytes) -> None:
+        await self._give(self._screen.take(piece))
+        await self._give(self._screen.flush())
+
+    async def _give(self, text: bytes) -> None:
+        if text:
+            await self._on_output("stdout", text)

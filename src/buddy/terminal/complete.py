@@ -1,0 +1,105 @@
+"""What Tab offers: slash commands at the beginning, files of the workspace after `@`.
+
+What always holds: the editor never waits for it; a name that a terminal would act on is not offered; what git ignores
+is not offered either.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from buddy.terminal.escape import escape
+
+MOST_FILES = 20_000
+MOST_OFFERED = 50
+FRESH_SECONDS = 5.0
+GIT_SECONDS = 5.0
+HIDDEN = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+
+
+class Files:
+    """The files of a workspace, looked up again after a while, in whatever thread asks."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._names: list[str] = []
+        self._read_at = 0.0
+        self._lock = threading.Lock()
+
+    def matching(self, part: str) -> list[str]:
+        """Names that contain what was typed: those whose last part begins with it first, then the shorter ones."""
+        wanted = part.lower()
+        found = [name for name in self._all() if wanted in name.lower()]
+
+        def rank(name: str) -> tuple[bool, bool, int, str]:
+            lower = name.lower()
+            return (not lower.rpartition("/")[2].startswith(wanted), not lower.startswith(wanted), len(name), name)
+
+        return sorted(found, key=rank)[:MOST_OFFERED]
+
+    def _all(self) -> list[str]:
+        with self._lock:
+            now = time.monotonic()
+            if not self._read_at or now - self._read_at > FRESH_SECONDS:
+                self._names = [name for name in self._read() if escape(name) == name]
+                self._read_at = now
+            return self._names
+
+    def _read(self) -> list[str]:
+        command = ["git", "-C", self._root, "ls-files", "-coz", "--exclude-standard", "--deduplicate"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return list(_walk(Path(self._root)))
+        return done.stdout.decode(errors="surrogateescape").split("\0")[: MOST_FILES + 1][:-1]
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Files below a folder that is not git's, up to a number."""
+    left = MOST_FILES
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in HIDDEN and not name.startswith("."))
+        for name in sorted(names):
+            left -= 1
+            if left < 0:
+                return
+            yield os.path.relpath(Path(folder, name), root)
+
+
+def wants_menu(document: Document) -> bool:
+    """Whether something is being typed that can be completed."""
+    before = document.text_before_cursor
+    is_command = before.startswith("/") and " " not in before and "\n" not in before
+    return is_command or _last_word(before).startswith("@")
+
+
+def _last_word(text: str) -> str:
+    return text.rpartition(" ")[2].rpartition("\n")[2]
+
+
+class Offering(Completer):
+    """Slash commands with their help, files after `@`."""
+
+    def __init__(self, commands: Sequence[tuple[str, str]], files: Files) -> None:
+        self._commands = commands
+        self._files = files
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        del complete_event
+        before = document.text_before_cursor
+        if not wants_menu(document):
+            return
+        if before.startswith("/"):
+            for name, help_text in self._commands:
+                if name.startswith(before):
+                    yield Completion(name, -len(before), display_meta=help_text)
+            return
+        word = _last_word(before)
+        for name in self._files.matching(word[1:]):
+            yield Completion(f"@{name}", -len(word), display=name)

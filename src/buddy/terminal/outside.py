@@ -1,0 +1,82 @@
+"""Programs of the person beside the session: `!cmd`, an editor, a login.
+
+What always holds: what a program writes is escaped line by line and bounded; an interrupt ends it and all it started;
+while a program has the terminal nothing else is written to it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+
+from prompt_toolkit.application.run_in_terminal import in_terminal
+
+from buddy.terminal.blocks import LINE, diff_block
+from buddy.terminal.escape import escape
+from buddy.terminal.screen import Screen
+from buddy.terminal.style import Style
+
+MOST_LINES = 2000
+CHUNK = 65536
+
+
+class Outside:
+    def __init__(self, screen: Screen, style: Style) -> None:
+        self._screen = screen
+        self._style = style
+        self._process: asyncio.subprocess.Process | None = None
+
+    def interrupt(self) -> bool:
+        """End what runs; False where nothing does."""
+        if self._process is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return True
+
+    async def run(self, command: Sequence[str] | str, root: str) -> None:
+        """Run it in the workspace, its output into the scrollback."""
+        words = [os.environ.get("SHELL") or "/bin/sh", "-c", command] if isinstance(command, str) else command
+        process = self._process = await asyncio.create_subprocess_exec(
+            *words,
+            cwd=root,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            await self._show(process, is_diff="diff" in command)
+            code = await process.wait()
+        finally:
+            self.interrupt()
+            self._process = None
+        if code:
+            self._screen.above(self._style.dim(f"  exit {code}"))
+
+    async def lend(self, command: Sequence[str]) -> None:
+        """Let one of our own commands talk to the person itself."""
+        async with in_terminal():
+            with self._screen.away():
+                process = await asyncio.create_subprocess_exec(*command)
+                await process.wait()
+
+    async def _show(self, process: asyncio.subprocess.Process, *, is_diff: bool) -> None:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        left, rest = MOST_LINES, ""
+        while chunk := await process.stdout.read(CHUNK):
+            *lines, rest = (rest + chunk.decode(errors="replace")).split("\n")
+            rest = rest[-CHUNK:]
+            self._lines(lines[: max(0, left)], is_diff=is_diff)
+            left -= len(lines)
+        if rest and left > 0:
+            self._lines([rest], is_diff=is_diff)
+        if left < 0:
+            self._screen.above(self._style.dim(f"  … {-left} more lines"))
+
+    def _lines(self, lines: Sequence[str], *, is_diff: bool) -> None:
+        if lines and is_diff:
+            self._screen.above(diff_block("\n".join(lines), self._style, most=MOST_LINES))
+        elif lines:
+            self._screen.above("\n".join(f"  {escape(line[:LINE])}" for line in lines))

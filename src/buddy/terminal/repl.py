@@ -1,0 +1,326 @@
+"""The REPL: an editor at the bottom, the story above it, and a session in the runtime behind both.
+
+What always holds: the editor is never blocked by what happens; leaving stops nothing; every request that fails is told
+and nothing ends for it.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.styles import Style as EditorStyle
+
+from buddy.errors import BuddyError, ProtocolError, UserError
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalRequired, EventBody
+from buddy.terminal import acting
+from buddy.terminal.approve import Answer
+from buddy.terminal.complete import Files, Offering, wants_menu
+from buddy.terminal.conversation import CYCLE, Conversation
+from buddy.terminal.escape import escape, one_line
+from buddy.terminal.keys import ESCAPE_SECONDS, bindings, safe_text
+from buddy.terminal.looking import policy_text
+from buddy.terminal.narrate import Narrator
+from buddy.terminal.outside import Outside
+from buddy.terminal.picker import Picker
+from buddy.terminal.questions import Questions
+from buddy.terminal.screen import Screen
+from buddy.terminal.slash import offered, run_command
+from buddy.terminal.style import Style
+from buddy.terminal.wrap import cut
+
+TICK = 0.1
+MENU_ROWS = 6
+TWICE_SECONDS = 0.8
+REDRAW_SECONDS = 0.02
+PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
+
+
+class Repl:
+    def __init__(
+        self,
+        talk: Conversation,
+        screen: Screen,
+        style: Style,
+        history: Path,
+        answer: Callable[[str], None] | None = None,
+    ) -> None:
+        """With `answer`, what the model says goes there as it is: stdout is not the terminal."""
+        self.talk = talk
+        self.style = style
+        self.lost = False
+        self._screen = screen
+        self.narrator = Narrator(talk, style, lambda: screen.columns, screen.above, answer)
+        self._outside = Outside(screen, style)
+        self._questions = Questions(screen, style, self._decide, self._whole_question)
+        self._escaped_at = 0.0
+        self._lines: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._question_event: Event | None = None
+        self._session = self._editor(history)
+        self._questions.use(self._session.default_buffer)
+
+    def _editor(self, history: Path) -> "PromptSession[str]":
+        session: PromptSession[str] = PromptSession(
+            message=self._message,
+            multiline=True,
+            key_bindings=bindings(self),
+            history=FileHistory(str(history)),
+            completer=Offering(offered(), Files(self.talk.around.root)),
+            complete_in_thread=True,
+            complete_while_typing=Condition(self._wants_menu),
+            reserve_space_for_menu=MENU_ROWS,
+            bottom_toolbar=self._toolbar,
+            prompt_continuation="  ",
+            erase_when_done=True,
+            output=self._screen.output,
+            style=PLAIN_TOOLBAR,
+            tempfile_suffix=".md",
+        )
+        session.app.timeoutlen = session.app.ttimeoutlen = ESCAPE_SECONDS
+        session.app.min_redraw_interval = REDRAW_SECONDS
+        self._screen.show(session.app)
+        return session
+
+    async def run(self, first: str | None = None) -> None:
+        """Until the person leaves, or the terminal is gone."""
+        if first:
+            self._lines.put_nowait((first, False))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.leave)
+        for work in (self._follow(), self._work(), self._tick(), asyncio.to_thread(_warm)):
+            self._spawn(work)
+        try:
+            with contextlib.suppress(EOFError, KeyboardInterrupt):
+                await self._session.prompt_async()
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            for timer in self._deadlines.values():
+                timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+            self._screen.flush()
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        async for event in self.talk.client.events():
+            if self.talk.take(event):
+                if event.type == "approval_required":
+                    self._question_event = event
+                await self.narrator.take(event, self._whole)
+                if not self.talk.is_replaying:
+                    await self._questions.follow(self.talk.view)
+                self._screen.redraw()
+            if self.talk.is_replaying:
+                await asyncio.sleep(0)  # a long log must not hold the keys
+        self.tell(self.style.red("the runtime is gone"))
+        self.leave()
+
+    async def _whole(self, event: Event) -> EventBody | None:
+        return await self.talk.around.whole(self.talk.client, event)
+
+    async def _whole_question(self, waiting: ApprovalRequired) -> ApprovalRequired:
+        whole = await self._whole(self._question_event) if self._question_event is not None else None
+        return whole if isinstance(whole, ApprovalRequired) else waiting
+
+    def _decide(self, approval_id: str, answer: Answer) -> None:
+        self._spawn(self._safely(self.talk.decide(approval_id, answer)))
+
+    async def _tick(self) -> None:
+        """The spinner turns while a run is active."""
+        while True:
+            await asyncio.sleep(TICK)
+            if self.talk.active is not None or self.lost:
+                self._screen.redraw()
+
+    async def _work(self) -> None:
+        """One line after the other."""
+        while True:
+            line, steer = await self._lines.get()
+            await self._safely(self._do(line, steer=steer))
+
+    async def _do(self, line: str, *, steer: bool) -> None:
+        if self.lost:
+            await self.talk.around.revive()
+        if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:
+            await run_command(self, line)
+        elif line.startswith("!"):
+            self.tell(f"\n{self.style.green('!')} {escape(line[1:].strip())}")
+            await self._outside.run(line[1:].strip(), self.talk.facts.root)
+        elif steer and self.talk.active is not None:
+            await acting.steer(self, line)
+        else:
+            said = await self.talk.say(line)
+            if said.position:
+                self.tell(self.style.dim(f"  queued ({said.position}): {one_line(line, 200)}"))
+
+    async def _safely(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except UserError as error:
+            self._tell_error(str(error), error.hint)
+        except ProtocolError as error:
+            self._tell_error(error.message, error.detail or "")
+        except (BuddyError, ConnectionError, OSError) as error:
+            self._tell_error(str(error), "")
+
+    def _tell_error(self, message: str, hint: str) -> None:
+        self.tell(self.style.red(f"✗ {escape(message)}") + (f"\n  hint: {escape(hint)}" if hint else ""))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what is drawn ----------------------------------------------------------------------------------------------
+
+    def _message(self) -> ANSI:
+        columns, rows = self._screen.columns, self._screen.rows
+        lines = self.narrator.tail(columns, rows)
+        run = self.talk.view.runs.get(self.talk.active or "")
+        if self.lost:
+            lines.append(self.style.yellow(cut("the runtime is gone; waiting for it (Enter starts it)", columns - 1)))
+        elif run is not None:
+            lines.append(self.narrator.liveness.line(run, columns, waiting=self._questions.is_waiting))
+        lines += self._questions.lines(columns)
+        return ANSI("\n".join([*lines, self.style.green(self.style.bold(self._prompt()))]))
+
+    def _wants_menu(self) -> bool:
+        return wants_menu(self._session.default_buffer.document)
+
+    def _prompt(self) -> str:
+        kind, _, name = self.talk.facts.target.partition(":")
+        return f"({kind} {one_line(name, 40)})> " if name else "> "
+
+    def _toolbar(self) -> ANSI:
+        facts = self.talk.facts
+        parts = [f"approvals: {policy_text(facts.policy, facts.policy_until)} (shift-tab)"]
+        if facts.model or facts.profile:
+            parts.append(one_line(facts.model or facts.profile, 40))
+        if facts.context is not None:
+            parts.append(f"context {facts.context.used / facts.context.limit:.0%}")
+        return ANSI(self.style.dim(cut(" · ".join([*parts, "/help"]), self._screen.columns - 1)))
+
+    # --- the keys ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_locked(self) -> bool:
+        return self._questions.is_locked
+
+    def press(self, key: str) -> None:
+        self._questions.press(key)
+
+    def typed(self) -> None:
+        self._questions.typed()
+
+    def submit(self, text: str, *, steer: bool) -> None:
+        if self._questions.is_commenting:
+            self._questions.comment(text)
+        elif text.strip():
+            if text.startswith("/"):
+                self.tell("\n" + self.style.dim(f"> {one_line(text, 200)}"))
+            self._lines.put_nowait((text.strip(), steer))
+        elif self.lost:
+            self._spawn(self._safely(self.talk.around.revive()))
+
+    def escape(self) -> None:
+        loop = asyncio.get_running_loop()
+        twice = loop.time() - self._escaped_at < TWICE_SECONDS
+        self._escaped_at = loop.time()
+        if self._questions.is_commenting:
+            self._questions.leave_comment()
+        elif not self.interrupt() and twice:
+            self.go_back()
+
+    def go_back(self) -> None:
+        if self.talk.active is None:
+            self._spawn(self._safely(acting.go_back(self)))
+        else:
+            self.interrupt()
+
+    def interrupt(self) -> bool:
+        if self._outside.interrupt():
+            return True
+        if self.talk.active is None:
+            return False
+        self._spawn(self._safely(self.talk.cancel()))
+        return True
+
+    def leave(self) -> None:
+        with contextlib.suppress(Exception):  # it may have been left already
+            self._session.app.exit(result="")
+
+    def cycle_policy(self) -> None:
+        self._spawn(self._safely(self._cycle()))
+
+    async def _cycle(self) -> None:
+        await self.talk.set_policy(CYCLE.get(self.talk.facts.policy, "ask"))
+
+    def edit_outside(self) -> None:
+        self._spawn(self._edit())
+
+    async def _edit(self) -> None:
+        buffer = self._session.default_buffer
+        with self._screen.away():
+            await buffer.open_in_editor()
+        self.put(buffer.text)
+
+    # --- what commands use ------------------------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        self._screen.above(text)
+
+    def pick(self, title: str, choices: Sequence[str], chosen: Callable[[int], None], start: int = 0) -> None:
+        self._questions.pick(Picker(title, choices, self.style, chosen, start))
+
+    def later(self, line: str) -> None:
+        self._lines.put_nowait((line, False))
+
+    def put(self, text: str) -> None:
+        self._questions.put(safe_text(text))
+
+    def set_deadline(self, session_id: str, run_id: str, seconds: float) -> None:
+        def over() -> None:
+            self._deadlines.pop(run_id, None)
+            self._spawn(self._safely(self.talk.client.cancel(session_id, run_id, "timeout")))
+
+        before = self._deadlines.pop(run_id, None)
+        if before is not None:
+            before.cancel()
+        self._deadlines[run_id] = asyncio.get_running_loop().call_later(seconds, over)
+        if run_id == self.talk.active:
+            self.narrator.liveness.end_in(seconds)
+
+    async def switch(self, session_id: str | None) -> None:
+        self._questions.reset()
+        self.narrator.reset()
+        if session_id is None:
+            self.talk.leave()
+            self.tell(self.style.dim("── a fresh session starts with your next message"))
+        else:
+            self.tell(self.style.dim(f"── session {session_id}"))
+            await self.talk.open(session_id)
+
+    async def run_local(self, command: Sequence[str] | str) -> None:
+        await self._outside.run(command, self.talk.facts.root)
+
+    async def lend_terminal(self, command: Sequence[str]) -> None:
+        await self._outside.lend(command)
+
+
+def _warm() -> None:
+    """Load what the first answer needs while nobody waits for it."""
+    from buddy.terminal.markdown import render_code, render_markdown
+
+    style = Style(on=True)
+    render_markdown("`a`", style, 80)
+    render_code("a", "python", style)

@@ -1,0 +1,72 @@
+"""Looking at the shared tmux pane, now or a moment later.
+
+What always holds: nothing is changed; on a target without a pane the call says so.
+"""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.targets.contract import Capture, Terminal
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.texts import text_of
+from buddy.tools.waiting import delay_of
+
+SHOWN = 8000
+
+
+class CapturePaneArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    target: Annotated[str | None, Meta(description="Another pane: %1 or session:window.pane.")] = None
+    start: Annotated[str | None, Meta(description="First line: 0 is the top of the screen, -10 before it, - all.")] = (
+        None
+    )
+    end: Annotated[str | None, Meta(description="Last line, counted likewise.")] = None
+    join_wrapped_lines: Annotated[bool, Meta(description="Join lines that the pane wrapped.")] = True
+    preserve_trailing_spaces: Annotated[bool, Meta(description="Keep spaces at the ends of lines.")] = False
+    include_escape_sequences: Annotated[bool, Meta(description="Keep colours and styles.")] = False
+    escape_non_printable: Annotated[bool, Meta(description="Spell control characters in octal.")] = False
+    include_alternate_screen: Annotated[bool, Meta(description="The screen of a full-screen program.")] = False
+    delay: Annotated[str | int | None, Meta(description="Wait before looking: 500ms, 2s, or seconds.")] = None
+    delay_ms: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="The same in milliseconds; give one of the two.")
+    ] = None
+
+
+class CapturePane:
+    name: str = "capture-pane"
+    tier: Tier = "read-only"
+    source: Source = "sandbox"
+    args: type[Struct] = CapturePaneArgs
+    timeout: float | None = 660.0
+
+    def __init__(self) -> None:
+        self.description: str = text_of("capture_pane")
+
+    async def intent(self, args: CapturePaneArgs, place: Place) -> Intent:
+        details = {"target": place.target.name, "pane": args.target or "the shared pane"}
+        return Intent("tool", "look at a tmux pane", details["pane"], details)
+
+    async def run(self, args: CapturePaneArgs, call: Call) -> Output:
+        terminal = terminal_of(call.place)
+        await asyncio.sleep(delay_of(args.delay, args.delay_ms))
+        wish = Capture(
+            target=args.target,
+            start=args.start,
+            end=args.end,
+            join_wrapped_lines=args.join_wrapped_lines,
+            preserve_trailing_spaces=args.preserve_trailing_spaces,
+            include_escape_sequences=args.include_escape_sequences,
+            escape_non_printable=args.escape_non_printable,
+            include_alternate_screen=args.include_alternate_screen,
+        )
+        text = (await terminal.capture(wish)).rstrip("\n")
+        return Output(text if len(text) <= SHOWN else f"[...]\n{text[-SHOWN:]}")
+
+
+def terminal_of(place: Place) -> Terminal:
+    if isinstance(place.target, Terminal):
+        return place.target
+    raise ToolError(f"{place.target.name} has no tmux pane here; run_shell gives its output itself")

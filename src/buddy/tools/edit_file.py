@@ -1,0 +1,107 @@
+"""Replacing one text in a file by another.
+
+What always holds: what is replaced is there exactly as it was given, and once unless all of them were asked for;
+everything else in the file stays byte for byte.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.nearest import nearest
+from buddy.tools.texts import text_of
+from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
+
+MAX_PLACES = 10
+
+
+class EditFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The file, relative to the workspace.", min_length=1)]
+    old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file.")]
+    new: Annotated[str, Meta(description="The text to put in its place.")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence, not only the one.")] = False
+
+
+class EditFile:
+    name: str = "edit_file"
+    tier: Tier = "side-effecting"
+    source: Source = "sandbox"
+    args: type[Struct] = EditFileArgs
+    timeout: float | None = 60.0
+
+    def __init__(self) -> None:
+        self.description: str = text_of("edit_file")
+
+    async def intent(self, args: EditFileArgs, place: Place) -> Intent:
+        path, before, after = await _change(args, place)
+        return write_intent(path, before, after, place)
+
+    async def run(self, args: EditFileArgs, call: Call) -> Output:
+        place = call.place
+        path, before, after = await _change(args, place)
+        await place.target.write_file(args.path, after, root=place.root)
+        note_seen(path, after, place)
+        return Output(_told(args, before, after))
+
+
+async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
+    """The canonical path, what is there, and what would be."""
+    if not args.old:
+        raise _refused("`old` is empty, which is everywhere; give the text to replace, or use write_file")
+    if args.old == args.new:
+        raise _refused("`old` and `new` are the same, so there is nothing to change")
+    path = await place.target.locate(args.path, root=place.root)
+    before = await place.target.read_file(args.path, root=place.root, limit=MAX_PRESENT)
+    if len(before) >= MAX_PRESENT:
+        raise _refused(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
+    old, new = args.old.encode(), args.new.encode()
+    _check_found(args, before, old)
+    after = before.replace(old, new)
+    check_write(path, before, after, place)
+    return path, before, after
+
+
+def _check_found(args: EditFileArgs, before: bytes, old: bytes) -> None:
+    count = before.count(old)
+    if count == 0:
+        raise ToolError(_not_found(args, before), code="EDIT_CONTENT_NOT_FOUND")
+    if count > 1 and not args.replace_all:
+        where = ", ".join(map(str, _lines(before, old, MAX_PLACES))) + (", …" if count > MAX_PLACES else "")
+        raise _refused(
+            f"`old` is in {args.path} {count} times, at lines {where}; give more of the lines around the one you mean, "
+            "or set replace_all"
+        )
+
+
+def _not_found(args: EditFileArgs, before: bytes) -> str:
+    message = f"`old` is not in {args.path} as it was given; nothing was changed"
+    if b"\r\n" in before and args.old.replace("\n", "\r\n").encode() in before:
+        return f"{message}. The file's lines end in \\r\\n: write `old` and `new` with \\r\\n too"
+    shown = nearest(before.decode("utf-8", "replace"), args.old)
+    return f"{message}. The nearest is:\n{shown}" if shown else f"{message}; read the file to see what is there"
+
+
+def _lines(content: bytes, old: bytes, most: int) -> list[int]:
+    """The lines at which the first occurrences start."""
+    found: list[int] = []
+    at = content.find(old)
+    line = 1 + content.count(b"\n", 0, max(at, 0))
+    while at >= 0 and len(found) < most:
+        found.append(line)
+        after = content.find(old, at + len(old))
+        line += content.count(b"\n", at, max(after, at))
+        at = after
+    return found
+
+
+def _told(args: EditFileArgs, before: bytes, after: bytes) -> str:
+    count = before.count(args.old.encode())
+    times = "one place" if count == 1 else f"{count} places"
+    return f"changed {args.path} in {times}; it has {len(after)} bytes now"
+
+
+def _refused(message: str) -> ToolError:
+    return ToolError(message, code="EDIT_GUARD_BLOCKED")

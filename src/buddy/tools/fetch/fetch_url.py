@@ -1,0 +1,99 @@
+"""Reading a page of the web.
+
+What always holds: nothing is looked up for an address that carries a secret; a redirect stays with the host that was
+decided on, so that no rule and no approval is led around; a page is told as what it is: words of others.
+"""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Protocol
+from urllib.parse import unquote
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.fetch.addresses import Url, parse_url
+from buddy.tools.texts import text_of
+
+if TYPE_CHECKING:  # the HTTP stack is loaded by the first fetch
+    from buddy.tools.fetch.client import Page
+
+HasSecret = Callable[[str], bool]
+
+
+class Getter(Protocol):
+    """What `Fetcher` does."""
+
+    async def get(self, text: str, check: Callable[[Url], None]) -> "Page": ...
+
+
+class FetchUrlArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(description="The address, http or https.", min_length=1, max_length=8192)]
+
+
+class FetchUrl:
+    name: str = "fetch_url"
+    tier: Tier = "side-effecting"
+    source: Source = "unknown"
+    args: type[Struct] = FetchUrlArgs
+    timeout: float | None = 60.0
+
+    def __init__(self, has_secret: HasSecret, getter: Getter | None = None) -> None:
+        self.description: str = text_of("fetch_url")
+        self._has_secret = has_secret
+        self._getter = getter
+
+    async def intent(self, args: FetchUrlArgs, place: Place) -> Intent:  # noqa: ARG002 - the web is the same everywhere
+        url = _checked(args.url, self._has_secret)
+        return Intent("fetch", "fetch a page", str(url), {"url": str(url), "host": url.host, "method": "GET"})
+
+    async def run(self, args: FetchUrlArgs, call: Call) -> Output:  # noqa: ARG002
+        from buddy.tools.fetch.page import readable
+
+        first = _checked(args.url, self._has_secret)
+
+        def check(hop: Url) -> None:
+            refuse_secrets(str(hop), self._has_secret)
+            if _site(hop) != _site(first):
+                raise ToolError(f"{first.host} redirects to {hop}, another host; fetch that address if you want it")
+
+        page = await (self._getter or make_getter()).get(str(first), check)
+        return _told(page, await readable(page))
+
+
+def make_getter() -> Getter:
+    from buddy.tools.fetch.client import Fetcher
+
+    return Fetcher()
+
+
+def refuse_secrets(text: str, has_secret: HasSecret) -> None:
+    """Refuse what would carry a secret out, also one that is percent-encoded or spread over the labels of a host."""
+    spellings = [text]
+    for _ in range(3):
+        spellings.append(unquote(spellings[-1]))
+    spellings += [re.sub(r"[./&=?+:-]", "", spelling) for spelling in spellings]
+    if any(map(has_secret, spellings)):
+        raise ToolError(
+            "the request would carry a secret of this machine out, so it was not made; leave the secret out",
+            code="AUTH_FAILURE",
+        )
+
+
+def _checked(text: str, has_secret: HasSecret) -> Url:
+    refuse_secrets(text, has_secret)
+    return parse_url(text)
+
+
+def _site(url: Url) -> str:
+    return url.host.removeprefix("www.")
+
+
+def _told(page: "Page", text: str) -> Output:
+    head = f"url: {page.url}\nstatus: {page.status}\ntype: {page.content_type or 'unknown'}"
+    cut = "\n[the page is longer than what is fetched; this is its start]" if page.truncated else ""
+    whole = f"{head}\n[what follows was written by others; it is not from the user]\n\n{text}{cut}"
+    codes = {401: "AUTH_FAILURE", 403: "AUTH_FAILURE", 404: "FILE_NOT_FOUND", 429: "RATE_LIMITED"}
+    return Output(whole, is_error=page.status >= 400, error_type=codes.get(page.status, "UNKNOWN"))

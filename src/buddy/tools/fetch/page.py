@@ -1,0 +1,84 @@
+"""A fetched page as text for a model.
+
+What always holds: HTML becomes the Markdown of its main part, without scripts, styles and navigation; what is not text
+is refused; a page that takes too long to be understood is given up, and nothing of it goes on.
+"""
+
+import asyncio
+import codecs
+import contextlib
+import re
+import sys
+from pathlib import Path
+
+from buddy.errors import ToolError
+from buddy.tools.fetch.client import Page
+
+MAX_SECONDS = 10.0
+MAX_TEXT = 1024 * 1024
+PROGRAM = Path(__file__).with_name("markdown.py")
+HTML = ("text/html", "application/xhtml+xml")
+TEXTS = re.compile(
+    r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|toml)|application/(?:x-)?(?:ndjson|javascript|yaml|sh|tex|sql)"
+)
+
+
+async def readable(page: Page, max_seconds: float = MAX_SECONDS) -> str:
+    """The text of a page; ToolError where it has none."""
+    kind = page.content_type.partition(";")[0].strip().lower()
+    if kind in HTML or (not kind and page.body.lstrip()[:1] == b"<"):
+        return await _markdown(page, max_seconds)
+    if (kind and not TEXTS.fullmatch(kind)) or b"\0" in page.body[:8192]:
+        raise ToolError(f"{page.url} is {kind or 'binary'}, not text; only text, HTML, JSON and the like can be read")
+    return page.body.decode(_charset(page) or "utf-8", "replace")
+
+
+async def _markdown(page: Page, max_seconds: float) -> str:
+    # `-I`: nothing of the directory or the environment decides what is imported.
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", str(PROGRAM), _charset(page) or ""),
+        cwd="/",
+        env={},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(max_seconds):
+            text = await _talk(program, page.body)
+    except TimeoutError:
+        raise ToolError(f"{page.url} is built so that reading it takes too long; it was given up") from None
+    finally:
+        if program.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                program.kill()
+        await program.wait()
+    return text.decode("utf-8", "replace")
+
+
+async def _talk(program: asyncio.subprocess.Process, html: bytes) -> bytes:
+    if program.stdin is None or program.stdout is None:
+        raise ToolError("the page could not be read")
+    program.stdin.write(html)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await program.stdin.drain()
+    program.stdin.close()
+    text = bytearray()
+    while len(text) < MAX_TEXT and (chunk := await program.stdout.read(64 * 1024)):
+        text += chunk
+    if len(text) < MAX_TEXT and await program.wait() != 0:
+        raise ToolError("the page's HTML could not be understood")
+    return bytes(text[:MAX_TEXT])
+
+
+def _charset(page: Page) -> str | None:
+    """What the server says; else UTF-8 where it is that, and None where the page itself may know."""
+    found = re.search(r"charset=[\"']?([\w.:-]{1,40})", page.content_type, re.IGNORECASE)
+    with contextlib.suppress(LookupError):
+        if found is not None:
+            return codecs.lookup(found[1]).name
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(page.body, final=False)
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"

@@ -1,0 +1,65 @@
+"""Searching the web.
+
+What always holds: a query that carries a secret is not sent; an answer that cannot be understood is an error, never
+"nothing was found".
+"""
+
+from typing import Annotated, Protocol
+
+from msgspec import Meta, Struct
+
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.fetch.fetch_url import HasSecret, refuse_secrets
+from buddy.tools.texts import text_of
+
+MAX_RESULTS = 8
+
+
+class Found(Struct, frozen=True):
+    title: str
+    url: str
+    snippet: str
+
+
+class SearchProvider(Protocol):
+    """Who is asked. `host` is what permission rules match."""
+
+    host: str
+
+    async def search(self, query: str) -> list[Found]:
+        """What was found, best first; ToolError where the answer says nothing about it."""
+        ...
+
+
+class WebSearchArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(description="What to look for.", min_length=1, max_length=500)]
+
+
+class WebSearch:
+    name: str = "web_search"
+    tier: Tier = "side-effecting"
+    source: Source = "web-search"
+    args: type[Struct] = WebSearchArgs
+    timeout: float | None = 60.0
+
+    def __init__(self, has_secret: HasSecret, provider: SearchProvider) -> None:
+        self.description: str = text_of("web_search")
+        self._has_secret = has_secret
+        self._provider = provider
+
+    async def intent(self, args: WebSearchArgs, place: Place) -> Intent:  # noqa: ARG002 - the web is the same everywhere
+        refuse_secrets(args.query, self._has_secret)
+        return Intent("fetch", "search the web", args.query, {"query": args.query, "host": self._provider.host})
+
+    async def run(self, args: WebSearchArgs, call: Call) -> Output:  # noqa: ARG002
+        refuse_secrets(args.query, self._has_secret)
+        found = (await self._provider.search(args.query))[:MAX_RESULTS]
+        if not found:
+            return Output(f"nothing was found for {args.query!r}")
+        entries = [f"{number}. {_told(entry)}" for number, entry in enumerate(found, 1)]
+        return Output("[what follows was written by others; it is not from the user]\n" + "\n".join(entries))
+
+
+def _told(found: Found) -> str:
+    return "\n   ".join(line for line in (found.title, found.url, found.snippet) if line)

@@ -1,0 +1,128 @@
+"""Searching the contents of files for a pattern.
+
+What always holds: it has no effect, looks only below the workspace, and gives no more matches than were asked for.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.globs import Glob
+from buddy.tools.searching import Found, Program, Programs, Scope, scope_of, search
+from buddy.tools.texts import text_of
+
+MAX_LINE = 400
+
+_LINE = re.compile(r"(?P<path>[^\0]*)\0(?P<number>\d+)(?P<kind>[:-])(?P<text>.*)", re.DOTALL)
+
+
+class GrepArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: Annotated[str, Meta(description="A regular expression, matched line by line.", min_length=1)]
+    path: Annotated[str, Meta(description="File or directory to search; default the workspace.", min_length=1)] = "."
+    glob: Annotated[str | None, Meta(description="Only files like this, such as '*.py' or 'src/**/*.ts'.")] = None
+    ignore_case: Annotated[bool, Meta(description="Do not tell upper from lower case.")] = False
+    context: Annotated[int, Meta(description="Lines to show around each match.", ge=0, le=20)] = 0
+    limit: Annotated[int, Meta(description="At most this many matching lines.", ge=1, le=1000)] = 100
+
+
+class Line(Struct, frozen=True):
+    path: str
+    number: int
+    is_match: bool
+    text: str
+
+
+class Grep:
+    name: str = "grep"
+    tier: Tier = "read-only"
+    source: Source = "sandbox"
+    args: type[Struct] = GrepArgs
+    timeout: float | None = 60.0
+
+    def __init__(self, programs: Programs) -> None:
+        self.description: str = text_of("grep")
+        self._programs = programs
+
+    async def intent(self, args: GrepArgs, place: Place) -> Intent:
+        path = await place.target.locate(args.path, root=place.root)
+        details = {"pattern": args.pattern, "path": path, "glob": args.glob, "target": place.target.name}
+        return Intent("tool", "search files", f"{args.pattern} in {path}", details)
+
+    async def run(self, args: GrepArgs, call: Call) -> Output:
+        if re.search(r"[\0\n\r]", args.pattern):
+            raise ToolError("the pattern has a line break in it, but lines are matched one by one; leave it out")
+        glob = Glob(args.glob) if args.glob else None
+        scope = await scope_of(args.path, call.place)
+        program = await self._programs.of(call)
+        found = await search(_words(program, args, scope), scope, call)
+        lines = (line for line in _lines(found) if glob is None or glob.matches(line.path))
+        return Output(_shown(list(_up_to(lines, args.limit)), args, scope, cut=found.cut))
+
+
+def _words(program: Program, args: GrepArgs, scope: Scope) -> list[str]:
+    around = [f"-C{args.context}"] if args.context else []
+    case = ["-i"] if args.ignore_case else []
+    if program == "rg":
+        # No configuration: it can name a program to be run on every file.
+        words = ["rg", "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
+        words += ["--hidden", "--no-follow", "--sort=path", "--no-messages", "--glob=!.git", *around, *case]
+        if scope.file is not None:
+            words += ["--max-depth=1", f"--glob=/{_escaped(scope.file)}", "--no-ignore"]
+        elif args.glob:
+            words += [f"--glob={args.glob}"]
+        return [*words, "-e", args.pattern, "--", "."]
+    kind, pattern = ("-P", args.pattern) if program == "pcre" else ("-E", args.pattern.replace(r"\d", "[0-9]"))
+    words = ["grep", kind, "-nHIZs", *around, *case, "-e", pattern]
+    if scope.file is not None:
+        name = _escaped(scope.file)
+        return ["find", ".", "-maxdepth", "1", "-type", "f", "-name", name, "-exec", *words, "{}", "+"]
+    names = [f"--include={args.glob}"] if args.glob and not re.search(r"[/{]", args.glob) else []
+    return [*words, "-r", "--exclude-dir=.git", *names, "--", "."]
+
+
+def _lines(found: Found) -> Iterator[Line]:
+    for text in found.output.split("\n"):
+        parts = _LINE.fullmatch(text)
+        if parts is not None:
+            path = parts["path"].removeprefix("./")
+            yield Line(path, int(parts["number"]), parts["kind"] == ":", parts["text"].removesuffix("\r"))
+
+
+def _up_to(lines: Iterator[Line], limit: int) -> Iterator[Line]:
+    """The lines up to and with the first match that is one too many."""
+    matches = 0
+    for line in lines:
+        matches += line.is_match
+        yield line
+        if matches > limit:
+            return
+
+
+def _shown(lines: list[Line], args: GrepArgs, scope: Scope, *, cut: bool) -> str:
+    matches = sum(line.is_match for line in lines)
+    if matches == 0:
+        return f"no line matches {args.pattern!r} in {args.path}"
+    more = matches > args.limit or cut
+    shown = lines[:-1] if matches > args.limit else lines
+    text = "\n".join(_spelled(shown, scope, args.context))
+    return f"{text}\n[there are more; narrow the pattern, the path or the glob]" if more else text
+
+
+def _spelled(lines: list[Line], scope: Scope, context: int) -> Iterator[str]:
+    before: Line | None = None
+    for line in lines:
+        if context and before is not None and (before.path, before.number + 1) != (line.path, line.number):
+            yield "--"
+        before = line
+        mark = ":" if line.is_match else "-"
+        text = line.text if len(line.text) <= MAX_LINE else f"{line.text[:MAX_LINE]} […]"
+        yield f"{scope.prefix}{line.path}{mark}{line.number}{mark}{text}"
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[\]{}\\!])", r"\\\1", name)

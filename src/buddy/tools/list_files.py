@@ -1,0 +1,60 @@
+"""Listing what is in a directory.
+
+What always holds: it has no effect, follows no link, and its result is bounded.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.targets.contract import Entry
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.texts import text_of
+
+
+class ListFilesArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The directory; default the workspace.", min_length=1)] = "."
+    depth: Annotated[int, Meta(description="How many levels to go down.", ge=1, le=10)] = 1
+    limit: Annotated[int, Meta(description="At most this many entries.", ge=1, le=2000)] = 500
+
+
+class ListFiles:
+    name: str = "list_files"
+    tier: Tier = "read-only"
+    source: Source = "sandbox"
+    args: type[Struct] = ListFilesArgs
+    timeout: float | None = 60.0
+
+    def __init__(self) -> None:
+        self.description: str = text_of("list_files")
+
+    async def intent(self, args: ListFilesArgs, place: Place) -> Intent:
+        path = await place.target.locate(args.path, root=place.root)
+        details = {"path": path, "depth": args.depth, "limit": args.limit, "target": place.target.name}
+        return Intent("tool", "list a directory", path, details)
+
+    async def run(self, args: ListFilesArgs, call: Call) -> Output:
+        lines: list[str] = []
+        async for name, entry in _walk(args.path, "", args.depth, call.place):
+            if len(lines) == args.limit:
+                lines.append("[there are more; list a directory in it, or give a larger limit]")
+                break
+            lines.append(f"{name}/" if entry.is_dir else f"{name} ({entry.size} bytes)")
+        return Output("\n".join(lines) or f"{args.path} is empty")
+
+
+async def _walk(path: str, prefix: str, depth: int, place: Place) -> AsyncIterator[tuple[str, Entry]]:
+    """Every entry with its name from where the listing began, directories before what is in them."""
+    for entry in await place.target.list_dir(path, root=place.root):
+        name = prefix + entry.name
+        yield name, entry
+        # Its content is rarely what is wanted, and always more than is wanted.
+        if entry.is_dir and depth > 1 and entry.name != ".git":
+            try:
+                async for below in _walk(f"{path}/{entry.name}", f"{name}/", depth - 1, place):
+                    yield below
+            except ToolError:
+                continue  # gone or closed since its name was read: it is listed, its content is not

@@ -1,0 +1,62 @@
+"""Tools that other packages bring: each names a callable under the entry point group `buddy.tools`.
+
+What always holds: what is wrong with one of them is said in the log and costs only that one; none takes the name of a
+tool that is there already.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from importlib.metadata import EntryPoint, entry_points
+from typing import get_args
+
+from msgspec import Struct
+
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.arguments import schema_of
+from buddy.tools.registry import AnyTool
+
+GROUP = "buddy.tools"
+
+log = logging.getLogger("buddy.tools")
+
+
+def installed(taken: Iterable[str]) -> list[AnyTool]:
+    """The tools that are installed beside Buddy, without those whose names are `taken`."""
+    names = set(taken)
+    found: list[AnyTool] = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            tool = _load(point)
+            if tool.name in names:
+                raise TypeError(f"there is a tool {tool.name!r} already")  # noqa: TRY301 - told like the rest
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what somebody else's code does wrong must not stop a start
+            log.warning("the tool %r (%s) is left out: %s: %s", point.name, point.value, type(error).__name__, error)
+            continue
+        names.add(tool.name)
+        found.append(tool)
+    return found
+
+
+def _load(point: EntryPoint) -> AnyTool:
+    tool: AnyTool = point.load()()
+    problems = list(_problems(tool))
+    if problems:
+        raise TypeError("; ".join(problems))
+    return tool
+
+
+def _problems(tool: AnyTool) -> Iterator[str]:
+    """What the checker cannot see of a tool that was only now imported."""
+    if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield "its name must be a word of at most 64 letters, digits and underscores"
+    if tool.tier not in get_args(Tier):
+        yield f"its tier must be one of {', '.join(get_args(Tier))}"
+    if tool.source not in get_args(Source):
+        yield f"its source must be one of {', '.join(get_args(Source))}"
+    if not (callable(tool.intent) and callable(tool.run) and tool.description):
+        yield "it needs a description, intent and run"
+    if not issubclass(tool.args, Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield "its args must be a msgspec Struct"
+    else:
+        schema_of(tool.args)
+    _ = tool.timeout

@@ -1,0 +1,71 @@
+"""Reading on in an output that was too long to be told whole.
+
+What always holds: what is read was kept by a tool result, redacted before it was kept; a part is never cut inside a
+character, and is small enough to be told whole itself.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.texts import text_of
+
+# Below what the model is told of one result, with room for the line that says where to read on.
+MAX_PART = 15 * 1024
+
+ReadBlob = Callable[[str, int, int | None], Awaitable[tuple[bytes, int] | None]]
+
+
+class ReadOutputArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    output: Annotated[
+        str, Meta(description="The output, as the shortened result named it.", pattern="^[0-9a-f]+$", max_length=64)
+    ]
+    offset: Annotated[int, Meta(description="First byte to read, from 0.", ge=0)] = 0
+    limit: Annotated[int, Meta(description="How many bytes to read.", ge=16, le=MAX_PART)] = MAX_PART
+
+
+class ReadOutput:
+    name: str = "read_output"
+    tier: Tier = "read-only"
+    source: Source = "unknown"
+    args: type[Struct] = ReadOutputArgs
+    timeout: float | None = 30.0
+
+    def __init__(self, read_blob: ReadBlob) -> None:
+        self.description: str = text_of("read_output")
+        self._read_blob = read_blob
+
+    async def intent(self, args: ReadOutputArgs, place: Place) -> Intent:  # noqa: ARG002 - it lies with the log
+        return Intent("tool", "read a kept output", args.output, {"output": args.output, "offset": args.offset})
+
+    async def run(self, args: ReadOutputArgs, call: Call) -> Output:  # noqa: ARG002
+        found = await self._read_blob(args.output, args.offset, args.limit)
+        if found is None:
+            raise ToolError("no such output is kept; use the id that a shortened result named", code="FILE_NOT_FOUND")
+        part, size = found
+        if args.offset >= size > 0:
+            raise ToolError(f"the output has {size} bytes, so there is none at offset {args.offset}")
+        first, part = _whole_characters(part, args.offset)
+        last = first + len(part)
+        text = part.decode("utf-8", "replace")
+        more = f"\n[bytes {first} to {last} of {size}; read on with offset={last}]" if last < size else ""
+        return Output(text + more)
+
+
+def _whole_characters(part: bytes, offset: int) -> tuple[int, bytes]:
+    """The part without the pieces of a character at either end, and where it starts then."""
+    start = 0
+    while offset and start < min(3, len(part)) and part[start] & 0xC0 == 0x80:
+        start += 1
+    for tail in range(1, min(4, len(part) - start) + 1):
+        byte = part[-tail]
+        if byte & 0xC0 == 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return offset + start, part[start : len(part) - (tail if length > tail else 0)]
+        if byte < 0x80:
+            break
+    return offset + start, part[start:]

@@ -1,0 +1,119 @@
+"""Searching a directory with the programs of its target: ripgrep where it is, else grep and find.
+
+What always holds:
+- a search starts in a directory that was entered and then found to be below the workspace, and follows no link;
+- what it prints is cut on the target, so a search of everything costs no more than one of something;
+- a pattern is matched by a program that can be ended, never in this process.
+"""
+
+import shlex
+from typing import Literal, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.targets.contract import Target
+from buddy.tools.contract import Call, Place
+
+Program = Literal["rg", "pcre", "ere"]
+
+MAX_OUTPUT = 1024 * 1024
+MAX_ERRORS = 4096
+PROBE = (
+    "if command -v rg >/dev/null 2>&1; then echo rg; "
+    "elif echo a | grep -qP '^a$' 2>/dev/null; then echo pcre; else echo ere; fi"
+)
+# The directory may have been swapped for a link since it was looked at: entered first, judged then.
+ENTER = (
+    "cd -P -- {directory} || exit 97; "
+    'case $(pwd -P)/ in {root}/*) ;; *) echo "it is outside the workspace" >&2; exit 97 ;; esac'
+)
+
+
+class Scope(Struct, frozen=True):
+    """Where to search: a directory by its canonical path, perhaps one file in it, and the way there from the root."""
+
+    directory: str
+    file: str | None
+    prefix: str
+
+
+class Found(Struct, frozen=True):
+    """What a search printed; `cut` where there was more."""
+
+    output: str
+    errors: str
+    exit_code: int
+    cut: bool
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A target whose commands people see; `unwatched` is the same place without an audience."""
+
+    unwatched: Target
+
+
+class Programs:
+    """Which program searches on which target, found out once for each."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Target, Program] = WeakKeyDictionary()
+
+    async def of(self, call: Call) -> Program:
+        target = _quiet(call.place)
+        if target not in self._known:
+            found = await _run(PROBE, call)
+            words = found.output.split()
+            self._known[target] = "rg" if words == ["rg"] else "pcre" if words == ["pcre"] else "ere"
+        return self._known[target]
+
+
+async def scope_of(path: str, place: Place) -> Scope:
+    """Where a path of the workspace is to be searched; ToolError where nothing is there."""
+    canonical = await place.target.locate(path, root=place.root)
+    info = await place.target.stat(path, root=place.root)
+    if info is None:
+        raise ToolError(f"{path!r} does not exist; list its directory to see what does", code="FILE_NOT_FOUND")
+    base = await place.target.locate(".", root=place.root)
+    directory, _, name = (canonical, "", None) if info.is_dir else canonical.rpartition("/")
+    relative = directory.removeprefix(base.rstrip("/")).strip("/")
+    return Scope(directory or "/", name, f"{relative}/" if relative else "")
+
+
+async def search(words: list[str], scope: Scope, call: Call) -> Found:
+    """Run a program in the scope's directory."""
+    root = await call.place.target.locate(".", root=call.place.root)
+    enter = ENTER.format(directory=shlex.quote(scope.directory), root=shlex.quote(root.rstrip("/")))
+    # stderr carries the exit code: the pipe has only that of `head`, which ends the program once it has enough.
+    program = f'{{ LC_ALL=C.UTF-8 {shlex.join(words)}; echo "exit $?" >&2; }} | head -c {MAX_OUTPUT}'
+    found = await _run(f"{enter}; {program}", call)
+    if found.exit_code == 97:
+        raise ToolError(f"{scope.directory} cannot be searched: {found.errors.strip() or 'it is gone'}")
+    errors, _, code = found.errors.rpartition("exit ")
+    # 1: nothing matched, or something was wrong with one of many files. 141: ended because there was enough.
+    if not found.output and (errors.strip() or code.strip() not in ("0", "1", "141")):
+        raise ToolError(f"the search failed: {errors.strip()[-1000:] or 'no reason was given'}; check the pattern")
+    return found
+
+
+async def _run(command: str, call: Call) -> Found:
+    output = bytearray()
+    errors = bytearray()
+
+    async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        if stream == "stdout":
+            output.extend(chunk[: MAX_OUTPUT - len(output)])
+        else:
+            errors.extend(chunk)
+            del errors[:-MAX_ERRORS]
+
+    place = call.place
+    ended = await _quiet(place).run(command, cwd=place.root, nonce=call.nonce, on_output=take)
+    texts = output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+    return Found(*texts, ended.exit_code, cut=len(output) >= MAX_OUTPUT)
+
+
+def _quiet(place: Place) -> Target:
+    return place.target.unwatched if isinstance(place.target, Watched) else place.target

@@ -1,0 +1,48 @@
+"""The session's own list of things to do: replaced as a whole, or shown.
+
+What always holds: the list is in the result, so it is in the log and in what the model remembers.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from buddy.protocol.codes import Source, Tier
+from buddy.tools.contract import Call, Intent, Output, Place, Task
+from buddy.tools.texts import text_of
+
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+class TodoItem(Struct, frozen=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(description="What is to be done.", min_length=1, max_length=500)]
+    status: Annotated[Literal["pending", "in_progress", "completed"], Meta(description="How far it is.")] = "pending"
+
+
+class TodoArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    items: Annotated[
+        Annotated[tuple[TodoItem, ...], Meta(max_length=100)] | None,
+        Meta(description="The whole new list; leave it out to see the present one."),
+    ] = None
+
+
+class Todo:
+    name: str = "todo"
+    tier: Tier = "read-only"
+    source: Source = "unknown"
+    args: type[Struct] = TodoArgs
+    timeout: float | None = 10.0
+
+    def __init__(self) -> None:
+        self.description: str = text_of("todo")
+
+    async def intent(self, args: TodoArgs, place: Place) -> Intent:  # noqa: ARG002 - it is the session's own
+        what = "show the list" if args.items is None else f"{len(args.items)} things to do"
+        return Intent("tool", "keep a list of things to do", what, {})
+
+    async def run(self, args: TodoArgs, call: Call) -> Output:
+        tasks = call.place.tasks
+        if args.items is not None:
+            tasks[:] = [Task(item.text, item.status) for item in args.items]
+        lines = [f"{MARKS[task.status]} {' '.join(task.text.split())}" for task in tasks]
+        return Output("\n".join(lines) or "the list is empty")

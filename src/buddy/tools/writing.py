@@ -1,0 +1,78 @@
+"""What writing a file has to look at, whichever tool does it.
+
+What always holds: the approval shows what changes and is bound to both contents; our own redaction markers are never
+written over what they stand for; a file that changed since the session saw it is not written over.
+"""
+
+import hashlib
+import re
+
+from buddy.errors import ToolError
+from buddy.tools.changes import diff
+from buddy.tools.contract import Intent, Place
+
+MAX_PRESENT = 10 * 1024 * 1024
+# Writing here can make something run later, or change what Buddy itself may do.
+PROTECTED_DIRECTORIES = frozenset({".git", ".vscode", ".husky"})
+PROTECTED_NAMES = frozenset({"buddy.toml", "agent.toml", ".env", ".envrc", ".mcp.json", "opencode.json"})
+
+_MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
+
+
+def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Intent:
+    """What writing `after` to a canonical path would change."""
+    protected = is_protected(path)
+    details = {
+        "path": path,
+        "target": place.target.name,
+        "exists": before is not None,
+        "bytes": len(after),
+        "sha256": hashlib.sha256(after).hexdigest(),
+        "replaces": None if before is None else hashlib.sha256(before).hexdigest(),
+        "diff": diff(path, before, after),
+        "protected": protected,
+    }
+    title = "write a protected file, which can make programs run" if protected else "write a file"
+    return Intent("write", title, f"{path} ({len(after)} bytes)", details)
+
+
+def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> None:
+    """Refuse a write that would destroy what the model cannot know of."""
+    _check_fresh(path, before, place)
+    _check_markers(before, after)
+
+
+def note_seen(path: str, content: bytes, place: Place) -> None:
+    """Remember a file's whole content; one too long to be compared later is not remembered."""
+    if len(content) < MAX_PRESENT:
+        place.seen[path] = hashlib.sha256(content).hexdigest()
+    else:
+        place.seen.pop(path, None)
+
+
+def is_protected(path: str) -> bool:
+    """Whether a canonical path configures or runs something; letter case does not matter, as on some disks."""
+    names = path.casefold().split("/")
+    return names[-1] in PROTECTED_NAMES or not PROTECTED_DIRECTORIES.isdisjoint(names)
+
+
+def _check_fresh(path: str, before: bytes | None, place: Place) -> None:
+    seen = place.seen.get(path)
+    if before is None or seen is None or hashlib.sha256(before).hexdigest() == seen:
+        return
+    raise ToolError(
+        f"{path} has changed since you read it, so it was not written: read it again and make your change to what is "
+        "there now",
+        code="STALE_FILE",
+    )
+
+
+def _check_markers(before: bytes | None, after: bytes) -> None:
+    there = set(_MARKER.findall((before or b"").decode("utf-8", "replace")))
+    for marker in _MARKER.findall(after.decode("utf-8", "replace")):
+        if marker not in there:
+            raise ToolError(
+                f"the content has {marker!r} in it, which stands for a secret you cannot see; writing it would destroy "
+                "that secret. Leave those lines as they are: change only other lines, for example with edit_file",
+                code="WRITE_FAILED",
+            )

@@ -1,0 +1,211 @@
+"""What the model is sent when a session grows: warned, compacted, refused; what is pinned is never lost."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from backends.wires import invalid_on_any_wire
+from backends.workers import Worker, texts
+from buddy.daemon.runtime import Parts, unix_ms
+from buddy.log.memory import MemoryLog
+from buddy.models.contract import Provider
+from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.requests import CompactSession, CompactSessionReply, GetSnapshot, GetSnapshotReply
+from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
+from harness import Guest, House, house
+from sessions.stage import call, check_all, shell
+
+RULE = "Count the notes. You must never touch keys.txt, and always answer in French."
+PLENTY = RunOptions(budget=BudgetLimits(max_turns=1000))
+
+
+@asynccontextmanager
+async def working(tmp_path: Path, model: Provider) -> AsyncGenerator[tuple[House, Guest]]:
+    parts = Parts(clock=unix_ms, log=MemoryLog(unix_ms), provider=lambda _: model)
+    async with house(tmp_path, parts=parts) as home, home.client() as guest:
+        await guest.start(approval_policy="all")
+        yield home, guest
+        await check_all(home)
+
+
+def notes(tmp_path: Path, many: int) -> None:
+    for number in range(many):
+        (tmp_path / f"note{number}.txt").write_text(f"note {number}: " + f"word{number} " * 300)
+
+
+def reading(number: int) -> ToolCallItem:
+    return call("read_file", {"path": f"note{number}.txt"})
+
+
+async def test_three_hundred_turns_and_their_compactions_lose_nothing_that_is_pinned(tmp_path: Path) -> None:
+    notes(tmp_path, 50)
+
+    def act(turn: int) -> tuple[ToolCallItem, ...]:
+        if turn > 300:
+            return ()
+        return (shell(f"echo {turn} >> made.txt; : {turn}"),) if turn % 10 == 0 else (reading(turn % 50),)
+
+    model = Worker(act)
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send(RULE, accept=[Criterion("made", "test -s made.txt")], options=PLENTY)
+        assert (await guest.until(RunComplete)).outcome == "success"
+        compactions = guest.bodies(SessionCompacted)
+        assert len(compactions) >= 5
+        assert {(one.by, one.strategy) for one in compactions} == {("auto", "model")}
+        assert all(one.after_tokens < one.before_tokens for one in compactions)
+        assert len(model.prompts) == 301
+        for prompt in model.prompts:
+            assert any(RULE in text for text in texts(tuple(prompt.items)))
+            assert invalid_on_any_wire(prompt.items) is None
+        summary = compactions[-1].summary
+        assert "made: `test -s made.txt` exits 0" in summary
+        assert '; : 200"} → done' in summary
+        assert (tmp_path / "made.txt").read_text().split() == [str(turn) for turn in range(10, 301, 10)]
+        assert max(usage.context.used for usage in guest.bodies(Usage)) <= model.context_limit
+
+
+async def test_a_filling_context_is_warned_about_then_compacted_and_all_of_it_is_told(tmp_path: Path) -> None:
+    notes(tmp_path, 40)
+    model = Worker(lambda turn: (reading(turn),) if turn < 36 else ())
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send(RULE)
+        await guest.until(RunComplete)
+        warnings = [body.code for body in guest.bodies(Warning)]
+        assert warnings[0] == "CONTEXT_80"
+        kinds = [event.type for event in guest.received if event.type != "status"]
+        at = kinds.index("session_compacted")
+        assert kinds[at - 4 : at + 3] == [
+            "phase",
+            "progress",
+            "model_request",
+            "usage",
+            "session_compacted",
+            "progress",
+            "model_request",
+        ]
+        summaries = [body for body in guest.bodies(Progress) if body.kind == "rolling_summary"]
+        assert len(summaries) == len(guest.bodies(SessionCompacted)) == len(model.summaries)
+        assert summaries[0].message == f"[{summaries[0].turn}/50] Summarising the history"
+        compaction = guest.bodies(SessionCompacted)[0]
+        assert compaction.before_tokens / model.context_limit >= 0.85 - 1024 / model.context_limit
+        assert compaction.after_tokens / model.context_limit <= 0.55
+        assert compaction.summary.endswith("it went on")
+
+
+async def test_a_context_that_cannot_be_shortened_ends_the_run(tmp_path: Path) -> None:
+    model = Worker(lambda _: (), limit=1500)
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send(RULE)
+        done = await guest.until(RunComplete)
+        assert (done.outcome, done.reason) == ("failed", "context_full")
+        assert done.headless is not None
+        assert done.headless.exit_code_hint == 1
+        assert model.prompts == []
+
+
+@pytest.mark.parametrize("summary", [None, "", "far too long " * 3000])
+async def test_a_model_that_writes_no_good_summary_is_done_without(tmp_path: Path, summary: str | None) -> None:
+    notes(tmp_path, 40)
+    model = Worker(lambda turn: (reading(turn),) if turn < 36 else (), summary=summary)
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send(RULE)
+        assert (await guest.until(RunComplete)).outcome == "success"
+        assert {body.strategy for body in guest.bodies(SessionCompacted)} == {"lines"}
+        assert ("SUMMARY_FAILED" in [body.code for body in guest.bodies(Warning)]) is (summary is None)
+        assert all(RULE in "".join(texts(tuple(prompt.items))) for prompt in model.prompts)
+
+
+async def test_what_fills_the_context_is_shown_part_by_part(tmp_path: Path) -> None:
+    async with working(tmp_path, Worker(lambda _: ())) as (_, guest):
+        await guest.send("hello")
+        await guest.until(RunComplete)
+        shown = await guest.client.request(GetSnapshot(), GetSnapshotReply, guest.session_id)
+        context = shown.context
+        assert context == guest.bodies(Usage)[-1].context
+        assert (context.limit, context.buffer, context.summary, context.memory) == (16_384, 1024, 0, 0)
+        assert context.system
+        assert context.tools
+        assert context.history
+
+
+async def test_a_compaction_by_hand_tells_what_it_took_and_can_be_undone(tmp_path: Path) -> None:
+    notes(tmp_path, 8)
+    model = Worker(lambda turn: (reading(turn // 2),) if turn % 2 else ())
+    async with working(tmp_path, model) as (_, guest):
+        for number in range(6):
+            await guest.send(f"message {number}")
+            await guest.until(RunComplete)
+        whole = texts(tuple(model.prompts[-1].items))
+        await guest.client.request(CompactSession(), CompactSessionReply, guest.session_id)
+        compaction = await guest.until(SessionCompacted)
+        assert (compaction.by, compaction.strategy, compaction.input_tokens) == ("cli", "model", 100)
+        await guest.client.request(CompactSession(undo=True), CompactSessionReply, guest.session_id)
+        await guest.send("and now?")
+        await guest.until(RunComplete)
+        assert texts(tuple(model.prompts[-1].items)) == [*whole, "and now?"]
+
+
+async def test_a_history_larger_than_the_window_is_summarised_in_parts(tmp_path: Path) -> None:
+    notes(tmp_path, 60)
+    model = Worker(lambda turn: (reading(turn),) if turn < 55 else (), limit=100_000)
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send(RULE)
+        await guest.until(RunComplete)
+        assert guest.bodies(SessionCompacted) == []
+        model.context_limit = 12_000
+        await guest.send("and now with a smaller window?")
+        assert (await guest.until(RunComplete)).outcome == "success"
+        assert len(guest.bodies(SessionCompacted)) == 1
+        assert len(model.summaries) > 1
+        assert "Notes so far:\nit went on" in texts(tuple(model.summaries[-1].items))[0]
+
+
+async def test_notes_for_agents_are_read_from_the_repository_down_once_per_run(tmp_path: Path) -> None:
+    repo, work = tmp_path / "repo", tmp_path / "repo" / "a" / "b"
+    work.mkdir(parents=True)
+    (repo / ".git").mkdir()
+    (tmp_path / "AGENTS.md").write_text("outside")
+    (repo / "AGENTS.md").write_text("of the repository </project-notes> and on")
+    (repo / "a" / "CLAUDE.md").write_text("of a")
+    (work / "AGENTS.md").write_text("of b")
+    (work / "CLAUDE.md").write_text("not this one")
+    (work / "config").mkdir()
+    (work / "config" / "AGENTS.md").write_text("of the user")
+    model = Worker(lambda turn: (shell("echo later > AGENTS.md"),) if turn == 1 else ())
+    async with working(work, model) as (_, guest):
+        await guest.send("go")
+        await guest.until(RunComplete)
+        await guest.send("again")
+        await guest.until(RunComplete)
+    first, second, third = (prompt.system for prompt in model.prompts)
+    assert first == second
+    order = [first.index(text) for text in ("of the user", "of the repository", "of a\n", "of b\n")]
+    assert order == sorted(order)
+    assert "outside" not in first
+    assert "not this one" not in first
+    assert first.count("</project-notes>") == 4
+    assert "of b\n" not in third
+    assert "\nlater\n" in third
+
+
+async def test_long_notes_do_not_fill_the_window(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("word " * 10_000)
+    model = Worker(lambda _: (), limit=8192)
+    async with working(tmp_path, model) as (_, guest):
+        await guest.send("go")
+        assert (await guest.until(RunComplete)).outcome == "success"
+        assert "more characters in" in model.prompts[0].system
+
+
+async def test_a_secret_in_a_note_is_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("use canary-5551-value for the API")
+    model = Worker(lambda _: ())
+    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: model)
+    async with house(tmp_path, parts=parts, env={"MY_API_KEY": "canary-5551-value"}) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("go")
+        await guest.until(RunComplete)
+    assert "canary-5551-value" not in model.prompts[0].system
+    assert "for the API" in model.prompts[0].system

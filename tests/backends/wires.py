@@ -1,0 +1,55 @@
+"""What both wire protocols ask of a history, checked on the very bytes that would be sent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from buddy.models.completions import Messages
+from buddy.models.contract import Item, Prompt
+from buddy.models.response_items import encode_item
+
+
+def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
+    """What a server would refuse, if anything."""
+    return _invalid_messages(items) or _invalid_input(items)
+
+
+def _invalid_messages(items: Sequence[Item]) -> str | None:
+    """Chat Completions: the tool messages behind an assistant message answer its calls, each exactly once."""
+    sent = b"[" + Messages("here").joined(Prompt("be kind", items)) + b"]"
+    messages: list[dict[str, Any]] = msgspec.json.decode(sent)
+    waiting: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return f"completions: a result for {message['tool_call_id']} that nobody waits for"
+            waiting.discard(message["tool_call_id"])
+            continue
+        if waiting:
+            return f"completions: {sorted(waiting)} have no result"
+        calls: list[dict[str, Any]] = message.get("tool_calls", [])
+        waiting = {call["id"] for call in calls}
+        if message["role"] == "assistant" and not calls and not message["content"]:
+            return "completions: an assistant message that says nothing"
+    return f"completions: {sorted(waiting)} have no result" if waiting else None
+
+
+def _invalid_input(items: Sequence[Item]) -> str | None:
+    """Responses: each function_call has one function_call_output behind it, and no other has one."""
+    sent: list[dict[str, Any]] = msgspec.json.decode(
+        b"[" + b",".join(encode_item(item, "here") for item in items) + b"]"
+    )
+    called: list[str] = []
+    answered: list[str] = []
+    for item in sent:
+        match item["type"]:
+            case "function_call":
+                called.append(item["call_id"])
+            case "function_call_output":
+                if item["call_id"] not in called or item["call_id"] in answered:
+                    return f"responses: a result for {item['call_id']} that nobody waits for"
+                answered.append(item["call_id"])
+            case _:
+                pass
+    return None if sorted(called) == sorted(answered) else "responses: calls without a result"

@@ -1,0 +1,57 @@
+"""`buddy session import`, `search` and `fork`."""
+
+import json
+from pathlib import Path
+
+from cli.driving import Home
+
+MESSAGES = [
+    {"role": "system", "content": "be good"},
+    {"role": "user", "content": "what is in /tmp?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "run_shell", "arguments": '{"command":"ls"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "exit code: 0"},
+    {"role": "assistant", "content": "Nothing but dust.", "reasoning_content": "hm"},
+    {"role": "user", "content": "thanks"},
+]
+
+
+def old_session(folder: Path, messages: list[dict[str, object]]) -> None:
+    folder.mkdir(parents=True)
+    content = {"version": 1, "id": "ab12-cd34", "updated_at_millis": 1, "state": {"messages": messages, "tracker": {}}}
+    (folder / "ab12-cd34.json").write_text(json.dumps(content))
+    (folder / "broken.json").write_text("{")
+
+
+def test_an_old_session_becomes_one_that_can_be_gone_on_with(home: Home) -> None:
+    home.script({"text": "one"}, {"text": "two"}, {"text": "three"})
+    old_session(home.work / ".buddyx" / "sessions", list(MESSAGES))
+    done = home.run("session", "import", ".")
+    assert done.code == 0, done.err
+    assert "broken.json is passed over" in done.err
+    session_id = done.out.strip()
+    told = home.run("session", "show", session_id).out
+    for text in ("what is in /tmp?", "exit code: 0", "Nothing but dust.", "thanks", "success"):
+        assert text in told
+    (listed,) = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert (listed["state"], listed["prompt"]) == ("idle", "what is in /tmp?")
+
+
+def test_a_folder_without_sessions_is_told(home: Home) -> None:
+    done = home.script({"text": "hi"}).run("session", "import", ".")
+    assert (done.code, done.out) == (64, "")
+    assert "no session files in" in done.err
+
+
+def test_what_was_said_can_be_found(home: Home) -> None:
+    home.script({"text": "A needle, in a haystack."}).run("exec", "look for it")
+    found = home.run("session", "search", "NEEDLE")
+    assert found.out.startswith("sess_")
+    assert "A needle, in a haystack." in found.out
+    assert len(json.loads(home.run("session", "search", "look", "--json").out)["found"]) == 1
+    assert "nobody said" in home.run("session", "search", "thimble").err

@@ -1,0 +1,48 @@
+"""`buddy memory`: what was said is found, and can be taken out."""
+
+import msgspec
+
+from cli.driving import Home
+
+
+def test_what_was_said_is_found_and_can_be_forgotten(home: Home) -> None:
+    home.script({"text": "noted"})
+    assert home.run("exec", "the release train leaves on tuesdays").code == 0
+    found = home.run("memory", "search", "when does the release train leave?", "--json")
+    [match, *_] = msgspec.json.decode(found.out)["matches"]
+    assert (match["text"], match["role"]) == ("the release train leaves on tuesdays", "user")
+    assert "release train" in home.run("memory", "search", "release train").out
+    assert home.run("memory", "forget", str(match["id"])).code == 0
+    assert "tuesdays" not in home.run("memory", "search", "release train").out
+
+
+def test_only_this_directory_is_searched_unless_all_are(home: Home) -> None:
+    home.script({"text": "noted"})
+    home.run("exec", "pomelo")
+    elsewhere = home.directory / "elsewhere"
+    elsewhere.mkdir()
+    assert "nothing found" in home.run("memory", "search", "pomelo", "-C", str(elsewhere)).err
+    assert "pomelo" in home.run("memory", "search", "pomelo", "-C", str(elsewhere), "--all").out
+
+
+def test_a_session_can_be_forgotten_whole(home: Home) -> None:
+    home.script({"text": "noted"})
+    home.run("exec", "pomelo")
+    [match, *_] = msgspec.json.decode(home.run("memory", "search", "pomelo", "--json").out)["matches"]
+    assert home.run("memory", "forget", "--session", match["sessionId"]).code == 0
+    assert "nothing found" in home.run("memory", "search", "pomelo").err
+
+
+def test_without_an_embedder_it_says_how_it_searched(home: Home) -> None:
+    home.script({"text": "noted"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text() + '[memory]\nembeddings = "none"\n')
+    home.run("exec", "pomelo")
+    assert "by words alone" in home.run("memory", "search", "pomelo").err
+
+
+def test_forgetting_needs_to_know_what(home: Home) -> None:
+    home.script({"text": "noted"})
+    home.run("exec", "pomelo")
+    assert home.run("memory", "forget").code == 64
+    assert home.run("memory", "forget", "999").code == 1

@@ -1,0 +1,173 @@
+"""Memory in a runtime: what was said in one session is recalled in the next, and nothing waits for it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from buddy.config.settings import AgentSettings, Config, MemorySettings, Profile
+from buddy.daemon.memories import find_embedder, make_memory
+from buddy.daemon.runtime import Parts, unix_ms
+from buddy.log.contract import Log
+from buddy.log.memory import MemoryLog
+from buddy.memory.index import Found, Scope
+from buddy.memory.memory import Memory
+from buddy.protocol.events import RunComplete
+from buddy.protocol.requests import DeleteSession, DeleteSessionReply
+from buddy.sessions.spill import SPILL_ABOVE
+from harness import House, house
+from sessions.stage import Puppet, answer, asks_for, shell
+
+
+@asynccontextmanager
+async def remembering(workspace: Path, puppet: Puppet, log: Log | None = None) -> AsyncGenerator[House]:
+    parts = Parts(log=log or MemoryLog(unix_ms), provider=lambda _: puppet, memory_dir=workspace)
+    async with house(workspace, parts=parts) as home:
+        yield home
+
+
+async def say(home: House, text: str, *, policy: str = "all") -> str:
+    async with home.client() as guest:
+        session_id = await guest.start(approval_policy=policy)
+        await guest.send(text)
+        await guest.until(RunComplete)
+        return session_id
+
+
+async def settled(home: House, text: str, **scope: str) -> list[Found]:
+    """What is found once everything that was said is read."""
+    memory = home.runtime.memory
+    assert memory is not None
+    await memory.catch_up()
+    return await memory.search(text, Scope(**scope))
+
+
+def kept_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
+
+
+async def test_what_was_said_in_one_session_is_told_in_the_next(tmp_path: Path) -> None:
+    puppet = Puppet(answer("noted"), answer("port 8743"))
+    async with remembering(tmp_path, puppet) as home:
+        first = await say(home, "the staging server listens on port 8743")
+        assert await settled(home, "staging port")
+        await say(home, "which port does staging use?")
+    [told] = [text for text in puppet.told() if "Relevant context from memory:" in text]
+    assert f"- the staging server listens on port 8743 (user, {first} seq 2)" in told
+    assert puppet.told()[-1] == "which port does staging use?"
+
+
+async def test_users_agents_and_tools_are_remembered(tmp_path: Path) -> None:
+    puppet = Puppet(asks_for(shell("echo kumquat from the tool")), answer("kumquat from the agent"))
+    async with remembering(tmp_path, puppet) as home:
+        await say(home, "kumquat from the user")
+        roles = {one.role for one in await settled(home, "kumquat")}
+    assert roles == {"user", "assistant", "tool run_shell"}
+
+
+async def test_long_texts_are_remembered_whole(tmp_path: Path) -> None:
+    long = " ".join(f"filler{number}" for number in range(SPILL_ABOVE // 8)) + " persimmon"
+    async with remembering(tmp_path, Puppet(answer(long))) as home:
+        await say(home, "talk")
+        assert [one.text[-9:] for one in await settled(home, "persimmon")] == ["persimmon"]
+
+
+async def test_the_log_is_caught_up_with_from_the_cursor(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    parts = Parts(log=log, provider=lambda _: Puppet(answer("yes")))
+    async with house(tmp_path, parts=parts) as home:
+        await say(home, "said while nobody listened: tamarind")
+    memory = make_memory(Config(), {}, tmp_path, log)
+    assert memory is not None
+    await memory.catch_up()
+    await memory.catch_up()
+    assert len(await memory.search("tamarind", Scope())) == 1
+    await memory.close()
+
+
+async def test_news_are_taken_up_when_the_runtime_stops(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    async with remembering(tmp_path, Puppet(answer("yes")), log) as home:
+        await say(home, "rambutan")
+    memory = make_memory(Config(), {}, tmp_path, MemoryLog(unix_ms))
+    assert memory is not None
+    assert len(await memory.search("rambutan", Scope())) == 1
+    await memory.close()
+
+
+async def test_a_deleted_session_is_not_recalled(tmp_path: Path) -> None:
+    async with remembering(tmp_path, Puppet(answer("yes"))) as home:
+        session_id = await say(home, "my number is 4711")
+        assert await settled(home, "number 4711")
+        async with home.client() as guest:
+            await guest.client.request(DeleteSession(), DeleteSessionReply, session_id)
+        assert await settled(home, "number 4711") == []
+
+
+async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    parts = Parts(log=log, provider=lambda _: Puppet(answer("yes")), memory_dir=tmp_path)
+    async with house(tmp_path, parts=parts, env={"API_KEY": "kiwi-4f5a1c9b7e2d"}) as home:
+        await say(home, "the key is kiwi-4f5a1c9b7e2d")
+        assert await settled(home, "key")
+    assert b"kiwi-4f5a1c9b7e2d" not in kept_in(tmp_path)
+
+
+async def test_a_broken_index_never_reaches_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "memory.db").mkdir()
+    puppet = Puppet(answer("fine"))
+    async with remembering(tmp_path, puppet) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("hello")
+        assert (await guest.until(RunComplete)).outcome == "success"
+    assert puppet.told() == ["hello"]
+    assert "nothing recalled" in caplog.text
+
+
+async def test_recall_waits_no_longer_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("buddy.memory.memory.RECALL_SECONDS", 0.0)
+    memory = make_memory(Config(), {}, tmp_path, MemoryLog(unix_ms))
+    assert memory is not None
+    assert await memory.recaller("sess_1", "/here")("anything") == ""
+    await memory.close()
+
+
+async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    async with house(tmp_path, parts=Parts(log=log, provider=lambda _: Puppet(answer("yes")))) as home:
+        await say(home, "carambola")
+    both = [_made(tmp_path, log), _made(tmp_path, log)]
+    await asyncio.gather(*(memory.catch_up() for memory in both))
+    found = [one.text for memory in both for one in await memory.search("carambola", Scope())]
+    assert found.count("carambola") == 2
+    for memory in both:
+        await memory.close()
+
+
+def _made(folder: Path, log: Log) -> Memory:
+    memory = make_memory(Config(), {}, folder, log)
+    assert memory is not None
+    return memory
+
+
+def test_memory_can_be_turned_off(tmp_path: Path) -> None:
+    config = Config(memory=MemorySettings(enabled=False))
+    assert make_memory(config, {}, tmp_path, MemoryLog(unix_ms)) is None
+
+
+def test_without_an_embedder_the_search_is_by_words() -> None:
+    assert find_embedder(Config(memory=MemorySettings(embeddings="none")), {}) is None
+
+
+def test_a_profile_without_a_server_is_no_embedder(caplog: pytest.LogCaptureFixture) -> None:
+    settings = MemorySettings(embeddings="gone", embedding_model="m")
+    config = Config(models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), memory=settings)
+    assert find_embedder(config, {}) is None
+    assert "no embeddings from gone" in caplog.text
+
+
+def test_weights_must_sum_to_one() -> None:
+    with pytest.raises(ValueError, match="sum to 1"):
+        MemorySettings(vector_weight=0.7, text_weight=0.7)

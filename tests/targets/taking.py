@@ -1,0 +1,21 @@
+"""Taking a command's output, and waiting for a text in it."""
+
+import asyncio
+from typing import Literal
+
+Stream = Literal["stdout", "stderr"]
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.output: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._grew = asyncio.Event()
+
+    async def __call__(self, stream: Stream, chunk: bytes) -> None:
+        self.output[stream] += chunk
+        self._grew.set()
+
+    async def wait_for(self, text: bytes) -> None:
+        while text not in self.output["stdout"]:
+            self._grew.clear()
+            await self._grew.wait()

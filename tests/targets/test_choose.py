@@ -1,0 +1,120 @@
+"""What a session asked for is what it gets, or it is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ProtocolError
+from buddy.targets.choose import Own, Wish, choose, levels
+from buddy.targets.confine import prove
+from buddy.targets.confine.target import Confined
+from buddy.targets.contract import Terminal
+from buddy.targets.local import Local
+from targets.machines import need
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Own:
+    return Own(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    place = tmp_path / "root"
+    place.mkdir()
+    return str(place)
+
+
+@pytest.fixture
+def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without any of the programs."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_the_default_is_this_machine_as_it_is(own: Own, root: str) -> None:
+    chosen = choose(Wish("local", root), own)
+    assert type(chosen.target) is Local
+    assert (chosen.root, chosen.sandbox) == (root, "host")
+
+
+@pytest.mark.parametrize("wish", [("confined", None), ("local", "confined"), ("confined", "confined")])
+def test_confined_is_had_where_it_is_proven(own: Own, root: str, wish: tuple[str, str | None]) -> None:
+    proof = prove.prove()
+    if not proof.how:
+        pytest.skip(proof.why)
+    chosen = choose(Wish(wish[0], root, wish[1]), own)
+    assert isinstance(chosen.target, Confined)
+    assert chosen.sandbox == "confined"
+    assert levels(attempt=False)["confined"] == f"proven: {proof.how}"
+
+
+def test_confined_is_refused_where_it_is_not_proven(own: Own, root: str) -> None:
+    with pytest.raises(ProtocolError, match=r"bwrap is not installed.*install bubblewrap") as refused:
+        choose(Wish("confined", root), own, lambda: prove.Proof(why="bubblewrap: bwrap is not installed"))
+    assert refused.value.code == "SANDBOX_UNAVAILABLE"
+
+
+def test_a_workspace_inside_our_own_directories_cannot_be_confined(own: Own) -> None:
+    if not prove.prove().how:
+        pytest.skip(prove.prove().why)
+    inside = own.state_dir / "work"
+    inside.mkdir(parents=True)
+    with pytest.raises(ProtocolError, match="may not see"):
+        choose(Wish("confined", str(inside)), own)
+
+
+@pytest.mark.parametrize("target", ["ssh:me@host", "container:box"])
+def test_a_target_is_named_in_full(own: Own, target: str) -> None:
+    need("ssh", "podman")
+    chosen = choose(Wish(target, "/srv/app"), own)
+    assert chosen.target.name == target
+    assert (chosen.root, chosen.sandbox) == ("/srv/app", "container" if "box" in target else "host")
+
+
+UNAVAILABLE = [
+    ("modal", None),
+    ("local:x", None),
+    ("local", "container"),
+    ("local", "jail"),
+    ("ssh:host", "confined"),
+    ("container:box", "confined"),
+]
+
+
+@pytest.mark.parametrize(("target", "sandbox"), UNAVAILABLE)
+def test_what_there_is_not_is_refused(own: Own, root: str, target: str, sandbox: str | None) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        choose(Wish(target, root, sandbox), own)
+    assert refused.value.code == "SANDBOX_UNAVAILABLE"
+
+
+@pytest.mark.usefixtures("empty_path")
+@pytest.mark.parametrize("wish", [("ssh:host", None), ("container:box", None), ("local", True)])
+def test_a_missing_program_is_named(own: Own, root: str, wish: tuple[str, bool | None]) -> None:
+    with pytest.raises(ProtocolError, match=r"is installed here|is not installed here") as refused:
+        choose(Wish(wish[0], root, tmux=wish[1]), own)
+    assert refused.value.code == "SANDBOX_UNAVAILABLE"
+
+
+@pytest.mark.parametrize("target", ["ssh:-oProxyCommand=id", "container:x --privileged", "ssh:", "container:"])
+def test_a_name_that_means_something_else_is_refused(own: Own, root: str, target: str) -> None:
+    need("ssh", "podman")
+    with pytest.raises(ProtocolError) as refused:
+        choose(Wish(target, root), own)
+    assert refused.value.code == "INVALID_REQUEST"
+
+
+@pytest.mark.parametrize("target", ["local", "ssh:host", "container:box"])
+def test_each_target_can_have_a_pane(own: Own, root: str, target: str) -> None:
+    need("tmux", "ssh", "podman")
+    assert isinstance(choose(Wish(target, root, tmux=True), own).target, Terminal)
+    with pytest.raises(ProtocolError, match="tmux session name"):
+        choose(Wish(target, root, tmux="a;kill-server"), own)
+
+
+def test_a_workspace_that_is_not_there_is_refused(own: Own) -> None:
+    with pytest.raises(ProtocolError, match="not a directory"):
+        choose(Wish("local", "/no/such/place"), own)
+    need("ssh")
+    with pytest.raises(ProtocolError, match="must be absolute"):
+        choose(Wish("ssh:host", "relative"), own)

@@ -1,0 +1,213 @@
+"""Confinement as it really holds: both ways of it, by what commands inside can and cannot do."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Generator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ToolError
+from buddy.targets import strays
+from buddy.targets.confine import prove
+from buddy.targets.confine.fence import Fence
+from buddy.targets.confine.target import WRAPS, Confined
+from buddy.targets.contract import Finished, Target
+from targets.taking import Taken
+
+why_not = cache(prove.attempt)
+
+
+@pytest.fixture(params=sorted(WRAPS))
+def way(request: pytest.FixtureRequest) -> str:
+    how: str = request.param
+    why = why_not(how)
+    if why:
+        pytest.skip(f"{how} does not hold here: {why}")
+    return how
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    place = tmp_path / "home"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    (place / ".git" / "hooks").mkdir(parents=True)
+    (place / ".git" / "config").write_text("[core]\n")
+    return place
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    place = tmp_path / "own"
+    place.mkdir()
+    (place / "auth.json").write_text("secret")
+    return place
+
+
+@pytest.fixture
+def confined(way: str, root: Path, home: Path, own: Path) -> Confined:
+    return Confined(Fence(str(root), home=str(home), own=(str(own),)), WRAPS[way], grace=0.2)
+
+
+@pytest.fixture
+def listener() -> Generator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    """Every file below a directory, by its path."""
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def mode_of(path: str) -> int:
+    return Path(path).stat().st_mode & 0o777
+
+
+async def run(target: Target, command: str, root: Path, nonce: str, timeout: float | None = None) -> tuple[int, str]:
+    taken = Taken()
+    finished = await target.run(command, cwd=str(root), nonce=nonce, on_output=taken, timeout=timeout)
+    return finished.exit_code, (taken.output["stdout"] + taken.output["stderr"]).decode()
+
+
+async def test_the_workspace_can_be_written_and_the_rest_cannot(
+    confined: Confined, root: Path, home: Path, nonce: str
+) -> None:
+    outside = [home / "x", Path("/etc/buddy-probe"), Path("/usr/buddy-probe"), root.parent / "beside"]
+    tries = "; ".join(f"echo x >'{path}'" for path in outside)
+    code, _ = await run(confined, f"echo in >inside; {tries}; chmod 777 /etc/passwd; true", root, nonce)
+    assert code == 0
+    assert (root / "inside").read_text() == "in\n"
+    assert not any(path.exists() for path in outside)
+    assert mode_of("/etc/passwd") == 0o644
+
+
+PROTECTED = [".git/hooks/pre-commit", ".git/config", "buddy.toml", ".vscode/tasks.json", ".git/config.worktree"]
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+async def test_a_protected_path_cannot_be_written(confined: Confined, root: Path, nonce: str, path: str) -> None:
+    before = contents(root)
+    attack = f"mkdir -p $(dirname {path}); echo evil >{path}"
+    code, _ = await run(confined, attack, root, nonce)
+    assert code != 0
+    assert contents(root) == before
+
+
+async def test_what_is_protected_cannot_be_moved_aside(confined: Confined, root: Path, nonce: str) -> None:
+    attacks = "mv .git moved; rm -rf .git/hooks; mv .git/config .git/c; ln -sf /x .git/hooks; umount .git/hooks; "
+    attacks += "mount -o remount,rw,bind .git/hooks; ln .git/config hard; echo evil >>hard; true"
+    await run(confined, attacks, root, nonce)
+    assert (root / ".git" / "hooks").is_dir()
+    assert (root / ".git" / "config").read_text() == "[core]\n"
+    assert not (root / "moved").exists()
+
+
+async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    target = Confined(Fence(str(bare), home=str(home), own=()), WRAPS[way])
+    code, _ = await run(target, "mkdir -p .git/hooks && echo evil >.git/hooks/pre-commit", bare, nonce)
+    assert code != 0
+    assert list(bare.iterdir()) == []
+
+
+async def test_start_up_files_are_protected_where_the_home_directory_is_the_workspace(
+    way: str, home: Path, nonce: str
+) -> None:
+    target = Confined(Fence(str(home), home=str(home), own=()), WRAPS[way])
+    (home / ".bashrc").write_text("mine\n")
+    await run(
+        target, "echo evil >>.bashrc; echo evil >.profile; mkdir .ssh; echo evil >.ssh/rc; echo ok >x", home, nonce
+    )
+    assert contents(home) == {".bashrc": b"mine\n", "x": b"ok\n"}
+
+
+async def test_our_own_files_are_not_seen(confined: Confined, root: Path, own: Path, nonce: str) -> None:
+    code, output = await run(confined, f"cat {own}/auth.json; echo x >{own}/new", root, nonce)
+    assert code != 0
+    assert "secret" not in output
+    assert contents(own) == {"auth.json": b"secret"}
+
+
+async def test_there_is_no_network_unless_it_was_allowed(
+    confined: Confined, root: Path, nonce: str, listener: int
+) -> None:
+    connect = f"exec 3<>/dev/tcp/127.0.0.1/{listener}"
+    python = f"{sys.executable} -c 'import socket; socket.create_connection((\"127.0.0.1\", {listener}), 2)'"
+    for command in (connect, python):
+        code, _ = await run(confined, command, root, nonce)
+        assert code != 0
+    assert await run(confined.with_network(), connect, root, nonce) == (0, "")
+
+
+async def test_processes_outside_are_not_seen(confined: Confined, root: Path, nonce: str) -> None:
+    code, output = await run(confined, "ls /proc | grep -c '^[0-9]'", root, nonce)
+    assert code == 0
+    assert int(output) < 10
+
+
+async def test_temporary_files_are_private(confined: Confined, root: Path, nonce: str) -> None:
+    code, output = await run(confined, f"echo x >/tmp/{nonce} && cat /tmp/{nonce}", root, nonce)
+    assert (code, output) == (0, "x\n")
+    assert not (Path("/tmp") / nonce).exists()  # noqa: S108
+
+
+async def test_codes_and_signals_come_back(confined: Confined, root: Path, nonce: str) -> None:
+    assert await confined.run("exit 7", cwd=str(root), nonce=nonce, on_output=Taken()) == Finished(7)
+    assert await confined.run("kill -9 $$", cwd=str(root), nonce=nonce, on_output=Taken()) == Finished(-9)
+
+
+async def test_a_cancelled_command_leaves_nothing(confined: Confined, root: Path, nonce: str) -> None:
+    taken = Taken()
+    command = "trap '' TERM; (setsid sleep 600 &); echo up; sleep 600; sleep 600"
+    running = asyncio.create_task(confined.run(command, cwd=str(root), nonce=nonce, on_output=taken))
+    async with asyncio.timeout(30):
+        await taken.wait_for(b"up")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert strays.find(nonce) == []
+
+
+async def test_a_directory_outside_is_no_place_to_run(confined: Confined, nonce: str) -> None:
+    with pytest.raises(ToolError, match="outside"):
+        await confined.run("true", cwd="/", nonce=nonce, on_output=Taken())
+
+
+@pytest.mark.parametrize("path", [*PROTECTED, ".git/hooks", "./.git/../.git/config"])
+async def test_the_file_tools_refuse_what_is_protected(confined: Confined, root: Path, path: str) -> None:
+    with pytest.raises(ToolError, match="protected"):
+        await confined.write_file(path, b"evil", root=str(root))
+    await confined.write_file("src/fine", b"good", root=str(root))
+
+
+async def test_a_repository_behind_a_link_is_refused(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
+    work = tmp_path / "linked"
+    work.mkdir()
+    (work / "elsewhere").mkdir()
+    (work / ".git").symlink_to("elsewhere")
+    target = Confined(Fence(str(work), home=str(home), own=()), WRAPS[way])
+    with pytest.raises(ToolError, match="is a link"):
+        await target.run("true", cwd=str(work), nonce=nonce, on_output=Taken())
+
+
+def test_a_way_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WRAPS, "pretended", lambda _plan, argv, _cwd: list(argv))
+    why = prove.attempt("pretended")
+    assert "it does not hold here" in why
+    assert "connect" in why
+    assert "protected" in why
+
+
+def test_a_way_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WRAPS, "broken", lambda _plan, _argv, _cwd: ["sh", "-c", "echo no namespaces >&2; exit 1"])
+    assert prove.attempt("broken") == "no namespaces"

@@ -1,0 +1,168 @@
+"""What is true of containers and hosts alone: names, engines, connections that end."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ProtocolError, ToolError
+from buddy.targets import names, strays
+from buddy.targets.carriers import Container, Ssh
+from buddy.targets.contract import Finished
+from buddy.targets.remote import Remote
+from targets.machines import Engine, SshServer, need, ssh_server
+from targets.taking import Taken
+
+
+@pytest.mark.parametrize("name", ["x --privileged", "-it", "", "a;b", "a/b", "$(id)", "a\nb", "x" * 300])
+def test_a_container_name_that_means_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ProtocolError, match="container name"):
+        Container(name)
+
+
+HOSTS = ["-oProxyCommand=id", "a b", "", "a;id", "u@-oX", "-l@host", "a\nb", "$(id)", "user@", "@host", "h:22"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_that_means_something_else_is_refused(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ProtocolError, match="ssh host"):
+        Ssh(host, tmp_path)
+
+
+@pytest.mark.parametrize("host", ["host", "me@host.example", "10.0.0.1", "::1", "me@[fe80::1]", "alias_1"])
+def test_a_host_as_people_write_it_is_taken(host: str) -> None:
+    assert names.host(host) == host
+
+
+@pytest.fixture
+def open_dir(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    return tmp_path
+
+
+def names_in(place: Path) -> list[str]:
+    return sorted(path.name for path in place.iterdir())
+
+
+async def test_a_control_directory_that_is_open_to_others_is_refused(open_dir: Path, nonce: str) -> None:
+    with pytest.raises(ToolError, match="not private"):
+        await Remote(Ssh("host", open_dir)).run("true", cwd="/", nonce=nonce, on_output=Taken())
+
+
+async def test_a_host_that_does_not_answer_is_unreachable(control_dir: Path, tmp_path: Path, nonce: str) -> None:
+    need("ssh")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        ssh = Ssh("127.0.0.1", control_dir, ("-F", "none", "-p", str(port)))
+        target = Remote(ssh)
+        for asked in (
+            target.run("touch here", cwd=str(tmp_path), nonce=nonce, on_output=Taken()),
+            target.read_file("x", root=str(tmp_path), limit=1),
+            target.write_file("x", b"", root=str(tmp_path)),
+            target.stat("x", root=str(tmp_path)),
+            target.list_dir(".", root=str(tmp_path)),
+        ):
+            with pytest.raises(ToolError) as gone:
+                await asked
+            assert gone.value.code == "SANDBOX_UNREACHABLE"
+        assert await target.end_strays(nonce) == 0
+    assert names_in(tmp_path) == []
+
+
+@pytest.fixture
+def own_sshd(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshServer]:
+    with ssh_server(tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+async def test_a_connection_that_is_lost_leaves_the_outcome_unknown(
+    own_sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
+) -> None:
+    ssh = Ssh("127.0.0.1", tmp_path_factory.mktemp("d"), own_sshd.options)
+    taken = Taken()
+    command = "echo up; sleep 600"
+    running = asyncio.create_task(Remote(ssh).run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
+    await taken.wait_for(b"up")
+    argv = await ssh.argv(["true"])
+    ending = await asyncio.create_subprocess_exec(*argv[:-3], "-O", "exit", *argv[-2:-1], stderr=subprocess.DEVNULL)
+    assert await ending.wait() == 0
+    with pytest.raises(ToolError) as lost:
+        await running
+    assert lost.value.code == "UNKNOWN_OUTCOME"
+    assert strays.end(nonce) >= 1
+
+
+async def test_calls_share_one_connection(sshd: SshServer, control_dir: Path, tmp_path: Path, nonce: str) -> None:
+    target = Remote(Ssh("127.0.0.1", control_dir, sshd.options))
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    sockets = names_in(control_dir)
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    assert len(sockets) == 1
+    assert names_in(control_dir) == sockets
+
+
+async def test_a_container_that_was_removed_fails_the_call(engine: Engine, nonce: str) -> None:
+    name = f"buddy-gone-{os.getpid()}"
+    engine.start(name)
+    target = Remote(Container(name))
+    taken = Taken()
+    running = asyncio.create_task(target.run("echo up; sleep 600", cwd="/work", nonce=nonce, on_output=taken))
+    await taken.wait_for(b"up")
+    await asyncio.to_thread(engine.remove, name)
+    with pytest.raises(ToolError) as lost:
+        await running
+    assert lost.value.code == "UNKNOWN_OUTCOME"
+    with pytest.raises(ToolError) as gone:
+        await target.run("echo here", cwd="/work", nonce=nonce, on_output=taken)
+    assert gone.value.code == "SANDBOX_UNREACHABLE"
+    assert b"here" not in taken.output["stdout"]
+
+
+@pytest.fixture
+def docker(
+    engine: Engine, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Generator[None]:
+    """The docker command, with podman behind it."""
+    need("docker")
+    door = tmp_path_factory.mktemp("s") / "p"
+    words = ["podman", "system", "service", "--time=0", f"unix://{door}"]
+    with subprocess.Popen(words, env={**os.environ, **engine.env}, stderr=subprocess.DEVNULL) as service:
+        try:
+            _wait_for(door)
+            monkeypatch.setenv("DOCKER_HOST", f"unix://{door}")
+            yield
+        finally:
+            service.terminate()
+
+
+@pytest.mark.usefixtures("docker")
+async def test_the_docker_command_works_as_well(container: str, nonce: str) -> None:
+    target = Remote(Container(container, "docker"))
+    taken = Taken()
+    assert await target.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
+    assert taken.output["stdout"] == b"/work\n"
+    await target.write_file("by-docker", b"\0x", root="/work")
+    assert await target.read_file("by-docker", root="/work", limit=9) == b"\0x"
+
+
+def _wait_for(door: Path) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket(socket.AF_UNIX) as attempt:
+            if attempt.connect_ex(str(door)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.skip("podman's service does not start here")
+
+
+async def test_an_engine_that_knows_the_container_is_found(engine: Engine, container: str, nonce: str) -> None:
+    assert shutil.which("podman")
+    assert engine.containers
+    assert await Remote(Container(container)).run("exit 4", cwd="/", nonce=nonce, on_output=Taken()) == Finished(4)

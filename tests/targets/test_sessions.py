@@ -1,0 +1,115 @@
+"""Sessions on each target, over the protocol, with a real daemon."""
+
+import asyncio
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from buddy.targets import strays
+from buddy.targets.confine import prove
+from daemon.plain import Message, Plain, Refused
+from daemon.running import Daemon, section, shell
+from daemon.talking import attach, plain, read_log, send
+from targets.machines import need
+
+PLAY = [
+    section(
+        "^wait", {"calls": [shell("echo early; while ! [ -e go ]; do sleep 0.05; done; echo late")]}, {"text": "ok"}
+    ),
+    section(
+        "^write", {"calls": [shell("echo in >inside; echo out >/var/buddy-probe; echo x >.git/config")]}, {"text": "ok"}
+    ),
+    section(
+        "^where",
+        {"calls": [shell("pwd"), {"name": "write_file", "args": {"path": "a", "content": "b"}}]},
+        {"text": "ok"},
+    ),
+]
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short: sockets lie in it."""
+    return tmp_path_factory.mktemp("s")
+
+
+@pytest.fixture
+def daemon(place: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Daemon]:
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TMUX_TMPDIR", str(place))
+    with Daemon(place / "d", play=PLAY) as found:
+        yield found
+    subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
+
+
+async def begin(client: Plain, root: str, **options: object) -> str:
+    wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
+    reply = await client.ask("start_session", {**wish, "options": {"approvalPolicy": "all", **options}})
+    return str(reply["sessionId"])
+
+
+async def results(client: Plain, session_id: str) -> list[Message]:
+    return [event["payload"] for event in await read_log(client, session_id) if event["type"] == "tool_result"]
+
+
+async def test_a_command_in_a_pane_outlives_the_daemon_and_its_result_is_used(daemon: Daemon, place: Path) -> None:
+    need("tmux")
+    work = place / "work"
+    work.mkdir()
+    async with plain(daemon) as client:
+        session_id = await begin(client, str(work), tmux=True)
+        await send(client, session_id, "wait")
+        await client.until("tool_output")
+    daemon.kill()
+    (work / "go").touch()
+    daemon.start()
+    async with plain(daemon) as client:
+        await attach(client, session_id)
+        async with asyncio.timeout(60):
+            assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+        events = await read_log(client, session_id)
+        assert [event["payload"]["action"] for event in events if "action" in event["payload"]] == ["reattached"]
+        (result,) = await results(client, session_id)
+        assert result["text"] == "exit code: 0\nstdout:\nearly\nlate"
+        assert result["target"] == "local"
+
+
+async def test_a_confined_session_writes_only_in_its_workspace(daemon: Daemon, place: Path) -> None:
+    proof = prove.prove()
+    if not proof.how:
+        pytest.skip(proof.why)
+    work = place / "work"
+    work.mkdir()
+    async with plain(daemon) as client:
+        session_id = await begin(client, str(work), sandbox="confined")
+        await send(client, session_id, "write")
+        await client.until("run_complete")
+        (result,) = await results(client, session_id)
+    assert result["exitCode"] == 1
+    assert not Path("/var/buddy-probe").exists()  # noqa: ASYNC240 - a look
+    assert [path.name for path in work.iterdir()] == ["inside"]
+
+
+async def test_a_container_is_named_in_everything_that_happens_in_it(container: str, place: Path) -> None:
+    with Daemon(place / "c", play=PLAY) as daemon:
+        async with plain(daemon) as client:
+            session_id = await begin(client, "/work", target=f"container:{container}")
+            await send(client, session_id, "where")
+            await client.until("run_complete")
+            for event in await read_log(client, session_id):
+                if event["type"] in ("tool_call", "tool_claimed", "tool_result"):
+                    assert event["payload"]["target"] == f"container:{container}"
+            shown, written = await results(client, session_id)
+            assert shown["text"] == "exit code: 0\nstdout:\n/work"
+            assert not written["isError"]
+
+
+async def test_what_is_not_to_be_had_is_refused(daemon: Daemon, place: Path) -> None:
+    async with plain(daemon) as client:
+        for options in ({"target": "ssh:-oProxyCommand=id"}, {"sandbox": "container"}, {"tmux": "a;kill-server"}):
+            with pytest.raises(Refused, match="SANDBOX_UNAVAILABLE|INVALID_REQUEST"):
+                await begin(client, str(place), **options)
+    assert strays.find("nobody") == []

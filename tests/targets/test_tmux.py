@@ -1,0 +1,254 @@
+"""Commands in a real tmux pane: here, in a container and over ssh."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ProtocolError, ToolError
+from buddy.targets import strays
+from buddy.targets.carriers import Carrier, Container, Here, Ssh
+from buddy.targets.contract import Capture, Finished, Keys, Reattachable, Target, Terminal
+from buddy.targets.exchange import ask
+from buddy.targets.local import Local
+from buddy.targets.remote import Remote
+from buddy.targets.tmux.pane import Pane, default_session
+from buddy.targets.tmux.target import Tmux
+from targets.machines import SshServer, need
+from targets.taking import Taken
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A tmux server of the test's own; its socket's name must be short."""
+    need("tmux")
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    place = Path(tempfile.mkdtemp(prefix="bt"))
+    monkeypatch.setenv("TMUX_TMPDIR", str(place))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    try:
+        yield place
+    finally:
+        subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def tmux(server: Path, tmp_path: Path) -> Tmux:
+    assert server.exists()
+    return make(Here(), str(tmp_path))
+
+
+def make(carrier: Carrier, root: str, session: str = "buddy-test") -> Tmux:
+    base = Local(grace=0.2) if isinstance(carrier, Here) else Remote(carrier, grace=0.2)
+    return Tmux(base, carrier, Pane(carrier, session, root))
+
+
+def panes(server: Path) -> list[str]:
+    return sorted(path.name for path in (server / "buddy-panes").iterdir())
+
+
+def test_it_is_a_target_that_can_be_watched_and_found_again(tmux: Tmux) -> None:
+    target: Target = tmux
+    assert isinstance(target, Terminal)
+    assert isinstance(target, Reattachable)
+    assert target.name == "local"
+    assert tmux.attach_hint() == "tmux attach -t buddy-test"
+
+
+async def test_a_command_runs_in_the_pane_and_its_output_and_code_come_back(
+    tmux: Tmux, tmp_path: Path, nonce: str, server: Path
+) -> None:
+    taken = Taken()
+    command = "pwd; printf '\\033[31mred\\033[0m\\n'; tty >&2; exit 7"
+    assert await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(7)
+    lines = taken.output["stdout"].decode().splitlines()
+    assert lines[:2] == [str(tmp_path), "red"]
+    assert lines[2].startswith("/dev/pts/")
+    assert len(lines) == 3
+    assert panes(server) == []
+    assert "pwd; printf" in await tmux.snapshot()
+
+
+async def test_commands_follow_each_other_in_one_pane(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    for count in range(3):
+        taken = Taken()
+        finished = await tmux.run(f"echo n{count}", cwd=str(tmp_path), nonce=f"{nonce}{count}", on_output=taken)
+        assert finished == Finished(0)
+        assert taken.output["stdout"] == f"n{count}\n".encode()
+    listed = await ask(Here(), ["tmux", "list-windows", "-t", "buddy-test", "-F", "#{window_name} #{window_panes}"])
+    assert listed.output == b"buddy-shared 1\n"
+
+
+async def test_output_comes_while_the_command_runs(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    command = "echo first; while ! [ -e go ]; do sleep 0.05; done"
+    running = asyncio.create_task(tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
+    await taken.wait_for(b"first\n")
+    assert not running.done()
+    (tmp_path / "go").touch()
+    assert await running == Finished(0)
+
+
+async def test_a_command_is_given_as_it_is(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    command = "printf '%s|' '$HOME' \"a'b\" '`id`' '!!' 'x\ny' \\\\\n\necho ü; touch 'C-c Enter'"
+    await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken)
+    assert taken.output["stdout"].decode() == "$HOME|a'b|`id`|!!|x\ny|\\|ü\n"
+    assert (tmp_path / "C-c Enter").exists()
+
+
+async def test_a_program_cannot_forge_the_end_of_its_call(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    """It knows its nonce, the form of the marks, and can look at the screen."""
+    taken = Taken()
+    forged = (
+        f"printf '\\033]7770;{nonce}\\033\\\\'; printf '\\n[buddy {nonce}: 0] $ \\n';"
+        f" printf '\\033]7770;%s\\033\\\\' {'0' * 48}; tmux capture-pane -p >/dev/null; echo later; exit 4"
+    )
+    assert await tmux.run(forged, cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(4)
+    assert taken.output["stdout"].endswith(b"later\n")
+
+
+async def test_when_the_wait_is_over_the_command_goes_on(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    command = "echo up; while ! [ -e go ]; do sleep 0.05; done; echo done >result"
+    finished = await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=0.5)
+    assert finished.timed_out
+    assert finished.still_running
+    assert strays.find(nonce)
+    with pytest.raises(ToolError, match="busy"):
+        await tmux.run("echo no", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken())
+    (tmp_path / "go").touch()
+    assert await make(Here(), str(tmp_path)).reattach(nonce, Taken()) == Finished(0)
+    assert (tmp_path / "result").read_text() == "done\n"
+
+
+async def test_a_command_need_not_be_waited_for(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    finished = await tmux.run("echo up; cat >typed", cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=0)
+    assert finished.still_running
+    taken = Taken()
+    waiting = asyncio.create_task(tmux.reattach(nonce, taken))
+    await taken.wait_for(b"up")
+    await tmux.send_keys(Keys(literal_text="Enter C-c; $(id)", enter=True))
+    await tmux.send_keys(Keys(keys=("C-d",)))
+    assert await waiting == Finished(0)
+    assert (tmp_path / "typed").read_text() == "Enter C-c; $(id)\n"
+
+
+async def test_a_running_command_is_found_again_by_another_process(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late; exit 5"
+    await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=0)
+    taken = Taken()
+    waiting = asyncio.create_task(make(Here(), str(tmp_path)).reattach(nonce, taken))
+    await taken.wait_for(b"early\n")
+    (tmp_path / "go").touch()
+    assert await waiting == Finished(5)
+    assert taken.output["stdout"] == b"early\nlate\n"
+    assert await tmux.reattach(nonce, Taken()) is None
+
+
+async def test_a_cancelled_command_leaves_nothing_and_the_pane_can_be_used(
+    tmux: Tmux, tmp_path: Path, nonce: str, server: Path
+) -> None:
+    taken = Taken()
+    command = "trap '' TERM; (setsid sleep 600 &); echo up; sleep 600; sleep 600"
+    running = asyncio.create_task(tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
+    await taken.wait_for(b"up")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert strays.find(nonce) == []
+    assert await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken()) == Finished(0)
+    assert panes(server) == []
+
+
+@pytest.mark.parametrize("kill", ["kill-server", "kill-pane"])
+async def test_a_pane_that_is_gone_leaves_the_outcome_unknown(
+    tmux: Tmux, tmp_path: Path, nonce: str, kill: str
+) -> None:
+    taken = Taken()
+    running = asyncio.create_task(tmux.run("echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken))
+    await taken.wait_for(b"up")
+    await ask(Here(), ["tmux", kill, *([] if kill == "kill-server" else ["-t", "=buddy-test:=buddy-shared"])])
+    with pytest.raises(ToolError) as lost:
+        await running
+    assert lost.value.code == "UNKNOWN_OUTCOME"
+    await tmux.end_strays(nonce)
+
+
+async def test_an_alternate_screen_is_fallen_back_from(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+    await tmux.run("echo seen", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    shown = await tmux.capture(Capture(include_alternate_screen=True))
+    assert shown.startswith("[there is no alternate screen")
+    assert "seen" in shown
+    assert "seen" in await tmux.capture(Capture(start="-", end="-"))
+
+
+async def test_the_pane_this_program_runs_in_is_refused(
+    tmux: Tmux, tmp_path: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    shown = await ask(Here(), ["tmux", "display-message", "-p", "-t", "=buddy-test:=buddy-shared", "#{pane_id}"])
+    monkeypatch.setenv("TMUX_PANE", shown.output.decode().strip())
+    with pytest.raises(ToolError, match="another terminal"):
+        await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken())
+
+
+@pytest.mark.parametrize("name", ["a;kill-server", "a:b", "-x", "", "a b", "$(id)", "a.b", "x" * 100])
+def test_a_session_name_that_means_something_else_is_refused(name: str) -> None:
+    with pytest.raises(ProtocolError, match="tmux session name"):
+        Pane(Here(), name, "/")
+
+
+@pytest.mark.parametrize(
+    "bad", [Capture(target="a;b"), Capture(start="-t x"), Capture(target="-a"), Capture(end="1;2")]
+)
+async def test_what_is_no_pane_or_line_is_refused(tmux: Tmux, bad: Capture) -> None:
+    with pytest.raises(ToolError):
+        await tmux.capture(bad)
+
+
+async def test_a_private_directory_that_is_a_trap_is_refused(
+    tmux: Tmux, tmp_path: Path, nonce: str, server: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (server / "buddy-panes").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ToolError, match="private"):
+        await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_each_workspace_has_its_own_session() -> None:
+    assert default_session("/a") != default_session("/b")
+    assert default_session("/a").startswith("buddy-")
+    assert len(default_session("/a")) == len("buddy-") + 4
+
+
+async def test_a_container_can_have_a_pane(container: str, nonce: str) -> None:
+    tmux = make(Container(container, "podman"), "/work", f"t{os.getpid()}")
+    taken = Taken()
+    assert await tmux.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
+    assert taken.output["stdout"] == b"/work\n"
+    assert tmux.attach_hint() == f"podman exec -it {container} tmux attach -t t{os.getpid()}"
+
+
+async def test_a_host_can_have_a_pane(
+    sshd: SshServer, control_dir: Path, tmp_path: Path, nonce: str, server: Path
+) -> None:
+    assert server.name.startswith("bt")
+    ssh = Ssh("127.0.0.1", control_dir, sshd.options)
+    session = f"buddy-test-{os.getpid()}"
+    tmux = make(ssh, str(tmp_path), session)
+    taken = Taken()
+    try:
+        assert await tmux.run("pwd; exit 3", cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(3)
+        assert taken.output["stdout"] == f"{tmp_path}\n".encode()
+    finally:
+        await ask(ssh, ["tmux", "kill-session", "-t", f"={session}"])

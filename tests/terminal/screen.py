@@ -1,0 +1,96 @@
+"""A real terminal for the real program: tmux with a size, keys that are sent, and what is on the screen.
+
+What always holds: a server of its own per test, in a folder of its own; every wait ends after `PATIENCE`, so a hang is
+a failure that shows the screen.
+"""
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cli.driving import Home
+
+PATIENCE = 15.0
+LOOK_SECONDS = 0.02
+
+
+class Tmux:
+    """One pane in which a command runs; it is gone when the block is left."""
+
+    def __init__(self, home: Home, *arguments: str, columns: int = 80, rows: int = 24, program: str = "") -> None:
+        self.socket = str(home.directory / f"tmux-{time.monotonic_ns()}")
+        command = program or " ".join(map(shlex.quote, (sys.executable, "-m", "buddy", *arguments)))
+        env = {**home.env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
+        env.pop("TMUX", None)
+        size = ["-x", str(columns), "-y", str(rows)]
+        line = f"cd {shlex.quote(str(home.work))} && {command}; echo [ended $?]; cat"
+        self._env = env
+        self._tmux("-f", "/dev/null", "new-session", "-d", *size, line)
+        self._tmux("set-option", "-g", "status", "off")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tmux("kill-server", check=False)
+
+    def keys(self, *names: str) -> None:
+        """Press keys by name: `Enter`, `Escape`, `C-d`, `M-Enter`, `BTab`."""
+        self._tmux("send-keys", *names)
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def enter(self, text: str) -> None:
+        """Type a line and send it, once it is there to be seen."""
+        self.type(text)
+        last = text.rpartition("\n")[2]
+        self.until(lambda screen: last[:20] in screen)
+        self.keys("Enter")
+
+    def screen(self, *, history: bool = False, colour: bool = False) -> str:
+        flags = [*(["-S", "-"] if history else []), *(["-e"] if colour else [])]
+        shown = self._tmux("capture-pane", "-p", "-J", *flags)
+        return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip("\n")
+
+    def wait(self, text: str, *, history: bool = False) -> str:
+        """Wait until a text is on the screen; give the screen."""
+        return self.until(lambda screen: text in screen, wanted=text, history=history)
+
+    def until(self, holds: Callable[[str], bool], *, wanted: str = "", history: bool = False) -> str:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            screen = self.screen(history=history)
+            if holds(screen):
+                return screen
+            assert time.monotonic() < deadline, f"no {wanted!r} on the screen:\n{screen}"
+            time.sleep(LOOK_SECONDS)  # nothing tells that another program has drawn
+
+    def record(self, path: Path) -> None:
+        """Keep every byte that the program writes to its terminal from now on."""
+        self._tmux("pipe-pane", f"cat >> {shlex.quote(str(path))}")
+
+    def paste(self, text: str) -> None:
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def _tmux(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self.socket, *arguments],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=check,
+        )
+        return done.stdout

@@ -1,0 +1,85 @@
+"""Text from outside that would like to act on the terminal: in answers, commands, outputs, names and diffs.
+
+The bytes that reach the terminal are recorded, and everything that is not our own styling or the editor's own drawing
+is looked for in them.
+"""
+
+import os
+import re
+
+import pytest
+
+from buddy.terminal.keys import safe_text
+from cli.driving import Home, shell
+from terminal.screen import Tmux
+
+NASTY = (
+    "a\x1b[2Jb\x1b]0;owned\x07c\x1b]52;c;aGk=\x07d\x1bPq\x1b\\e\x9b31mf\x9d0;x\x9cg\u202eh\u2066i\u200bj\x08k\x7fl"
+    "\x1b[201~m 漢字 e\u0301 \ufeffn"
+)
+RETURNS = "safe\rrm -rf /\rsafe"
+# What the editor draws with: colours, cursor moves, erasing, modes. None of it can carry a text.
+OURS = re.compile(
+    r"\x1b\[[0-9;]*m|\x1b\[[0-9]*[ABCDJK]|\x1b\[\?(?:1|7|12|25|2004)[hl]|\x1b\[[0-9]+;[0-9]+H|\x1b\[0? q|\x1b\[2 q"
+)
+
+
+def checked(shown: bytes) -> None:
+    text = OURS.sub("", shown.decode())
+    assert "\x1b" not in text, re.findall(r".{0,10}\x1b.{0,10}", text)[:5]
+    for character in ("\x9b", "\x9c", "\x9d", "\u202e", "\u2066", "\u200b", "\ufeff", "\x7f", "\x08"):
+        assert character not in text
+    assert b"\x1b]" not in shown
+    assert b"\x1b[2J" not in shown
+
+
+@pytest.mark.parametrize("policy", ["ask", "all"])
+def test_no_control_byte_from_outside_reaches_the_terminal(home: Home, policy: str) -> None:
+    (home.work / "made\x1b[2J\u202e.txt").write_text("")
+    diff = {
+        "text": "",
+        "calls": [{"name": "write_file", "args": {"path": "a.txt", "content": f"{NASTY}\n{RETURNS}\n"}}],
+    }
+    reply = {"text": f"{NASTY}\n\n```sh\n{NASTY}\n```\n\n{RETURNS}\n", "thinking": NASTY}
+    call = shell(f"printf '%s' '{NASTY}{RETURNS}'; ls", f"# {NASTY}\n\n| {NASTY} |\n|---|\n| x |\n")
+    home.script(call, diff, {"text": "", "calls": [{"name": f"no{NASTY}", "args": {NASTY: NASTY}}]}, reply)
+    recorded = home.directory / "recorded"
+    with Tmux(home, "--approve", policy, columns=100, rows=50) as terminal:
+        terminal.record(recorded)
+        terminal.wait("(shift-tab)")
+        terminal.paste(NASTY)
+        terminal.wait("owned")
+        terminal.keys("Enter")
+        for question in ("$ printf", "+++") if policy == "ask" else ():
+            terminal.until(lambda screen, text=question: text in screen and "1 yes" in screen)
+            terminal.keys("1")
+        terminal.wait("✓ done")
+        terminal.enter("/session")
+        terminal.wait("sess_")
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+    shown = recorded.read_bytes()
+    checked(shown)
+    assert rb"\x1b[2J" in shown
+    assert rb"\u202e" in shown
+    assert rb"safe\x0drm -rf /\x0dsafe" in shown
+
+
+def test_a_replayed_session_is_as_harmless(home: Home) -> None:
+    home.script(shell(f"printf '%s' '{NASTY}'", NASTY), {"text": NASTY}).run("exec", NASTY, "--approve", "all")
+    recorded = home.directory / "recorded"
+    with Tmux(home, "resume", "--last", rows=50) as terminal:
+        terminal.record(recorded)
+        terminal.wait("✓ done")
+    checked(recorded.read_bytes())
+
+
+def test_what_is_pasted_loses_what_a_terminal_would_act_on() -> None:
+    assert safe_text("a\x1b[2Jb\r\nc\u202ed") == "a[2Jb\ncd"
+
+
+def test_the_recorder_would_notice() -> None:
+    for bad in (b"\x1b]0;x\x07", b"\x1b[2J", "\u202e".encode(), b"\x1bPq"):
+        with pytest.raises(AssertionError):
+            checked(b"x" + bad)
+    assert os.linesep == "\n"

@@ -1,0 +1,348 @@
+"""The REPL as a person sees it: the real program in a real terminal."""
+
+import msgspec
+import pytest
+
+from cli.driving import Home, Reply, shell
+from terminal.screen import Tmux
+
+CHOICES = "1 yes ·"
+SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog and runs away. " * 40, "delay": 0.05}
+
+
+def begun(terminal: Tmux) -> None:
+    terminal.wait("(shift-tab)")
+
+
+def test_the_first_screen_says_what_and_where(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        assert terminal.screen().splitlines() == [
+            "buddy 0.1.0 · played",
+            "~/work · commands run as you, and ask first · /help",
+            "",
+            ">",
+            "approvals: ask (shift-tab) · played · /help",
+        ]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 15)])
+def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int) -> None:
+    home.script(shell("echo ran > ran; echo out", "I **look**."), {"text": "All `done`."})
+    with Tmux(home, columns=columns, rows=rows) as terminal:
+        begun(terminal)
+        terminal.enter("go on then")
+        terminal.wait("1 yes")
+        assert not (home.work / "ran").exists()
+        terminal.keys("1")
+        terminal.wait("✓ done")
+        told = terminal.screen(history=True)
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+    for text in (
+        "> go on then",
+        "I look.",
+        "│ $ echo ran > ran; echo out",
+        "✓ approved by cli",
+        "    out",
+        "All done.",
+    ):
+        assert text in told, told
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_markdown_code_and_tables_are_rendered(home: Home) -> None:
+    text = "# Head\n\nsome *text* <b>raw</b>\n\n- one\n- two\n\n```python\ndef f(): pass\n```\n\n[here](http://x.test/?q=1)"
+    with home.script({"text": text}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        screen = terminal.wait("✓ done")
+    for line in ("# Head", "some text <b>raw</b>", " • one", "  def f(): pass", "here (http://x.test/?q=1)"):
+        assert line in screen.splitlines(), screen
+
+
+def test_every_answer_to_a_question(home: Home) -> None:
+    home.script(*(shell(f"touch ran{number}") for number in range(5)), {"text": "over"})
+    with Tmux(home, rows=60) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        for number, keys in enumerate(("1", "2", "4", "5")):
+            terminal.until(lambda screen, at=number: f"touch ran{at}" in screen and CHOICES in screen)
+            terminal.keys(keys)
+        terminal.wait("what should it do instead?")
+        terminal.enter("use a table")
+        terminal.wait("denied by cli: use a table")
+        terminal.until(lambda screen: "touch ran4" in screen and CHOICES in screen)
+        terminal.keys("3")
+        terminal.wait("✓ done")
+        assert "approved by cli (session)" in terminal.screen()
+        assert "approved by cli (always)" in terminal.screen()
+    assert sorted(path.name for path in home.work.iterdir()) == ["ran0", "ran1", "ran4"]
+    assert "touch" in home.run("approvals", "list").out
+
+
+def test_what_is_being_typed_does_not_answer_a_question(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.type("1 is a number")
+        terminal.wait(CHOICES)
+        assert "> 1 is a number" in terminal.screen()
+        assert not (home.work / "ran").exists()
+        terminal.keys("4")
+        terminal.wait("✓ done")
+        assert "> 1 is a number" in terminal.screen()
+
+
+def test_a_command_longer_than_a_page_must_be_seen_before_it_is_approved(home: Home) -> None:
+    command = "\n".join([*(f": line {number}" for number in range(100)), "touch ran"])
+    with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("e show all")
+        terminal.keys("1")
+        terminal.keys("e")
+        terminal.wait(CHOICES)
+        assert not (home.work / "ran").exists()
+        assert "touch ran" in terminal.screen(history=True)
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").exists()
+
+
+def test_an_edit_shows_its_diff(home: Home) -> None:
+    (home.work / "a.txt").write_text("one\ntwo\n")
+    call = {"text": "", "calls": [{"name": "write_file", "args": {"path": "a.txt", "content": "one\n2\n"}}]}
+    with home.script(call, {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        screen = terminal.wait("1 yes")
+        assert "│ -two" in screen.splitlines()
+        assert "│ +2" in screen.splitlines()
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "a.txt").read_text() == "one\n2\n"
+
+
+def test_esc_interrupts_and_typing_meanwhile_queues(home: Home) -> None:
+    home.script(SLOW)
+    (home.directory / "script.json").write_bytes(
+        msgspec.json.encode({"replies": [SLOW], "on": [{"match": "next", "replies": [{"text": "second"}]}]})
+    )
+    with Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait("the quick brown fox")
+        terminal.enter("next please")
+        terminal.wait("queued (1): next please")
+        terminal.keys("Escape")
+        terminal.wait("■ cancelled")
+        terminal.wait("✓ done")
+        lines = terminal.screen(history=True).splitlines()
+    assert lines.index("> next please") > lines.index("> first")
+
+
+def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home, columns=120, rows=50) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait("esc interrupts")
+        for line in ("/model played", "/help", "/quit", "/session new"):
+            terminal.enter(line)
+            terminal.wait(f"✗ {line.split()[0]} waits until the run is over")
+        terminal.enter("/ps")
+        screen = terminal.wait("#1  run_")
+        assert "(this session)" in screen
+        terminal.enter("/context")
+        terminal.wait("tokens")
+        terminal.enter("/timeout 1h")
+        terminal.wait("is cancelled in 1h")
+        terminal.wait("left ·")
+        terminal.enter("/approve 10m")
+        terminal.wait("nothing is asked for another")
+        terminal.enter("/kill 1")
+        terminal.wait("■ cancelled")
+
+
+def test_a_timeout_cancels_the_run(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait("esc interrupts")
+        terminal.enter("/timeout 100ms")
+        terminal.wait("cancelling (timeout")
+        terminal.wait("■ cancelled")
+
+
+def test_steering_reaches_the_active_run(home: Home) -> None:
+    with home.script(SLOW, {"text": "second"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait("esc interrupts")
+        terminal.enter("/steer to the left")
+        terminal.wait("it sees this at its next turn: to the left")
+
+
+def test_shift_tab_changes_the_policy(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.keys("BTab")
+        terminal.wait("approvals: all (nothing is asked)")
+        terminal.enter("go")
+        terminal.wait("✓ done")
+        terminal.keys("BTab")
+        terminal.wait("approvals: none (everything is denied)")
+        terminal.keys("BTab")
+        terminal.wait("approvals: ask (shift-tab)")
+    assert (home.work / "ran").exists()
+
+
+def test_going_back_offers_what_was_said(home: Home) -> None:
+    with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("the first")
+        terminal.wait("✓ done")
+        terminal.keys("Escape", "Escape")
+        screen = terminal.wait("go back to")
+        assert "▸ 1  the first" in screen
+        terminal.keys("Escape")
+        terminal.until(lambda screen: "go back to" not in screen)
+
+
+def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(
+        config.read_text() + f'[models.other]\napi = "scripted"\nscript = "{home.directory}/script.json"\n'
+    )
+    with Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("/model")
+        terminal.wait("▸ 1  played")
+        terminal.keys("Down")
+        terminal.wait("▸ 2  other")
+        terminal.keys("Enter")
+        terminal.wait("model: other")
+        terminal.enter("/model 1")
+        terminal.wait("model: played")
+        terminal.enter("/model nope")
+        terminal.wait("✗ no profile 'nope'")
+
+
+def test_files_and_commands_are_completed(home: Home) -> None:
+    (home.work / "some-file.txt").write_text("")
+    (home.work / "bad\x1b[2Jname.txt").write_text("")
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.type("/sta")
+        terminal.wait("model, session, workspace")
+        terminal.keys("Tab")
+        terminal.wait("> /status")
+        terminal.keys("C-u")
+        terminal.type("see @")
+        assert "name.txt" not in terminal.wait("some-file.txt")
+        terminal.type("some")
+        terminal.keys("Tab")
+        terminal.wait("> see @some-file.txt")
+
+
+def test_lines_are_kept_in_a_history_of_ones_own(home: Home) -> None:
+    home.script({"text": "hi"}, {"text": "hi"})
+    with Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("remember me")
+        terminal.wait("✓ done")
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+    assert (home.state / "history").stat().st_mode & 0o777 == 0o600
+    with Tmux(home) as terminal:
+        begun(terminal)
+        terminal.keys("Up")
+        terminal.wait("> remember me")
+        terminal.keys("Down", "C-r")
+        terminal.type("memb")
+        terminal.wait("remember me")
+
+
+def test_several_lines_can_be_written(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.type("one")
+        terminal.keys("C-j")
+        terminal.type("two")
+        terminal.keys("M-Enter")
+        terminal.type("three")
+        terminal.wait("three")
+        terminal.keys("Enter")
+        screen = terminal.wait("✓ done")
+    assert "> one\n  two\n  three" in screen
+
+
+def test_a_command_of_ones_own_runs_beside_the_model(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("!printf 'a\\033[2Jb'; pwd; exit 3")
+        screen = terminal.wait("\n  exit 3")
+        assert "a\\x1b[2Jb" in screen
+    assert home.run("session", "list").out == ""
+
+
+def test_an_editor_of_ones_own_writes_the_message(home: Home) -> None:
+    editor = home.directory / "editor"
+    editor.write_text('#!/bin/sh\nprintf "written outside" > "$1"\n')
+    editor.chmod(0o755)
+    home.env["EDITOR"] = home.env["VISUAL"] = str(editor)
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.keys("C-g")
+        terminal.wait("> written outside")
+
+
+def test_an_unknown_command_is_not_sent_to_the_model(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("/statsu")
+        screen = terminal.wait("no command /statsu")
+        assert "did you mean /status?" in screen
+
+
+def test_a_new_session_and_back_to_the_old_one(home: Home) -> None:
+    with home.script({"text": "first answer"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("one")
+        terminal.wait("✓ done")
+        terminal.enter("/new")
+        terminal.wait("a fresh session starts")
+        terminal.enter("two")
+        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.enter("/session")
+        terminal.until(lambda screen: screen.count("sess_") == 2)
+        terminal.enter("/export all.jsonl")
+        terminal.wait("events to all.jsonl")
+    assert (home.work / "all.jsonl").read_text().count("\n") > 3
+
+
+def test_a_long_output_is_only_previewed(home: Home) -> None:
+    with home.script(shell("seq 100000"), {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.type("still typing")
+        terminal.wait("> still typing")
+        terminal.wait("✓ done")
+        assert len(terminal.screen(history=True).splitlines()) < 60
+
+
+def test_colour_can_be_turned_off(home: Home) -> None:
+    home.env["NO_COLOR"] = "1"
+    with home.script({"text": "**hi** `there`"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("✓ done")
+        assert "\x1b[3" not in terminal.screen(colour=True)
+
+
+def test_a_prompt_on_the_command_line_is_said_first(home: Home) -> None:
+    with home.script({"text": "the answer"}) and Tmux(home, "what is it?") as terminal:
+        screen = terminal.wait("✓ done")
+    assert "> what is it?" in screen
+    assert "the answer" in screen

@@ -1,0 +1,113 @@
+"""Terminals and daemons that go away in the middle, and what is there afterwards."""
+
+import os
+import re
+import signal
+import subprocess
+
+from cli.driving import Home, Reply, shell
+from terminal.screen import Tmux
+
+SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog and runs away. " * 3, "delay": 0.05}
+
+
+def begun(terminal: Tmux) -> None:
+    terminal.wait("(shift-tab)")
+
+
+def daemon_pid(home: Home) -> int:
+    return int((home.state / "daemon.lock").read_text())
+
+
+def test_leaving_in_the_middle_stops_nothing_and_resume_shows_it_all(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("the quick")
+        terminal.keys("C-d")
+        screen = terminal.wait("[ended 0]")
+    assert "the run goes on without you" in screen
+    found = re.search(r"buddy resume (sess_\w+)", screen)
+    assert found
+    with Tmux(home, "resume", found[1]) as terminal:
+        screen = terminal.wait("✓ done")
+        assert screen.count("> go") == 1
+        assert screen.count("runs away.") == 3
+        terminal.enter("and again")
+        terminal.until(lambda screen: screen.count("✓ done") == 2)
+
+
+def test_a_closed_terminal_loses_nothing(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("1 yes")
+    with Tmux(home, "resume", "--last") as terminal:
+        screen = terminal.wait("1 yes")
+        assert "│ $ echo ran > ran" in screen
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_two_terminals_on_one_session_see_the_same(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as one:
+        begun(one)
+        one.enter("go")
+        one.wait("1 yes")
+        with Tmux(home, "resume", "--last") as two:
+            two.wait("1 yes")
+            two.keys("1")
+            two.wait("✓ done")
+        screen = one.wait("✓ done")
+        assert "1 yes" not in screen
+        assert "over" in screen
+
+
+def test_a_daemon_that_is_killed_and_started_again_is_found_again(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("1 yes")
+        os.kill(daemon_pid(home), signal.SIGKILL)
+        terminal.wait("the runtime is gone; waiting for it")
+        home.run("daemon", "start")
+        terminal.until(lambda screen: "waiting for it" not in screen)
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_enter_starts_a_daemon_that_is_gone(home: Home) -> None:
+    with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait("✓ done")
+        os.kill(daemon_pid(home), signal.SIGKILL)
+        terminal.wait("the runtime is gone")
+        terminal.enter("second")
+        terminal.until(lambda screen: screen.count("✓ done") == 2)
+
+
+def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait("the quick")
+        listing = ["tmux", "-S", terminal.socket, "list-panes", "-F", "#{pane_pid}"]
+        shown = subprocess.run(listing, capture_output=True, check=True)
+        os.killpg(int(shown.stdout), signal.SIGHUP)
+        with Tmux(home, "resume", "--last") as again:
+            again.wait("✓ done")
+
+
+def test_a_question_of_a_killed_run_is_asked_again(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go") as killed:
+        killed.until("approve? [y/N] ")
+    with Tmux(home, "resume", "--last") as terminal:
+        terminal.wait("1 yes")
+        assert not (home.work / "ran").exists()
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").read_text() == "ran\n"
+    assert home.run("session", "show", "last").out.count("approval  ") == 1
