@@ -173,8 +173,8 @@ class Terminal:
     """A command on a terminal of its own; `typed` is in the terminal before the command starts."""
 
     def __init__(self, home: Home, arguments: Sequence[str], typed: str) -> None:
-        self._master, slave = pty.openpty()
-        os.write(self._master, typed.encode())
+        self.master, slave = pty.openpty()
+        os.write(self.master, typed.encode())
         self.process = subprocess.Popen(
             [*BUDDY, *arguments], cwd=home.work, env=home.env, stdin=slave, stdout=slave, stderr=slave
         )
@@ -189,7 +189,7 @@ class Terminal:
     ) -> None:
         self.process.kill()
         self.process.wait(PATIENCE)
-        os.close(self._master)
+        os.close(self.master)
 
     def until(self, text: str, times: int = 1) -> None:
         """Read until a text is shown, so many times."""
@@ -197,7 +197,7 @@ class Terminal:
             assert self._read(), f"it ended without {text!r}: {self.shown!r}"
 
     def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
+        os.write(self.master, text.encode())
 
     def finish(self) -> int:
         while self._read():
@@ -207,10 +207,10 @@ class Terminal:
     def _read(self) -> bool:
         deadline = time.monotonic() + PATIENCE
         with selectors.DefaultSelector() as selector:
-            selector.register(self._master, selectors.EVENT_READ)
+            selector.register(self.master, selectors.EVENT_READ)
             assert selector.select(max(0.0, deadline - time.monotonic())), f"it hangs after {self.shown!r}"
         try:
-            chunk = os.read(self._master, 65536)
+            chunk = os.read(self.master, 65536)
         except OSError:  # how Linux says that nobody has the other end any more
             return False
         self.shown += chunk

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cli.driving import Home
 
-MESSAGES = [
+MESSAGES: list[dict[str, object]] = [
     {"role": "system", "content": "be good"},
     {"role": "user", "content": "what is in /tmp?"},
     {
@@ -23,14 +23,19 @@ MESSAGES = [
 
 def old_session(folder: Path, messages: list[dict[str, object]]) -> None:
     folder.mkdir(parents=True)
-    content = {"version": 1, "id": "ab12-cd34", "updated_at_millis": 1, "state": {"messages": messages, "tracker": {}}}
+    content = {
+        "version": 1,
+        "id": "ab12-cd34",
+        "updated_at_millis": 1,
+        "state": {"messages": messages, "tracker": None},
+    }
     (folder / "ab12-cd34.json").write_text(json.dumps(content))
     (folder / "broken.json").write_text("{")
 
 
 def test_an_old_session_becomes_one_that_can_be_gone_on_with(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}, {"text": "three"})
-    old_session(home.work / ".buddyx" / "sessions", list(MESSAGES))
+    old_session(home.work / ".buddyx" / "sessions", MESSAGES)
     done = home.run("session", "import", ".")
     assert done.code == 0, done.err
     assert "broken.json is passed over" in done.err

@@ -1,13 +1,19 @@
 """What the documents say of a run, seen from a client: liveness, reasoning, the prompt, the cost."""
 
-from collections.abc import AsyncIterator
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+
+import pytest
 
 from buddy.models.contract import Piece, Prompt, TokenUsage
 from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import Progress, RunComplete, Status, ThinkingToken, Usage
 from buddy.protocol.shapes import BudgetLimits
+from buddy.terminal.looking import prompt_text
 from harness import calls, house, says
 
 
@@ -22,6 +28,19 @@ class Listening(Scripted):
         self.prompts.append(prompt)
         async for piece in super().stream(prompt):
             yield piece
+
+
+@pytest.fixture
+def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    # Not pytest's own directory: the path of a socket may be 107 bytes long.
+    with tempfile.TemporaryDirectory(prefix="docs-") as place:
+        monkeypatch.setenv("TMUX_TMPDIR", place)
+        yield
+        subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
 
 
 async def test_progress_is_told_before_each_model_call_and_before_the_tools(tmp_path: Path) -> None:
@@ -58,6 +77,38 @@ async def test_the_model_is_told_where_it_works_with_what_and_how(tmp_path: Path
     assert f"Workspace: {tmp_path} on local. Sandbox: host." in prompt.system
     assert prompt.system.endswith("Speak like a pirate.\n")
     assert {"read_file", "run_shell", "write_file"} <= {tool.name for tool in prompt.tools}
+
+
+async def test_without_a_pane_no_tool_for_panes_is_offered(tmp_path: Path) -> None:
+    model = Listening(says("done"))
+    async with house(tmp_path, provider=lambda _: model) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("work")
+        await guest.until(RunComplete)
+    (prompt,) = model.prompts
+    assert not {"capture-pane", "send-keys"} & {tool.name for tool in prompt.tools}
+    assert "<terminal>" not in prompt.system
+
+
+@pytest.mark.usefixtures("tmux_server")
+async def test_with_a_pane_its_screen_and_its_tools_are_in_the_prompt(tmp_path: Path) -> None:
+    model = Listening(calls(("run_shell", {"command": "echo seen-in-the-pane"})), says("done"), says("again"))
+    async with house(tmp_path, provider=lambda _: model) as home, home.client() as guest:
+        await guest.start(tmux=True, approval_policy="all")
+        for text in ("work", "go on"):
+            await guest.send(text)
+            await guest.until(RunComplete)
+    last = model.prompts[-1]
+    assert {"capture-pane", "send-keys"} <= {tool.name for tool in last.tools}
+    assert "seen-in-the-pane" in last.system.partition("<terminal>")[2]
+
+
+def test_the_input_line_says_where_commands_run() -> None:
+    assert [prompt_text(target) for target in ("local", "ssh:me@host", "container:box")] == [
+        "> ",
+        "(ssh me@host)> ",
+        "(container box)> ",
+    ]
 
 
 async def test_what_a_run_costs_adds_up_to_its_limit(tmp_path: Path) -> None:

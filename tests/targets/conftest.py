@@ -1,17 +1,26 @@
 """The places that the contract of targets is held against."""
 
+import asyncio
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from buddy.targets.carriers import Container, Here, Ssh
+from buddy.targets.carriers import Container, Here, Ssh, hang_up
+from buddy.targets.confine.fence import Fence
+from buddy.targets.confine.prove import prove
+from buddy.targets.confine.target import WRAPS, Confined
 from buddy.targets.local import Local
 from buddy.targets.remote import Remote
-from targets.machines import Engine, SshServer, ssh_server
-from targets.where import Where
+from buddy.targets.tmux.pane import Pane
+from buddy.targets.tmux.target import Tmux
+from targets.machines import Engine, SshServer, need, ssh_server
+from targets.where import Where, there
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +49,11 @@ def container(engine: Engine) -> str:
 
 
 @pytest.fixture(scope="session")
-def control_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def control_dir(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     """Short: the name of a socket has 108 bytes at most."""
-    return tmp_path_factory.mktemp("c")
+    place = tmp_path_factory.mktemp("c")
+    yield place
+    asyncio.run(hang_up(place))
 
 
 @pytest.fixture
@@ -50,15 +61,57 @@ def nonce() -> str:
     return uuid4().hex
 
 
-@pytest.fixture(params=["local", "container", "ssh"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+PIPED = ["local", "confined", "container", "ssh"]
+
+
+@pytest.fixture(params=[*PIPED, "tmux"])
+async def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+    """Each target there is."""
+    return await make(request, tmp_path)
+
+
+@pytest.fixture(params=PIPED)
+async def piped(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+    """Each whose commands have pipes; in a pane they have a terminal, and test_tmux says what holds there."""
+    return await make(request, tmp_path)
+
+
+async def make(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
     kind: str = request.param
-    if kind == "local":
-        return Where(Local(grace=0.2), Here(), str(tmp_path), Here())
+    if kind == "container":
+        carrier = Container(request.getfixturevalue("container"), "podman")
+        found = Where(kind, Remote(carrier, grace=0.2), f"/work/{uuid4().hex[:12]}", carrier)
+        await there(found, f"mkdir {found.root}")
+        return found
     if kind == "ssh":
         server: SshServer = request.getfixturevalue("sshd")
         ssh = Ssh("127.0.0.1", request.getfixturevalue("control_dir"), server.options)
-        return Where(Remote(ssh, grace=0.2), ssh, str(tmp_path), Here())
-    name: str = request.getfixturevalue("container")
-    carrier = Container(name, "podman")
-    return Where(Remote(carrier, grace=0.2), carrier, f"/work/{uuid4().hex[:12]}", carrier)
+        return Where(kind, Remote(ssh, grace=0.2), str(tmp_path), Here())
+    if kind == "tmux":
+        request.getfixturevalue("tmux_server")
+        pane = Pane(Here(), "buddy-table", str(tmp_path))
+        return Where(kind, Tmux(Local(grace=0.2), Here(), pane), str(tmp_path), Here())
+    if kind == "confined":
+        proof = prove()
+        if not proof.how:
+            pytest.skip(proof.why)
+        fence = Fence(str(tmp_path), home=str(tmp_path.parent), own=())
+        return Where(kind, Confined(fence, WRAPS[proof.how], grace=0.2), str(tmp_path), Here())
+    return Where(kind, Local(grace=0.2), str(tmp_path), Here())
+
+
+@pytest.fixture
+def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    """A tmux server of the test's own; its socket's name must be short."""
+    need("tmux")
+    for name in ("TMUX", "TMUX_PANE"):
+        monkeypatch.delenv(name, raising=False)
+    place = Path(tempfile.mkdtemp(prefix="bt"))
+    monkeypatch.setenv("TMUX_TMPDIR", str(place))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    try:
+        yield place
+    finally:
+        subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
+        shutil.rmtree(place)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -43,7 +44,6 @@ class SshServer(Struct, frozen=True):
     """How to reach it, as options of ssh."""
 
     options: tuple[str, ...]
-    process: "subprocess.Popen[bytes]"
 
 
 def need(*programs: str) -> None:
@@ -66,19 +66,20 @@ def ssh_server(place: Path) -> Generator[SshServer]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     sshd = shutil.which("sshd") or ""
-    with subprocess.Popen([sshd, "-D", "-e", "-f", place / "sshd_config"], stderr=subprocess.DEVNULL) as process:
-        try:
-            _wait_open(port, process)
-            known = f"UserKnownHostsFile={place}/known_hosts"
-            options = ("-F", "none", "-p", str(port), "-i", str(place / "user_key"), "-o", known)
-            yield SshServer((*options, "-o", "StrictHostKeyChecking=accept-new"), process)
-        finally:
-            process.terminate()
+    # It leaves for the background by itself, so that it is no child of the tests that count theirs.
+    subprocess.run([sshd, "-E", place / "sshd.log", "-f", place / "sshd_config"], check=True)
+    try:
+        _wait_open(port)
+        known = f"UserKnownHostsFile={place}/known_hosts"
+        options = ("-F", "none", "-p", str(port), "-i", str(place / "user_key"), "-o", known)
+        yield SshServer((*options, "-o", "StrictHostKeyChecking=accept-new"))
+    finally:
+        os.kill(int((place / "sshd.pid").read_text()), signal.SIGTERM)
 
 
-def _wait_open(port: int, process: "subprocess.Popen[bytes]") -> None:
+def _wait_open(port: int) -> None:
     deadline = time.monotonic() + 10
-    while process.poll() is None and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.02)

@@ -13,7 +13,7 @@ import pytest
 
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets import names, strays
-from buddy.targets.carriers import Container, Ssh
+from buddy.targets.carriers import Container, Ssh, hang_up
 from buddy.targets.contract import Finished
 from buddy.targets.remote import Remote
 from targets.machines import Engine, SshServer, need, ssh_server
@@ -106,6 +106,17 @@ async def test_calls_share_one_connection(sshd: SshServer, control_dir: Path, tm
     await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
     assert len(sockets) == 1
     assert names_in(control_dir) == sockets
+
+
+async def test_no_connection_is_left_after_hanging_up(
+    sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
+) -> None:
+    shared = tmp_path_factory.mktemp("h")
+    target = Remote(Ssh("127.0.0.1", shared, sshd.options))
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    assert len(names_in(shared)) == 1
+    await hang_up(shared)
+    assert shared.name not in names_in(shared.parent)
 
 
 async def test_a_container_that_was_removed_fails_the_call(engine: Engine, nonce: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from buddy.targets import strays
 from buddy.targets.confine import prove
 from daemon.plain import Message, Plain, Refused
 from daemon.running import Daemon, section, shell
@@ -108,8 +107,10 @@ async def test_a_container_is_named_in_everything_that_happens_in_it(container: 
 
 
 async def test_what_is_not_to_be_had_is_refused(daemon: Daemon, place: Path) -> None:
+    need("ssh", "podman")
     async with plain(daemon) as client:
+        with pytest.raises(Refused, match="SANDBOX_UNAVAILABLE"):
+            await begin(client, "/work", target="container:no-such-container")
         for options in ({"target": "ssh:-oProxyCommand=id"}, {"sandbox": "container"}, {"tmux": "a;kill-server"}):
-            with pytest.raises(Refused, match="SANDBOX_UNAVAILABLE|INVALID_REQUEST"):
+            with pytest.raises(Refused, match=r"SANDBOX_UNAVAILABLE|INVALID_REQUEST"):
                 await begin(client, str(place), **options)
-    assert strays.find("nobody") == []

@@ -2,10 +2,6 @@
 
 import asyncio
 import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -19,25 +15,13 @@ from buddy.targets.local import Local
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane, default_session
 from buddy.targets.tmux.target import Tmux
-from targets.machines import SshServer, need
+from targets.machines import SshServer
 from targets.taking import Taken
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
-    """A tmux server of the test's own; its socket's name must be short."""
-    need("tmux")
-    for name in ("TMUX", "TMUX_PANE"):
-        monkeypatch.delenv(name, raising=False)
-    place = Path(tempfile.mkdtemp(prefix="bt"))
-    monkeypatch.setenv("TMUX_TMPDIR", str(place))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    try:
-        yield place
-    finally:
-        subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
-        shutil.rmtree(place)
+def server(tmux_server: Path) -> Path:
+    return tmux_server
 
 
 @pytest.fixture
@@ -122,11 +106,13 @@ async def test_when_the_wait_is_over_the_command_goes_on(tmux: Tmux, tmp_path: P
     finished = await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=0.5)
     assert finished.timed_out
     assert finished.still_running
-    assert strays.find(nonce)
+    seen = Taken()
+    waiting = asyncio.create_task(make(Here(), str(tmp_path)).reattach(nonce, seen))
+    await seen.wait_for(b"up")
     with pytest.raises(ToolError, match="busy"):
         await tmux.run("echo no", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken())
     (tmp_path / "go").touch()
-    assert await make(Here(), str(tmp_path)).reattach(nonce, Taken()) == Finished(0)
+    assert await waiting == Finished(0)
     assert (tmp_path / "result").read_text() == "done\n"
 
 

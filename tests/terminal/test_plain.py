@@ -18,7 +18,7 @@ def test_commands_work_and_nobody_is_asked(home: Home) -> None:
     assert done.out == "Then not.\n"
     assert "denied by policy" in done.err
     assert "workspace" in done.err
-    assert "error: no command /nope" in done.err
+    assert "✗ no command /nope" in done.err
     assert "1  played" in done.err
     assert "never" not in done.err
     assert not (home.work / "ran").exists()

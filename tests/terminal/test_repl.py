@@ -242,6 +242,7 @@ def test_files_and_commands_are_completed(home: Home) -> None:
         terminal.type("see @")
         assert "name.txt" not in terminal.wait("some-file.txt")
         terminal.type("some")
+        terminal.wait("> see @some\n            some-file.txt")
         terminal.keys("Tab")
         terminal.wait("> see @some-file.txt")
 

@@ -1,7 +1,6 @@
 """The command line: subcommands, the flags they share, and how errors are told."""
 
 import argparse
-import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -60,9 +59,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     known = command_names()
     if first in known or first in ("-h", "--help", "--version"):
         return build_parser().parse_args(arguments)
-    near = difflib.get_close_matches(first, known, 1) if first.isalpha() else []
-    if near:
-        raise UserError(f"no command {first!r}; did you mean {near[0]}?", hint=f"buddy -- {first} says it to the model")
+    if first.isalpha():
+        import difflib
+
+        for near in difflib.get_close_matches(first, known, 1):
+            hint = f"buddy -- {first} says it to the model"
+            raise UserError(f"no command {first!r}; did you mean {near}?", hint=hint)
     return _repl_parser().parse_args(arguments)
 
 
@@ -332,7 +334,14 @@ def _add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="a model profile of buddy.toml")
     parser.add_argument("-m", "--model", metavar="MODEL")
     parser.add_argument("--agent-runtime", metavar="NAME", help="native")
-    parser.add_argument("--sandbox", metavar="LEVEL", help="host")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--container", metavar="NAME", help="work in this running container; -C is a path in there")
+    place.add_argument("--ssh", metavar="HOST", help="work on this machine; -C is a path over there")
+    pane = parser.add_mutually_exclusive_group()
+    pane.add_argument("--tmux", nargs="?", const=True, metavar="SESSION", help="run commands in a pane to watch")
+    pane.add_argument("--no-tmux", action="store_true", help="run commands without a pane")
+    parser.add_argument("--sandbox", metavar="LEVEL", help="host, confined or container")
+    parser.add_argument("--plan", action="store_true", help="only look: offer the model no tool that changes anything")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

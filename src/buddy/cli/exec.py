@@ -11,12 +11,12 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 
 from buddy.cli.asking import Asking
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, whole
 from buddy.cli.report import Report
+from buddy.cli.wish import pane_of, target_of, workspace_of
 from buddy.client.client import Client
 from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
@@ -197,29 +197,21 @@ def _session_wish(options: argparse.Namespace) -> StartSession:
     return StartSession(
         "headless",
         options.profile or "default",
-        "local",
-        Repo(_workspace(options)),
+        target_of(options),
+        Repo(workspace_of(options)),
         {"source": "cli"},
         SessionOptions(
             agent_runtime=options.agent_runtime,
             profile=options.profile,
             model=options.model,
+            target=target_of(options),
+            tmux=pane_of(options),
             sandbox=options.sandbox,
+            plan=options.plan,
             approval_policy=_policy(options),
             budget=BudgetLimits(options.max_turns, options.max_cost, options.max_tokens, seconds),
         ),
     )
-
-
-def _workspace(options: argparse.Namespace) -> str:
-    root = os.path.realpath(options.directory)
-    if not Path(root).is_dir():
-        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
-    try:
-        root.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"the name of {root!a} is not UTF-8 text", hint="give the directory another name") from None
-    return root
 
 
 def _policy(options: argparse.Namespace) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, read_lines, whole
+from buddy.cli.wish import pane_of, target_of, workspace_of
 from buddy.client.client import Client
 from buddy.client.socket import SocketLink, connect_unix
 from buddy.config.places import Places
@@ -131,9 +132,7 @@ async def _joined(options: argparse.Namespace) -> AsyncGenerator[tuple[Client, W
 
 def _around(options: argparse.Namespace) -> Around:
     config = read_config(options)
-    root = os.path.realpath(options.directory)
-    if not Path(root).is_dir():
-        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
+    root = workspace_of(options)
     policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
     parse_policy(policy, 0)
     profile, model = _chosen(options, config)
@@ -180,14 +179,17 @@ def _wish(options: argparse.Namespace, root: str, policy: str) -> StartSession:
     return StartSession(
         "interactive",
         profile or "default",
-        "local",
+        target_of(options),
         Repo(root),
         {"source": "cli"},
         SessionOptions(
             agent_runtime=getattr(options, "agent_runtime", None),
             profile=profile,
             model=getattr(options, "model", None),
+            target=target_of(options),
+            tmux=pane_of(options),
             sandbox=getattr(options, "sandbox", None),
+            plan=getattr(options, "plan", False),
             approval_policy=policy,
             budget=BudgetLimits(limits["max_turns"], limits["max_cost"], limits["max_tokens"], seconds),
         ),

@@ -1,4 +1,4 @@
-"""`buddy replay ID`: a recorded session as it went, faster or at once; with `--verify`, the proof that it goes so again.
+"""`buddy replay ID`: a recorded session as it went, or at once; with `--verify`, the proof that it goes so again.
 
 What always holds: nothing is done to the world, and the session itself is not touched.
 """
@@ -7,14 +7,18 @@ import argparse
 import asyncio
 import sys
 
+from buddy.backends.native.prompt import Setting
 from buddy.cli.attach import show
-from buddy.cli.embedded import connected
+from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import event_in, find_session, read_blob, read_lines
 from buddy.cli.report import Report
 from buddy.client.client import Client
+from buddy.models.contract import ToolSpec
 from buddy.protocol.envelopes import Event
+from buddy.protocol.events import SessionStarted, ToolResult
 from buddy.sessions.replay import Recording, verify
 from buddy.terminal.escape import escape
+from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 
 LONGEST_PAUSE = 10.0
 
@@ -44,7 +48,7 @@ async def _play(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     recording = asyncio.run(_record(options))
-    verdict = verify(recording)
+    verdict = verify(recording, _setting(options, recording))
     if verdict.difference is None:
         print(f"{verdict.compared} events, all the same", file=sys.stderr)
         return 0
@@ -68,11 +72,21 @@ async def _record(options: argparse.Namespace) -> Recording:
 
 def _blobs_of(event: Event) -> list[str]:
     body = event.body()
-    if body is None:
-        return []
-    kept = getattr(body, "output", None) if event.type == "tool_result" else None
-    return [*(body.blobs or {}).values(), *([kept] if isinstance(kept, str) else [])]
+    named = list((body.blobs or {}).values()) if body is not None else []
+    return [*named, body.output] if isinstance(body, ToolResult) and body.output else named
 
 
 async def _read(client: Client, session_id: str, blob: str) -> bytes:
     return (await read_blob(client, session_id, blob)).encode()
+
+
+def _setting(options: argparse.Namespace, recording: Recording) -> Setting:
+    """What prompts are made of here and now: how long they are decides when the history is shortened."""
+    started = next((body for event in recording.events if isinstance(body := event.body(), SessionStarted)), None)
+    wished = started.options if started else None
+    config = read_config(options)
+    tools = toolbox(config.tools, Supplies())
+    offered = tools if wished and wished.tmux else tools.without(set(PANE_TOOLS))
+    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in offered.specs())
+    instructions = (wished.system_prompt if wished else None) or config.agent.system_prompt
+    return Setting(specs, instructions, places_of(options).config_dir)

@@ -15,6 +15,7 @@ from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions, token_hash
+from buddy.targets.choose import levels
 
 CAPABILITIES = (
     "stream_tokens",
@@ -96,7 +97,9 @@ class Requests:
 
     async def hello(self, peer: Connection, wish: ask.Hello, _: str) -> Shape:
         peer.introduce(wish.client_name)
-        return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, {"host": "available"})
+        # Nothing is tried here: a client that only wants to say hello does not wait for proofs.
+        held = levels(attempt=False)
+        return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, held)
 
     async def ping(self, _peer: Connection, _wish: ask.Ping, _: str) -> Shape:
         return ask.PingReply(True, self._clock())

@@ -35,7 +35,7 @@ from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.session import Surroundings
 from buddy.sessions.sessions import Makers, Sessions
-from buddy.targets.choose import Own, Wish, choose
+from buddy.targets.choose import Own, Wish, choose, let_go
 from buddy.tools.contract import Place
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from buddy.version import VERSION as PRODUCT_VERSION
@@ -154,6 +154,7 @@ class Runtime:
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""
         await self.sessions.close()
+        await let_go(self._own)
         tasks = list(self._connections)
         for task in tasks:
             task.cancel()
@@ -189,6 +190,8 @@ class Runtime:
         named = profile or (None if started.provider == "default" else started.provider)
         instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
         registry = self._registry if options and options.tmux else self._registry.without(set(PANE_TOOLS))
+        if options and options.plan:
+            registry = registry.read_only()
         specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
         agent = self._config.agent
         root = started.repo.root_path if started.repo else ""

@@ -29,7 +29,6 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.requests import (
     CancelRun,
-    QueueMessage,
     SendUserMessage,
     SetApprovalPolicy,
     SteerRun,
@@ -89,8 +88,10 @@ def _is_restart(entry: Entry) -> bool:
 
 
 def _recovery_start(entries: Sequence[Entry], at: int) -> int:
-    """A recovery begins with what expired while nobody was there."""
-    while at > 0 and (isinstance(entries[at - 1][1], ApprovalExpired) or _is_restart(entries[at - 1])):
+    """A recovery begins with what expired while nobody was there, and the end of a window in which all was allowed."""
+    while at > 0 and isinstance(before := entries[at - 1][1], ApprovalExpired | ApprovalPolicyChanged):
+        if isinstance(before, ApprovalPolicyChanged) and before.by != "restart":
+            break
         at -= 1
     return entries[at][0].seq
 
@@ -162,9 +163,7 @@ def stimuli_of(entries: Sequence[Entry], life: Life) -> list[Stimulus]:
     return sorted(found, key=lambda stimulus: stimulus.gate)
 
 
-def _act(  # noqa: C901 - one arm per event, nothing nested
-    entries: Sequence[Entry], at: int, body: EventBody
-) -> Callable[[Session], Awaitable[object]] | None:
+def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Session], Awaitable[object]] | None:
     event = entries[at][0]
     session_id, run_id = event.session_id, event.run_id or ""
     match body:

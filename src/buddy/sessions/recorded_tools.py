@@ -168,7 +168,8 @@ class RecordedTools(Registry):
     def find(self, name: str, arguments: str) -> RecordedCall | None:
         """The call that is under way with these words: the first that has no result yet."""
         for call in self._calls.values():
-            if (call.item.name, call.item.arguments) == (name, arguments) and call.ready > self._score.reached:
+            is_open = call.result is None or call.ready > self._score.reached
+            if is_open and (call.item.name, call.item.arguments) == (name, arguments):
                 return call
         return None
 
@@ -288,7 +289,7 @@ class RecordedTarget:
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         del command, cwd, nonce, timeout, env
-        for event, body in self._score.after(self._score.last_recorded()):
+        for event, body in self._score.after(self._score.reached):
             if isinstance(body, AcceptanceResult):
                 await self._score.wait_before(event.seq)
                 await on_output("stdout", _unbounded(body.output).encode())

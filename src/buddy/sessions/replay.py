@@ -6,7 +6,9 @@ depends on notes and tools that are not part of a log. Digests are compared by w
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,8 +26,8 @@ from buddy.protocol.events import (
     ApprovalExpired,
     ApprovalReceived,
     ApprovalRequired,
+    EventBody,
     RunComplete,
-    SessionForked,
     SessionStarted,
     ToolClaimed,
 )
@@ -34,7 +36,13 @@ from buddy.scrub import Scrubber, Stream
 from buddy.sessions.fork import Entry
 from buddy.sessions.lives import Life, ids_in, lives_of, stimuli_of
 from buddy.sessions.recorded_model import RecordedProvider
-from buddy.sessions.recorded_tools import RecordedPermissions, RecordedTarget, RecordedTools, calls_in
+from buddy.sessions.recorded_tools import (
+    RecordedCall,
+    RecordedPermissions,
+    RecordedTarget,
+    RecordedTools,
+    calls_in,
+)
 from buddy.sessions.score import Score
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
@@ -66,15 +74,19 @@ class Verdict(Struct, frozen=True):
     difference: Difference | None = None
 
 
-def verify(recording: Recording) -> Verdict:
-    """Play it again and compare; UserError where the log has no beginning any more. Not inside an event loop."""
+def verify(recording: Recording, setting: Setting | None = None) -> Verdict:
+    """Play it again and compare; UserError where the log has no beginning any more. Not inside an event loop.
+
+    `setting` is what prompts are made of: only with the same one is the history shortened at the same moment.
+    """
     if not recording.events or recording.events[0].seq != 1:
         raise UserError("the beginning of this session was pruned, so it cannot be played again")
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         entries = runner.run(_whole(recording))
+    world = _World(recording.blobs, setting or Setting())
     compared = 0
     for life in lives_of(entries):
-        verdict = _verify_life(entries, life, recording.blobs)
+        verdict = _verify_life(entries, life, world)
         compared += verdict.compared
         if verdict.difference is not None:
             return Verdict(compared, verdict.difference)
@@ -88,26 +100,21 @@ async def _whole(recording: Recording) -> list[Entry]:
     return [(event, await whole_body(event, read)) for event in recording.events]
 
 
-def _verify_life(entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]) -> Verdict:
+def _verify_life(entries: Sequence[Entry], life: Life, world: "_World") -> Verdict:
     """A life by itself: what came before it is taken as it was recorded."""
+    score = Score(entries)
+    log = _ReplayLog(score, life, entries[0][0].session_id)
     runner = asyncio.Runner(loop_factory=VirtualLoop)
-    log: _ReplayLog | None = None
-    try:
-        score = Score(entries)
-        log = _ReplayLog(score, life, entries)
-        runner.run(_play(score, log, entries, life, blobs))
-    except Stalled:
-        pass
-    finally:
-        _close(runner)
-    compared = log.judged if log else 0
-    if log is not None and log.difference is not None:
-        return Verdict(compared, log.difference)
-    missing = score.at(life.first + compared) if compared < life.last - life.first + 1 else None
+    with suppress(Stalled):
+        runner.run(_Player(score, log, entries, life, world).play())
+    _close(runner)
+    if log.difference is not None:
+        return Verdict(log.judged, log.difference)
+    missing = score.at(life.first + log.judged) if life.first + log.judged <= life.last else None
     if missing is not None:
         told = f"seq {missing[0].seq}: nothing more happens"
-        return Verdict(compared, Difference(told, _shown(missing[0]), "nothing"))
-    return Verdict(compared)
+        return Verdict(log.judged, Difference(told, _shown(missing[0]), "nothing"))
+    return Verdict(log.judged)
 
 
 def _close(runner: asyncio.Runner) -> None:
@@ -118,67 +125,90 @@ def _close(runner: asyncio.Runner) -> None:
         runner.get_loop().close()
 
 
-async def _play(
-    score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]
-) -> None:
-    session = await _open(score, log, entries, life, blobs)
-    stimuli = stimuli_of(entries, life)
-    score.expect([stimulus.gate for stimulus in stimuli])
-    if life.first > 1:
-        await _tolerant(session.recover())
-    for stimulus in stimuli:
-        await score.wait_reached(stimulus.gate)
-        score.begin()
-        await _tolerant(stimulus.act(session))
-    while score.reached < life.last and log.difference is None and not log.is_over:
-        await score.wait_change()
-    if life.is_complete:
-        await session.wait_idle()  # one event too many is a difference, too
-    session.broken = True
-    await session.abandon()
+class _World(Struct, frozen=True):
+    """What is the same in all lives: the kept texts, and what prompts are made of."""
+
+    blobs: Mapping[str, bytes]
+    setting: Setting
 
 
-async def _tolerant(work: Any) -> None:
+class _Player:
+    """One life, played again."""
+
+    def __init__(self, score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, world: _World) -> None:
+        self._score = score
+        self._log = log
+        self._entries = entries
+        self._life = life
+        self._world = world
+
+    async def play(self) -> None:
+        score, life = self._score, self._life
+        session = await self._open()
+        stimuli = stimuli_of(self._entries, life)
+        score.expect([stimulus.gate for stimulus in stimuli])
+        loop = asyncio.get_running_loop()
+        under_way = [loop.create_task(_tolerant(session.recover()))] if life.first > 1 else []
+        for stimulus in stimuli:
+            await score.wait_reached(stimulus.gate)
+            # Not awaited, as in life: the next client does not wait for this one's answer. Its first step comes before
+            # whoever waits for it to begin.
+            under_way.append(loop.create_task(_tolerant(stimulus.act(session))))
+            score.begin()
+        while score.reached < life.last and self._log.difference is None and not self._log.is_over:
+            await score.wait_change()
+        if life.is_complete:
+            await asyncio.gather(*under_way)
+            await session.wait_idle()  # one event too many is a difference, too
+        session.broken = True
+        await session.abandon()
+
+    async def _open(self) -> Session:
+        """The session as it was when this life began."""
+        score, life = self._score, self._life
+        before = [(event, body) for event, body in self._entries if event.seq < life.first]
+        lease = await self._log.prepare(before)
+        calls = calls_in(self._entries)
+        around = self._surroundings(calls)
+        backend = _backend(score, RecordedTools(score, calls, self._world.blobs), self._world.setting)
+        fold = SessionFold()
+        for event, body in before:
+            if body is not None:
+                fold.apply(event, body)
+                backend.observe(event.seq, body)
+        place = Place(RecordedTarget(life.target, score), self._root(), life.sandbox)
+        return Session(around, lease, place, backend, fold, life.first - 1)
+
+    def _surroundings(self, calls: Mapping[str, RecordedCall]) -> Surroundings:
+        root = self._root()
+        return Surroundings(
+            self._log,
+            self._score.clock,
+            ids_in(self._entries, self._life),
+            _Clean(self._score),
+            approval_timeout=self._approval_timeout(),
+            permissions=lambda _: RecordedPermissions(root, calls),
+            merge_seconds=0.0,
+        )
+
+    def _approval_timeout(self) -> float:
+        for event, body in self._entries:
+            if isinstance(body, ApprovalRequired):
+                return max(0.001, (body.expires_at - event.ts) / 1000)
+        return 300.0
+
+    def _root(self) -> str:
+        started = next((body for _, body in self._entries if isinstance(body, SessionStarted)), None)
+        return os.path.realpath(started.repo.root_path if started and started.repo else ".")
+
+
+async def _tolerant(work: Awaitable[object]) -> None:
     """A refusal is seen by its difference: what was recorded does not come again."""
-    try:
+    with suppress(ProtocolError, LogError):
         await work
-    except (ProtocolError, LogError):
-        pass
 
 
-async def _open(
-    score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, blobs: Mapping[str, bytes]
-) -> Session:
-    """The session as it was when this life began."""
-    before = [(event, body) for event, body in entries if event.seq < life.first]
-    lease = await log.prepare(before)
-    calls = calls_in(entries)
-    asked = next((body for _, body in entries if isinstance(body, ApprovalRequired)), None)
-    asked_ts = next((event.ts for event, body in entries if body is asked and asked is not None), 0)
-    started = next(body for _, body in entries if isinstance(body, SessionStarted))
-    root = started.repo.root_path if started.repo else "."
-    around = Surroundings(
-        log,
-        score.clock,
-        ids_in(entries, life),
-        _Clean(score),
-        approval_timeout=(asked.expires_at - asked_ts) / 1000 if asked else 300.0,
-        permissions=lambda _: RecordedPermissions(root, calls),
-        merge_seconds=0.0,
-    )
-    backend = _backend(score, RecordedTools(score, calls, blobs), life)
-    fold = SessionFold()
-    for event, body in before:
-        if body is not None:
-            fold.apply(event, body)
-            backend.observe(event.seq, body)
-    place = Place(RecordedTarget(life.target, score), root, life.sandbox)
-    session = Session(around, lease, place, backend, fold, life.first - 1)
-    score.last_recorded = lambda: session.journal.last_seq
-    return session
-
-
-def _backend(score: Score, tools: RecordedTools, life: Life) -> Native:
+def _backend(score: Score, tools: RecordedTools, setting: Setting) -> Native:
     chosen: list[Provider] = []
 
     def choose(profile: str | None, model: str | None) -> Provider:
@@ -187,30 +217,42 @@ def _backend(score: Score, tools: RecordedTools, life: Life) -> Native:
         return chosen[-1]
 
     def has_room() -> bool:
-        ending = score.next(RunComplete)
-        claimed = score.next(ToolClaimed)
+        ending, claimed = score.next(RunComplete), score.next(ToolClaimed)
         return not (ending and ending.reason == "storage_full" and claimed is None)
 
-    del life
-    return Native(choose, Dispatch(tools, has_room), Setting())
+    return _Observed(score, choose, Dispatch(tools, has_room), setting)
+
+
+class _Observed(Native):
+    """The loop itself; what it is told of was recorded again."""
+
+    def __init__(
+        self, score: Score, choose: Callable[[str | None, str | None], Provider], dispatch: Dispatch, setting: Setting
+    ) -> None:
+        super().__init__(choose, dispatch, setting)
+        self._score = score
+
+    def observe(self, seq: int, body: EventBody) -> None:
+        super().observe(seq, body)
+        self._score.advance(seq)
 
 
 class _ReplayLog(MemoryLog):
     """A log that takes only what was recorded."""
 
-    def __init__(self, score: Score, life: Life, entries: Sequence[Entry]) -> None:
+    def __init__(self, score: Score, life: Life, session_id: str) -> None:
         super().__init__(score.clock)
         self.difference: Difference | None = None
         self.is_over = False
         self.judged = 0
         self._score = score
         self._life = life
-        self._started = entries[0][0].session_id
+        self._session_id = session_id
         self._digests: dict[str, str] = {}
 
     async def prepare(self, before: Sequence[Entry]) -> Lease:
         """Put in what came before this life, with the rows that belong to it."""
-        record = SessionRecord(self._started, Repo("."), "interactive", "idle", 0, 0, 1, 0)
+        record = SessionRecord(self._session_id, Repo("."), "interactive", "idle", 0, 0, 1, 0)
         lease = await self.create(record, OWNER)
         pending: set[str] = set()
         for event, body in before:
@@ -231,29 +273,30 @@ class _ReplayLog(MemoryLog):
                     claim = Claim(f"{event.run_id}/{body.call_id}", body.attempt, body.digest)
                 case _:
                     pass
-            batch = Batch(self._started, 1, event.seq - 1, [event], approval=approval, decision=decision, claim=claim)
+            batch = Batch(
+                self._session_id, 1, event.seq - 1, [event], approval=approval, decision=decision, claim=claim
+            )
             await super().append(batch)
-        self._score.advance(len(before))
         return lease
 
     async def append(self, batch: Batch) -> int:
         for event in batch.events:
             self._judge(event)
         last_seq = await super().append(batch)
-        self._score.advance(last_seq)
         await self._score.wait_settled()
+        await self._score.wait_heartbeats()
         return last_seq
 
     def _judge(self, event: Event) -> None:
         if event.seq > self._life.last and not self._life.is_complete:
             self.is_over = True
-            self._score.advance(self._score.reached)
+            self._score.stir()
             raise LogError("the recording ends here")
         recorded = self._score.at(event.seq)
         told = self._compare(recorded[0], event) if recorded else f"seq {event.seq}: one more than was recorded"
         if told is not None:
             self.difference = Difference(told, _shown(recorded[0]) if recorded else "nothing", _shown(event))
-            self._score.advance(self._score.reached)
+            self._score.stir()
             raise LogError(told)
         self.judged += 1
 
@@ -328,7 +371,7 @@ class _CleanStream(Stream):
         return text
 
     def finish(self) -> str:
-        entry = self._score.at(self._score.last_recorded() + 1)
+        entry = self._score.at(self._score.reached + 1)
         if entry is None or entry[0].type not in ("assistant_token", "thinking_token", "tool_output"):
             return ""
         return str(msgspec.json.decode(entry[0].payload).get("text", ""))

@@ -5,22 +5,24 @@ outside at that moment, that comes first.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody
+from buddy.protocol.events import EventBody, Progress
 from buddy.sessions.fork import Entry
+
+MOST_NAPS = 24
+NAP_SECONDS = 0.5
 
 Body = TypeVar("Body", bound=EventBody)
 
 
 class Score:
-    """`reached` is the seq of the last event that was appended again; `last_recorded` may be a little ahead of it."""
+    """`reached` is the seq of the last event that was recorded again."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.reached = 0
-        self.last_recorded: Callable[[], int] = lambda: self.reached
         self._entries = {event.seq: (event, body) for event, body in entries}
         self._gates: list[int] = []
         self._begun = 0
@@ -54,11 +56,11 @@ class Score:
     def begin(self) -> None:
         """The next thing from outside happens now."""
         self._begun += 1
-        self._change()
+        self.stir()
 
     def advance(self, seq: int) -> None:
         self.reached = seq
-        self._change()
+        self.stir()
 
     async def wait_reached(self, seq: int) -> None:
         while self.reached < seq:
@@ -74,13 +76,22 @@ class Score:
         while self._is_due():
             await self.wait_change()
 
+    async def wait_heartbeats(self) -> None:
+        """Let time pass where it was told then that it passed; not for ever, as it may not be told again."""
+        for _ in range(MOST_NAPS):
+            entry = self.at(self.reached + 1)
+            if entry is None or not isinstance(entry[1], Progress) or not entry[1].message.endswith(" s)"):
+                return
+            await asyncio.sleep(NAP_SECONDS)
+
     async def wait_change(self) -> None:
         await self._changed.wait()
 
     def _is_due(self) -> bool:
         return self._begun < len(self._gates) and self._gates[self._begun] <= self.reached
 
-    def _change(self) -> None:
+    def stir(self) -> None:
+        """Have everybody who waits look again."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

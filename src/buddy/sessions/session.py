@@ -377,6 +377,14 @@ class Session:
             steers=self._take_steers,
         )
         self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
+        self._task.add_done_callback(self._retake)
+
+    def _retake(self, task: asyncio.Task[None]) -> None:
+        # A task that is cancelled before its first step never enters its own body, and the session would stay busy for
+        # ever: the run is taken up again, and ends as what it is, cancelled.
+        if task.cancelled() and self._task is task:
+            self._task = None
+            self._start()
 
     async def _perform(self, run: ActiveRun) -> None:
         try:

@@ -27,6 +27,7 @@ from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
+from buddy.targets.choose import check_reach
 from buddy.tools.contract import Place
 
 log = logging.getLogger("buddy.sessions")
@@ -76,6 +77,7 @@ class Sessions:
             metadata=wish.metadata,
         )
         place = self._makers.place(started)
+        await check_reach(place.target, place.root)
         backend = self._makers.backend(
             started, options.profile if options else None, options.model if options else None
         )

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +77,22 @@ class Ssh:
 
     def typed(self, words: Sequence[str]) -> str:
         return shlex.join(["ssh", "-t", *self._options, self._host, shlex.join(words)])
+
+
+async def hang_up(directory: Path) -> None:
+    """End the connections that were shared through a directory, and take it away."""
+    if not await asyncio.to_thread(directory.is_dir):
+        return
+    for door in await asyncio.to_thread(lambda: list(directory.iterdir())):
+        ending = await asyncio.create_subprocess_exec(
+            *("ssh", "-F", "none", "-o", f"ControlPath={door}", "-O", "exit", "--", "any"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        await ending.wait()
+    with suppress(OSError):
+        await asyncio.to_thread(directory.rmdir)
 
 
 def _make_private(directory: Path) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from buddy.errors import ProtocolError
-from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh
-from buddy.targets.contract import Target
+from buddy.errors import ProtocolError, ToolError
+from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh, hang_up
+from buddy.targets.contract import Distant, Target
 from buddy.targets.local import Local
 
 if TYPE_CHECKING:
@@ -62,6 +62,20 @@ def choose(wish: Wish, own: Own, prove: "Callable[[], Proof] | None" = None) -> 
             return _ssh(wish, name, own)
         case _:
             raise _unavailable(f"there is no target {wish.target[:80]!r}; there are local, container:NAME and ssh:HOST")
+
+
+async def check_reach(chosen: Target, root: str) -> None:
+    """Refuse a target that cannot be reached, or has no such workspace, before anything is made of it."""
+    if isinstance(chosen, Distant):
+        try:
+            await chosen.reach(root)
+        except ToolError as error:
+            raise _unavailable(str(error)) from error
+
+
+async def let_go(own: Own) -> None:
+    """End what targets keep open between calls."""
+    await hang_up(_control_dir(own))
 
 
 def levels(*, attempt: bool) -> dict[str, str]:
@@ -160,8 +174,10 @@ def _own_window() -> str:
 
 
 def _control_dir(own: Own) -> Path:
-    near = own.run_dir / "ssh"
-    return near if len(str(near)) <= MAX_CONTROL_DIR else Path(f"/tmp/buddy-{os.geteuid()}-ssh")  # noqa: S108 - checked
+    """Of this process alone, so that it can end its connections without ending another's."""
+    name = f"ssh-{os.getpid()}"
+    near = own.run_dir / name
+    return near if len(str(near)) <= MAX_CONTROL_DIR else Path(f"/tmp/buddy-{os.geteuid()}-{name}")  # noqa: S108 - checked
 
 
 def _confined_word(*, attempt: bool) -> str:

@@ -77,6 +77,15 @@ class Target(Protocol):
 
 
 @runtime_checkable
+class Distant(Protocol):
+    """A target that may not be there."""
+
+    async def reach(self, root: str) -> None:
+        """Go there once; ToolError where it, or the workspace on it, cannot be reached."""
+        ...
+
+
+@runtime_checkable
 class Reattachable(Protocol):
     """A target whose commands outlive the process that started them."""
 

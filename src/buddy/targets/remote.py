@@ -67,6 +67,9 @@ class Remote:
         faults.reached("tool.end")
         return Finished(0, timed_out=True) if not in_time else self._judge(ending, cwd, code)
 
+    async def reach(self, root: str) -> None:
+        await self._files.locate(".", root=root)
+
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
         return await self._files.read(path, root=root, limit=limit)
 

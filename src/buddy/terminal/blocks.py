@@ -7,6 +7,7 @@ words and signs alone say everything.
 import msgspec
 
 from buddy.client.view import RunView
+from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -159,6 +160,18 @@ def outcome_block(body: RunComplete, run: RunView, style: Style) -> str:
     summary = f"\n  {one_line(body.summary, LINE)}" if body.summary else ""
     sign = "■" if body.outcome == "cancelled" else "✗"
     return style.red(f"{sign} {body.outcome}{why}") + style.dim(f" · {' · '.join(facts)}") + summary
+
+
+def error_block(error: Exception, style: Style) -> str:
+    """What went wrong on purpose, and what to do about it."""
+    match error:
+        case UserError():
+            message, hint = str(error), error.hint
+        case ProtocolError():
+            message, hint = error.message, error.detail or ""
+        case _:
+            message, hint = str(error), ""
+    return style.red(f"✗ {escape(message)}") + (f"\n  hint: {escape(hint)}" if hint else "")
 
 
 def diff_block(text: str, style: Style, most: int = DIFF_LINES) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from buddy.errors import UserError
 from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
 from buddy.protocol.shapes import SessionSummary
+from buddy.terminal.conversation import Facts
 from buddy.terminal.desk import Desk
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.liveness import amount, duration
@@ -98,6 +99,21 @@ def policy_text(policy: str, until: int | None) -> str:
         return f"nothing is asked for another {duration(max(0.0, until / 1000 - time.time()))}"
     words = {"ask": "ask", "all": "all (nothing is asked)", "none": "none (everything is denied)"}
     return words.get(policy, policy)
+
+
+def prompt_text(target: str) -> str:
+    """`> ` here, `(ssh user@host)> ` or `(container name)> ` elsewhere."""
+    kind, _, name = target.partition(":")
+    return f"({one_line(kind, 20)} {one_line(name, 40)})> " if name else "> "
+
+
+def toolbar_text(facts: Facts) -> str:
+    parts = [f"approvals: {policy_text(facts.policy, facts.policy_until)} (shift-tab)"]
+    if facts.model or facts.profile:
+        parts.append(one_line(facts.model or facts.profile, 40))
+    if facts.context is not None:
+        parts.append(f"context {facts.context.used / facts.context.limit:.0%}")
+    return " · ".join([*parts, "/help"])
 
 
 async def show_context(desk: Desk, _: str) -> None:

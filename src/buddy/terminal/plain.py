@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from buddy.errors import BuddyError, ProtocolError, UserError
+from buddy.errors import BuddyError, UserError
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, RunComplete
+from buddy.terminal.blocks import error_block
 from buddy.terminal.conversation import Conversation
 from buddy.terminal.escape import escape
 from buddy.terminal.narrate import Narrator
@@ -52,12 +53,8 @@ class PlainRepl:
     async def _safely(self, line: str) -> None:
         try:
             await self._do(line)
-        except UserError as error:
-            self._tell_error(str(error), error.hint)
-        except ProtocolError as error:
-            self._tell_error(error.message, error.detail or "")
-        except (BuddyError, ConnectionError, OSError) as error:
-            self._tell_error(str(error), "")
+        except (BuddyError, OSError) as error:
+            self.tell(error_block(error, self.style))
         while self._lines and not self._is_over:
             await self._safely(self._lines.pop(0))
 
@@ -84,9 +81,6 @@ class PlainRepl:
 
     def _say(self, text: str) -> None:
         print(escape(text) if self._out.isatty() else text, file=self._out, flush=True)
-
-    def _tell_error(self, message: str, hint: str) -> None:
-        self.tell(f"error: {escape(message)}" + (f"\nhint: {escape(hint)}" if hint else ""))
 
     # --- what commands use ------------------------------------------------------------------------------------------
 

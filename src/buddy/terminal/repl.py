@@ -16,16 +16,18 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.styles import Style as EditorStyle
 
-from buddy.errors import BuddyError, ProtocolError, UserError
+from buddy.errors import BuddyError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody
 from buddy.terminal import acting
 from buddy.terminal.approve import Answer
+from buddy.terminal.blocks import error_block
 from buddy.terminal.complete import Files, Offering, wants_menu
 from buddy.terminal.conversation import CYCLE, Conversation
+from buddy.terminal.deadlines import Deadlines
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.keys import ESCAPE_SECONDS, bindings, safe_text
-from buddy.terminal.looking import policy_text
+from buddy.terminal.looking import prompt_text, toolbar_text
 from buddy.terminal.narrate import Narrator
 from buddy.terminal.outside import Outside
 from buddy.terminal.picker import Picker
@@ -37,8 +39,8 @@ from buddy.terminal.wrap import cut
 
 TICK = 0.1
 MENU_ROWS = 6
+GONE = "the runtime is gone; waiting for it (Enter starts it)"
 TWICE_SECONDS = 0.8
-REDRAW_SECONDS = 0.02
 PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
 
 
@@ -62,7 +64,7 @@ class Repl:
         self._escaped_at = 0.0
         self._lines: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._deadlines = Deadlines()
         self._question_event: Event | None = None
         self._session = self._editor(history)
         self._questions.use(self._session.default_buffer)
@@ -85,7 +87,6 @@ class Repl:
             tempfile_suffix=".md",
         )
         session.app.timeoutlen = session.app.ttimeoutlen = ESCAPE_SECONDS
-        session.app.min_redraw_interval = REDRAW_SECONDS
         self._screen.show(session.app)
         return session
 
@@ -102,8 +103,7 @@ class Repl:
                 await self._session.prompt_async()
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
-            for timer in self._deadlines.values():
-                timer.cancel()
+            self._deadlines.clear()
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
@@ -166,15 +166,8 @@ class Repl:
     async def _safely(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except UserError as error:
-            self._tell_error(str(error), error.hint)
-        except ProtocolError as error:
-            self._tell_error(error.message, error.detail or "")
-        except (BuddyError, ConnectionError, OSError) as error:
-            self._tell_error(str(error), "")
-
-    def _tell_error(self, message: str, hint: str) -> None:
-        self.tell(self.style.red(f"✗ {escape(message)}") + (f"\n  hint: {escape(hint)}" if hint else ""))
+        except (BuddyError, OSError) as error:
+            self.tell(error_block(error, self.style))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -188,27 +181,17 @@ class Repl:
         lines = self.narrator.tail(columns, rows)
         run = self.talk.view.runs.get(self.talk.active or "")
         if self.lost:
-            lines.append(self.style.yellow(cut("the runtime is gone; waiting for it (Enter starts it)", columns - 1)))
+            lines.append(self.style.yellow(cut(GONE, columns - 1)))
         elif run is not None:
             lines.append(self.narrator.liveness.line(run, columns, waiting=self._questions.is_waiting))
         lines += self._questions.lines(columns)
-        return ANSI("\n".join([*lines, self.style.green(self.style.bold(self._prompt()))]))
+        return ANSI("\n".join([*lines, self.style.green(self.style.bold(prompt_text(self.talk.facts.target)))]))
 
     def _wants_menu(self) -> bool:
         return wants_menu(self._session.default_buffer.document)
 
-    def _prompt(self) -> str:
-        kind, _, name = self.talk.facts.target.partition(":")
-        return f"({kind} {one_line(name, 40)})> " if name else "> "
-
     def _toolbar(self) -> ANSI:
-        facts = self.talk.facts
-        parts = [f"approvals: {policy_text(facts.policy, facts.policy_until)} (shift-tab)"]
-        if facts.model or facts.profile:
-            parts.append(one_line(facts.model or facts.profile, 40))
-        if facts.context is not None:
-            parts.append(f"context {facts.context.used / facts.context.limit:.0%}")
-        return ANSI(self.style.dim(cut(" · ".join([*parts, "/help"]), self._screen.columns - 1)))
+        return ANSI(self.style.dim(cut(toolbar_text(self.talk.facts), self._screen.columns - 1)))
 
     # --- the keys ---------------------------------------------------------------------------------------------------
 
@@ -289,16 +272,12 @@ class Repl:
         self._questions.put(safe_text(text))
 
     def set_deadline(self, session_id: str, run_id: str, seconds: float) -> None:
-        def over() -> None:
-            self._deadlines.pop(run_id, None)
-            self._spawn(self._safely(self.talk.client.cancel(session_id, run_id, "timeout")))
-
-        before = self._deadlines.pop(run_id, None)
-        if before is not None:
-            before.cancel()
-        self._deadlines[run_id] = asyncio.get_running_loop().call_later(seconds, over)
+        self._deadlines.set(run_id, seconds, lambda: self._overdue(session_id, run_id))
         if run_id == self.talk.active:
             self.narrator.liveness.end_in(seconds)
+
+    def _overdue(self, session_id: str, run_id: str) -> None:
+        self._spawn(self._safely(self.talk.client.cancel(session_id, run_id, "timeout")))
 
     async def switch(self, session_id: str | None) -> None:
         self._questions.reset()

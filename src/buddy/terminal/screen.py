@@ -55,6 +55,7 @@ class Screen:
         self._app: Application[str] | None = None
         self._waiting: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._drawing: asyncio.TimerHandle | None = None
         self._last = 0.0
         self._away = 0
 
@@ -82,7 +83,13 @@ class Screen:
             self._timer = loop.call_later(max(0.0, self._last + INTERVAL - loop.time()), self.flush)
 
     def redraw(self) -> None:
-        if self._app is not None:
+        """Draw the input again, soon: what streams in must not be in the way of a key's echo."""
+        if self._drawing is None:
+            self._drawing = asyncio.get_running_loop().call_later(INTERVAL, self._redraw)
+
+    def _redraw(self) -> None:
+        self._drawing = None
+        if self._app is not None and not self._away:
             self._app.invalidate()
 
     def flush(self) -> None:

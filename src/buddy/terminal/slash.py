@@ -4,7 +4,6 @@ What always holds: while a run is active only those that look or steer are accep
 the model.
 """
 
-import difflib
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -84,6 +83,8 @@ def find_command(line: str) -> tuple[Command, str]:
     name, _, rest = line.strip().partition(" ")
     command = _BY_NAME.get(name)
     if command is None:
+        import difflib
+
         near = difflib.get_close_matches(name, [known for known, _ in offered()], 1)
         hint = f"did you mean {near[0]}?" if near else "/help lists them"
         raise UserError(f"no command {escape(name[:40])}", hint=hint)

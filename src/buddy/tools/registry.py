@@ -48,6 +48,10 @@ class Registry:
         """The same tools but these."""
         return Registry(tool for name, tool in self._tools.items() if name not in names)
 
+    def read_only(self) -> "Registry":
+        """Those that change nothing."""
+        return Registry(tool for tool in self._tools.values() if tool.tier == "read-only")
+
     def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
         """Read a call's arguments; what is wrong with them is said in a ToolError."""
         return arguments.parse(tool.name, tool.args, arguments_json)

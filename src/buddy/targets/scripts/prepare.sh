@@ -42,6 +42,7 @@ while ! idle; do
   if [ "$round" -gt 40 ]; then fail busy; fi
   sleep 0.05 2>/dev/null || sleep 1
 done
+[ -d "$cwd" ] || fail nodir
 # What nobody came back for in a day.
 find "$private" -mindepth 1 -maxdepth 1 -mtime +0 -exec sh -c '[ -e "$1/code" ] && rm -rf -- "$1"' sh {} \; 2>/dev/null
 dir=$private/$nonce

@@ -115,6 +115,8 @@ class Pane:
                 return ToolError(
                     f"{where} is busy: a program runs in it. See it with capture-pane; wait, or end it with C-c."
                 )
+            case "nodir":
+                return ToolError(f"the directory is not there on {self._carrier.name}; give another cwd")
             case "own":
                 return ToolError(f"{where} is the one that this program runs in; start it from another terminal")
             case "notmux":

@@ -16,7 +16,7 @@ from buddy.errors import ToolError
 from buddy.targets import child
 from buddy.targets.carriers import Carrier
 from buddy.targets.completion import see_through
-from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, Target
+from buddy.targets.contract import Capture, Distant, Entry, FileStat, Finished, Keys, OnOutput, Target
 from buddy.targets.environment import environment
 from buddy.targets.exchange import ask, unreachable
 from buddy.targets.remote import encoded, signed
@@ -64,6 +64,10 @@ class Tmux:
             return await self._follow(typed, nonce, on_output, None)
         except ToolError:
             return None
+
+    async def reach(self, root: str) -> None:
+        if isinstance(self._base, Distant):
+            await self._base.reach(root)
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
         return await self._base.read_file(path, root=root, limit=limit)

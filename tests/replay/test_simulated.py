@@ -1,0 +1,18 @@
+"""Whatever the simulation does to a session (crashes, a full disk, three people), its log plays the same again."""
+
+import asyncio
+
+import pytest
+
+from buddy.sessions.replay import Recording, Verdict, verify
+from buddy.sessions.virtual import VirtualLoop
+from faults.test_simulation import Simulation
+
+
+# In 1113 a run is cancelled, when played again, before its task has made a step.
+@pytest.mark.parametrize("seed", [*range(12), 1113])
+def test_a_simulated_session_comes_again(seed: int) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        recorded, _ = runner.run(Simulation(seed).run())
+    [events] = recorded.log.values()
+    assert verify(Recording(tuple(events), {})) == Verdict(len(events))

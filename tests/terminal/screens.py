@@ -1,0 +1,86 @@
+"""Makes the pictures of `docs/terminal.md`: the real program in a real terminal, captured and drawn as SVG.
+
+`python tests/terminal/screens.py` writes `docs/images/*.svg`. Paths and ids in them are made up or cut.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from rich.console import Console  # noqa: E402
+from rich.text import Text  # noqa: E402
+
+from cli.driving import Home, Reply, shell  # noqa: E402
+from terminal.screen import Tmux  # noqa: E402
+
+COLUMNS, ROWS = 90, 26
+IMAGES = ROOT / "docs" / "images"
+
+EDIT: Reply = {
+    "text": "The bound is off by one.",
+    "calls": [
+        {
+            "name": "write_file",
+            "args": {"path": "pages.py", "content": "def pages(total, size):\n    return -(-total // size)\n"},
+        }
+    ],
+}
+ANSWER: Reply = {
+    "text": "## What changed\n\n`pages` now rounds **up**, so the last page is there:\n\n```python\n"
+    "assert pages(11, 5) == 3\n```\n\n- the tests pass\n- nothing else calls it\n"
+}
+LONG: Reply = {
+    "text": "I am reading every module in turn, and take notes on what each of them promises. " * 20,
+    "delay": 0.1,
+}
+
+
+def save(terminal: Tmux, name: str, home: Home) -> None:
+    shown = terminal.screen(colour=True).replace(str(home.work), "~/pages")
+    shown = re.sub(r"sess_\w{20}", "sess_…", shown).replace("~/work", "~/pages")
+    console = Console(record=True, width=COLUMNS, file=(Path(home.directory) / "out").open("w"), force_terminal=True)
+    console.print(Text.from_ansi(shown))
+    drawn = console.export_svg(title="buddy")
+    # Fonts of the reader's own: a picture must fetch nothing.
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL).replace("Fira Code, ", "")
+    drawn = re.sub(r"<!--.*?-->\s*", "", drawn, flags=re.DOTALL)
+    (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
+
+
+def main() -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.script(shell("python -m pytest -q", "I run the tests first."), EDIT, ANSWER, LONG)
+        (home.work / "pages.py").write_text("def pages(total, size):\n    return total // size\n")
+        try:
+            _tour(home)
+        finally:
+            home.run("daemon", "stop")
+
+
+def _tour(home: Home) -> None:
+    with Tmux(home, columns=COLUMNS, rows=ROWS) as terminal:
+        terminal.wait("(shift-tab)")
+        save(terminal, "first-screen", home)
+        terminal.enter("the last page is missing")
+        terminal.until(lambda screen: "pytest" in screen and "1 yes" in screen)
+        save(terminal, "approval", home)
+        terminal.keys("4")
+        terminal.until(lambda screen: "+    return -(" in screen and "1 yes" in screen)
+        save(terminal, "diff", home)
+        terminal.keys("1")
+        terminal.wait("✓ done")
+        terminal.enter("now read everything")
+        terminal.wait("take notes")
+        terminal.type("and then")
+        terminal.wait("> and then")
+        save(terminal, "long-run", home)
+
+
+if __name__ == "__main__":
+    main()
