@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV ?= $(shell command -v $(BIN)/uv || command -v uv)
 ARGS ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 # With it set, nothing would be compiled and every start of `buddy` would pay for it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,7 +44,7 @@ demo: $(READY) ## Watch a whole run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)
 
 test: $(READY) ## Run the tests (ARGS="tests/log -k name" to choose)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
 check: $(READY) ## Everything that CI runs: lint, types, imports, tests
 	$(BIN)/ruff check

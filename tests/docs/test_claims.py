@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from buddy.cli.commands import build_parser
+from buddy.cli.wish import pane_of, target_of, workspace_of
+from buddy.errors import UserError
 from buddy.models.contract import Piece, Prompt, TokenUsage
 from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
@@ -101,6 +104,38 @@ async def test_with_a_pane_its_screen_and_its_tools_are_in_the_prompt(tmp_path: 
     last = model.prompts[-1]
     assert {"capture-pane", "send-keys"} <= {tool.name for tool in last.tools}
     assert "seen-in-the-pane" in last.system.partition("<terminal>")[2]
+
+
+async def test_a_plan_is_made_with_tools_that_only_look(tmp_path: Path) -> None:
+    model = Listening(calls(("write_file", {"path": "out.txt", "content": "x"})), says("done"))
+    async with house(tmp_path, provider=lambda _: model) as home, home.client() as guest:
+        await guest.start(plan=True, approval_policy="all")
+        await guest.send("work")
+        await guest.until(RunComplete)
+    offered = {tool.name for tool in model.prompts[0].tools}
+    assert {"read_file", "grep"} <= offered
+    assert not offered & {"run_shell", "write_file", "edit_file", "fetch_url", "web_search"}
+    assert not (tmp_path / "out.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "target", "pane"),
+    [
+        ([], "local", None),
+        (["--container", "web"], "container:web", None),
+        (["--ssh", "me@host", "--tmux"], "ssh:me@host", True),
+        (["--tmux", "shared"], "local", "shared"),
+        (["--no-tmux"], "local", None),
+    ],
+)
+def test_flags_say_where_to_work(flags: list[str], target: str, pane: bool | str | None) -> None:
+    options = build_parser().parse_args(["exec", "look", "-C", "/", *flags])
+    assert (target_of(options), pane_of(options), workspace_of(options)) == (target, pane, "/")
+
+
+def test_elsewhere_the_directory_must_be_named_in_full() -> None:
+    with pytest.raises(UserError, match="which directory on ssh:me@host"):
+        workspace_of(build_parser().parse_args(["exec", "look", "--ssh", "me@host"]))
 
 
 def test_the_input_line_says_where_commands_run() -> None:

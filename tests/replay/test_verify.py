@@ -1,7 +1,7 @@
 """Recordings played again: the same loop gives the same events, and a changed recording is found out."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,12 +10,23 @@ import pytest
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from buddy.config.settings import AgentSettings
+from buddy.backends.native.prompt import Setting
+from buddy.config.settings import AgentSettings, ToolSettings
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProviderError, UserError
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
-from buddy.models.contract import Restart, Retrying, TextDelta, ThinkingDelta
+from buddy.models.contract import (
+    Piece,
+    Prompt,
+    Reply,
+    Restart,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolSpec,
+)
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, ToolOutput
 from buddy.protocol.requests import (
@@ -36,6 +47,7 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
 from buddy.sessions.replay import Recording, Verdict, verify
+from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from harness import Guest, House
 from sessions.stage import Puppet, Turn, answer, asks_for, call, crash, read_all, shell, stage
 
@@ -381,3 +393,30 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Log]:
 
     memory = MemoryLog(unix_ms)
     return lambda: memory if request.param == "memory" else SqliteLog.open(tmp_path / "store", unix_ms)
+
+
+async def test_a_history_that_was_shortened_by_itself_comes_again(tmp_path: Path) -> None:
+    """With the same tools in the prompt, so that it is as long as it was."""
+    async with stage(tmp_path, Talkative()) as home, home.client() as guest:
+        await guest.start()
+        recording = Scene(home, guest)
+        for number in range(8):
+            await recording.say(f"question {number} " * 20)
+        found = await recording.recording()
+    assert any(event.type == "session_compacted" for event in found.events)
+    tools = toolbox(ToolSettings(), Supplies()).without(set(PANE_TOOLS))
+    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in tools.specs())
+    verdict = await asyncio.to_thread(verify, found, Setting(specs))
+    assert verdict == Verdict(len(found.events))
+
+
+class Talkative(Puppet):
+    """A model with a small window: it gives short notes when asked for a summary, else a long answer."""
+
+    context_limit = 8192
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        self.heard.append(list(prompt.items))
+        is_summary = not prompt.tools
+        text = "notes in short" if is_summary else f"answer {len(self.heard)} " * 400
+        yield Reply(text, usage=TokenUsage(100, 50))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.config.places import Places
-from buddy.config.settings import AgentSettings, Config, Profile
+from buddy.config.settings import AgentSettings, Config, Profile, ToolSettings
 from buddy.daemon.runtime import Parts, Runtime, unix_ms
 from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
@@ -22,13 +22,16 @@ SHELL = calls(("run_shell", {"command": "echo hi"}))
 
 @asynccontextmanager
 async def ruled(
-    workspace: Path, permissions: Mapping[str, object], *replies: ScriptedReply
+    workspace: Path, permissions: Mapping[str, object], *replies: ScriptedReply, shell_confirm: bool = True
 ) -> AsyncGenerator[Guest, None]:
     """A client of a runtime with these rules; its user file is `config/buddy.toml`."""
     work = workspace / "work"
     work.mkdir(exist_ok=True)
     config = Config(
-        models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), permissions=dict(permissions)
+        models={"test": Profile(api="scripted")},
+        agent=AgentSettings(model="test"),
+        permissions=dict(permissions),
+        tools=ToolSettings(shell_confirm=shell_confirm),
     )
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
     script = Script(replies=replies)
@@ -142,3 +145,28 @@ async def test_without_rules_everything_is_asked(tmp_path: Path) -> None:
         await guest.send("go")
         asked = await guest.until(ApprovalRequired)
         assert asked.details["why"]
+
+
+async def test_a_rule_file_that_breaks_takes_no_denial_away(tmp_path: Path) -> None:
+    script = (SHELL, says("first"), SHELL, says("second"))
+    rules = {"rules": [{"decision": "deny", "argv": ["echo", "**"]}]}
+    async with ruled(tmp_path, rules, *script) as guest:
+        await guest.start(approval_policy="all")
+        await guest.send("before")
+        await guest.until(RunComplete)
+        (tmp_path / "config").mkdir(exist_ok=True)
+        (tmp_path / "config" / "buddy.toml").write_text("[[permissions.rules\n")
+        await guest.send("after")
+        await guest.until(RunComplete)
+        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["deny", "deny"]
+
+
+async def test_without_shell_confirm_commands_run_unless_a_rule_denies_them(tmp_path: Path) -> None:
+    script = (SHELL, calls(("run_shell", {"command": "rm x"})), says("done"))
+    rules = {"rules": [{"decision": "deny", "argv": ["rm", "**"]}]}
+    async with ruled(tmp_path, rules, *script, shell_confirm=False) as guest:
+        await guest.start()
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["approve", "deny"]
+        assert guest.bodies(ApprovalRequired) == []

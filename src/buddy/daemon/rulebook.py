@@ -1,7 +1,7 @@
 """The permission rules in effect: the user's own file, and what a trusted folder adds to be stricter.
 
 What always holds: the user's file is read again when it changed, so a rule that was revoked is gone at the next call;
-what cannot be read is not guessed at: every call is asked for until it is mended.
+a file that cannot be read any more leaves the rules as they were, so that breaking it takes no denial away.
 """
 
 import tomllib
@@ -17,19 +17,18 @@ from buddy.errors import UserError
 from buddy.sessions.permissions import Permissions
 from buddy.tools.permissions.rules import Rule, Rules, read_rules
 
-ASK_EVERYTHING = Rules([Rule("ask")])
-
 
 class RuleBook:
     def __init__(self, config: Config, places: Places) -> None:
         self.trust = Trust(places.state_dir)
         self._path = Path(config.source) if config.source else places.config_dir / "buddy.toml"
         self._own = read_rules(config.permissions)
+        self._asks_for_shell = config.tools.shell_confirm
         self._stamp = self._stamp_now()
 
     def permissions(self, root: str) -> Permissions:
         """The rules of one workspace."""
-        return Permissions(root, lambda: self._rules(root), self._remember)
+        return Permissions(root, lambda: self._rules(root), self._remember, asks_for_shell=self._asks_for_shell)
 
     def _rules(self, root: str) -> Rules:
         own, project = self._current(), self.trust.project_rules(root)
@@ -46,7 +45,7 @@ class RuleBook:
             document = tomllib.loads(self._path.read_text()) if self._path.exists() else {}
             return read_rules(msgspec.convert(document.get("permissions", {}), dict[str, object]))
         except (OSError, ValueError, msgspec.ValidationError, UserError):
-            return ASK_EVERYTHING
+            return self._own
 
     def _remember(self, rule: Rule) -> None:
         if rule not in self._current().rules:

@@ -19,13 +19,24 @@ ALWAYS = "alwaysRule"
 class Permissions:
     """The rules that hold in one workspace. `remember` keeps a rule for good; without it nothing can be kept."""
 
-    def __init__(self, root: str, rules: Callable[[], Rules] = Rules, remember: Remember | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        rules: Callable[[], Rules] = Rules,
+        remember: Remember | None = None,
+        *,
+        asks_for_shell: bool = True,
+    ) -> None:
+        """Without `asks_for_shell` (`shell_confirm = false`), commands run where no rule says otherwise."""
         self._root = root
+        self._asks_for_shell = asks_for_shell
         self._rules = rules
         self._remember = remember
 
     def judge(self, question: Question) -> Opinion:
         opinion = self._rules().judge(self._subject(question))
+        if not self._asks_for_shell and question.tool == "run_shell" and opinion.decision is None:
+            return Opinion("allow", "shell_confirm is off", "shell_confirm")
         if opinion.decision == "allow" and question.intent.details.get("protected"):
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so it is asked for")
         return opinion
@@ -35,7 +46,8 @@ class Permissions:
         if self._remember is None or question.intent.details.get("protected"):
             return {}
         rule = suggest(self._subject(question))
-        return {ALWAYS: msgspec.to_builtins(rule)} if rule is not None else {}
+        # As it will be read back from the log, so that what is live and what is rebuilt are equal.
+        return {ALWAYS: msgspec.json.decode(msgspec.json.encode(rule))} if rule is not None else {}
 
     def remember(self, approval: ApprovalRequest | None) -> None:
         """Keep the rule that was shown; exactly that one."""
