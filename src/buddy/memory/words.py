@@ -6,6 +6,7 @@ rarest words come first and the common ones are left out, so that a query's cost
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import apsw
 
@@ -46,10 +47,12 @@ def terms_of(text: str) -> list[str]:
 
 def stem_of(word: str) -> str:
     """The word as the index has it."""
-    found = _tokenize(
+    found = _tokenizer()(
         word.encode(errors="replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
     )
     return next((stem for stem in found if isinstance(stem, str)), word)
 
 
-_tokenize = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61"])
+@cache
+def _tokenizer() -> apsw.FTS5Tokenizer:
+    return apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61"])

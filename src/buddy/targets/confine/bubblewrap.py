@@ -1,5 +1,7 @@
 """A command line that confines another with bubblewrap."""
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 
 from buddy.targets.confine.fence import Plan
@@ -13,6 +15,8 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for place in PRIVATE:
         words += ["--tmpfs", place]
+    for place in own_python():
+        words += ["--ro-bind", place, place]
     words += _hide(place for place in plan.hidden if not _is_below(place, plan.root))
     words += ["--bind", plan.root, plan.root]
     words += _hide(place for place in plan.hidden if _is_below(place, plan.root))
@@ -22,6 +26,12 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
         if place not in plan.hidden:
             words += ["--ro-bind", place, place]
     return [*words, "--chdir", cwd, "--", *argv]
+
+
+def own_python() -> list[str]:
+    """Where this interpreter is installed, if that is in a place that is replaced: the self-test runs in there."""
+    homes = dict.fromkeys(os.path.realpath(home) for home in (sys.base_prefix, sys.prefix))
+    return [home for home in homes if any(_is_below(home, place) for place in PRIVATE)]
 
 
 def _hide(places: Iterable[str]) -> list[str]:
