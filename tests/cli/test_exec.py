@@ -94,7 +94,8 @@ def test_json_has_exactly_the_documented_fields(home: Home) -> None:
         "passed": 1,
         "results": [{"id": "accept-1", "passed": True, "exitCode": 0, "output": ""}],
     }
-    assert set(shown["usage"]) == {"inputTokens", "outputTokens"}
+    assert set(shown["usage"]) == {"inputTokens", "outputTokens", "budget"}
+    assert shown["usage"]["budget"]["limits"] == {"maxTurns": 50}
 
 
 def test_stream_json_is_the_log_and_ends_with_run_complete(home: Home) -> None:

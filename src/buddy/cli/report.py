@@ -85,7 +85,7 @@ def outcome_of(session_id: str, run: RunView) -> dict[str, object]:
         "text": run.finished_text,
         "summary": complete.summary if complete else "",
         "acceptance": acceptance or Acceptance(0, 0, ()),
-        "usage": {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens},
+        "usage": {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens, "budget": run.budget},
         "costUsd": run.cost_usd,
         "turns": run.turns,
         "durationMs": max(0, run.ended_ts - run.started_ts),

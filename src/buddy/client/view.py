@@ -20,6 +20,7 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
+from buddy.protocol.shapes import BudgetState
 
 _RESTING: dict[Outcome, SessionState] = {
     "success": "completed",
@@ -41,6 +42,7 @@ class RunView(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    budget: BudgetState | None = None
     started_ts: int = 0
     ended_ts: int = 0
     complete: RunComplete | None = None
@@ -110,7 +112,7 @@ def _follow(run: RunView, event: Event, body: EventBody) -> None:
         case AssistantMessage():
             run.finished_text, run.text, run.thinking = body.text, "", ""
         case Usage():
-            run.turns = body.turn
+            run.turns, run.budget = body.turn, body.budget
             run.input_tokens += body.input_tokens
             run.output_tokens += body.output_tokens
             if body.cost_usd is not None:

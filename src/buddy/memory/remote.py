@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import httpx2
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from buddy.errors import ProviderError
+from buddy.memory.arrays import np
 from buddy.memory.vectors import Vectors, normalised
 
 SECONDS = 30.0

@@ -6,10 +6,10 @@ newest vectors first; so are all tables together, the one that was used longest 
 
 from collections import OrderedDict
 
-import numpy as np
 from numpy.typing import NDArray
 
 from buddy.log.database import Database
+from buddy.memory.arrays import np
 
 Vectors = NDArray[np.float32]
 

@@ -4,9 +4,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
+from buddy.memory.arrays import np
 from buddy.memory.vectors import Vectors
 
 

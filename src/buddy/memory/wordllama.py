@@ -7,9 +7,9 @@ package has under another name.
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 from tokenizers import Tokenizer
 
+from buddy.memory.arrays import np
 from buddy.memory.vectors import Vectors, normalised
 from buddy.memory.weights import package_folder, read_weights
 
