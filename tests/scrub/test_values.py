@@ -189,5 +189,6 @@ def test_masking_twice_changes_nothing(scenario: tuple[Scrubber, list[str]]):
 def test_no_registered_value_is_left_in_a_text(secret: str, before: str, after: str):
     masked = knowing(secret).registered(before + secret + after)
     secret = secret.strip()
-    if len(secret) >= 8 and "[" not in secret and "]" not in secret and secret not in MARK:
+    told_apart = len(secret.replace("\r\n", "").replace("\n", "")) >= 8  # line breaks do not count: text is wrapped
+    if told_apart and "[" not in secret and "]" not in secret and secret not in MARK:
         assert secret not in masked

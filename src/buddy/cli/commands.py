@@ -17,6 +17,8 @@ USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_RE
 class Parser(argparse.ArgumentParser):
     """Usage errors are one line and a hint, with exit code 64."""
 
+    commands: tuple[str, ...] = ()
+
     def error(self, message: str) -> NoReturn:
         raise UserError(message, hint=f"{self.prog} --help shows how")
 
@@ -56,22 +58,16 @@ def _check_text(arguments: Sequence[str]) -> None:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """A command, or the REPL with what it should begin with."""
     first = arguments[0] if arguments else ""
-    known = command_names()
-    if first in known or first in ("-h", "--help", "--version"):
-        return build_parser().parse_args(arguments)
+    parser = build_parser()
+    if first in parser.commands or first in ("-h", "--help", "--version"):
+        return parser.parse_args(arguments)
     if first.isalpha():
         import difflib
 
-        for near in difflib.get_close_matches(first, known, 1):
+        for near in difflib.get_close_matches(first, parser.commands, 1):
             hint = f"buddy -- {first} says it to the model"
             raise UserError(f"no command {first!r}; did you mean {near}?", hint=hint)
     return _repl_parser().parse_args(arguments)
-
-
-def command_names() -> list[str]:
-    from buddy.cli.completion import words_of
-
-    return [word.text for word in words_of(build_parser()) if not word.after and not word.text.startswith("-")]
 
 
 def _repl_parser() -> argparse.ArgumentParser:
@@ -83,7 +79,7 @@ def _repl_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     parser = Parser(
         prog="buddy",
         description="Run AI agents as durable sessions. Without a command: talk to one here (buddy [PROMPT]).",
@@ -102,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_memory(commands)
     _add_replay(commands)
     _add_small(commands)
+    parser.commands = tuple(commands.choices)
     return parser
 
 

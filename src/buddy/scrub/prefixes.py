@@ -6,6 +6,7 @@ that ordinary text costs a scan for a few characters.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from buddy.scrub.anchors import rare_heads
 from buddy.scrub.marks import Span
@@ -20,7 +21,10 @@ _OPTIONAL = re.compile(r"[?*]|\{0")
 _QUANTIFIER = re.compile(r"[{?*+]")
 
 
-Entry = tuple[str, int, re.Pattern[str]]  # a beginning, where its window lies in it, what may begin so
+Entry = tuple[str, int, str]  # a beginning, where its window lies in it, the pattern of what may begin so
+
+# Compiled when something first begins like it: all of them at once would cost every start of the program.
+_compiled = cache(re.compile)
 
 
 class Prefixes:
@@ -36,7 +40,7 @@ class Prefixes:
             head = next(head for head in heads if head in prefix)
             at = prefix.index(head)
             window = min(max(0, at - 2), len(prefix) - _WINDOW)
-            entry = prefix, window, re.compile(f"{start}(?:{'|'.join(found)})")
+            entry = prefix, window, f"{start}(?:{'|'.join(found)})"
             self._index.setdefault(prefix[window : window + _WINDOW], []).append(entry)
             places.setdefault(head, set()).add(at - window)
         self._places = {head: sorted(found) for head, found in places.items()}
@@ -48,7 +52,9 @@ class Prefixes:
                 window = hit.start() - place
                 for prefix, offset, pattern in self._index.get(text[max(0, window) : window + _WINDOW], ()):
                     begin = window - offset
-                    if begin >= 0 and text.startswith(prefix, begin) and (token := pattern.match(text, begin)):
+                    if begin < 0 or not text.startswith(prefix, begin):
+                        continue
+                    if token := _compiled(pattern).match(text, begin):
                         yield token.span()
 
 

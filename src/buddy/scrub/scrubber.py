@@ -37,7 +37,7 @@ class Scrubber:
         self._numbers: dict[bytes, int] = {}
 
     def register(self, secret: str) -> None:
-        """Hide this value from now on; one that is too short to be told from normal text is ignored."""
+        """Hide this value from now on; one too short to be told from normal text (line breaks aside) is ignored."""
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
