@@ -4,6 +4,7 @@ What always holds: the files are a pure function of the types and are checked in
 review; whatever the runtime sends is valid by them; objects stay open, because a peer may be newer.
 """
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable
@@ -160,6 +161,9 @@ def _definitions() -> Schema:
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")
     for component in components.values():
         _pin_ids(component)
+        if "description" in component:
+            # Newer interpreters take the indentation off docstrings themselves.
+            component["description"] = inspect.cleandoc(component["description"])
     components["ErrorInfo"]["properties"]["code"] = {"enum": list(get_args(ErrorCode))}
     return dict(sorted(components.items()))
 
