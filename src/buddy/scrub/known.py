@@ -46,7 +46,7 @@ def runs(text: str) -> list[Span]:
 def spans(text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
     yield from _armoured(text)
     yield from (span for span in _PREFIXED.spans(text) if not _HASH.fullmatch(text, *span))
-    for sign, shape in _GATED:
+    for sign, shape in _GATED if long_runs else ():
         for start, end in _holding(sign, text, long_runs):
             yield from (token.span() for token in shape.finditer(text, start, end))
 

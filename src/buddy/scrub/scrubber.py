@@ -4,12 +4,15 @@ What always holds:
 - layers run in order: registered values, known formats, what a name beside it gives away, what looks random;
 - `text` is idempotent, and `tree` gives the same object where nothing was found;
 - a stream's outputs, joined, are the masking of the whole text, however it was cut into chunks;
-- ids, digests and hashes in a tree are never hidden for their randomness.
+- ids, digests and hashes in a tree are never hidden for their randomness;
+- short texts that were found clean are remembered until a secret is registered: names, ids and fixed phrases come with
+  every event.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from operator import eq, is_not
 from typing import Any, TypeAlias, overload
 
@@ -27,6 +30,8 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | di
 _IDENTIFIER = re.compile(
     r"(?:^|[_-])(?:ids?|digest|hash|sha\d*|etag|checksum|integrity|blobs?|seq)$|[a-z](?:Ids?|Hash|Digest)$"
 )
+_SHORT = 80
+_REMEMBERED = 4096
 
 
 class Scrubber:
@@ -35,12 +40,14 @@ class Scrubber:
     def __init__(self) -> None:
         self._values = Values()
         self._numbers: dict[bytes, int] = {}
+        self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was looked for
 
     def register(self, secret: str) -> None:
         """Hide this value from now on; one too short to be told from normal text (line breaks aside) is ignored."""
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
+            self._forget()
             self._numbers.setdefault(_digest(secret), len(self._numbers) + 1)
 
     def register_environment(self, env: Mapping[str, str]) -> None:
@@ -52,7 +59,7 @@ class Scrubber:
         return self._numbers.get(_digest(secret.strip()))
 
     def text(self, text: str) -> str:
-        return guesses.mask(self._values.mask(text))
+        return self._masked(text, random=True)
 
     def registered(self, text: str) -> str:
         """Mask registered values alone: for what must stay byte for byte where it holds none."""
@@ -87,16 +94,36 @@ class Scrubber:
                 return value
 
     def _named(self, value: str, name: str) -> str:
-        kind = kind_of(name) if name else None
+        kind, random = _traits(name)
         if kind and _is_told(kind, value):
             return MARK
-        masked = self._values.mask(value)
-        return guesses.mask(masked, random=not (name and _IDENTIFIER.search(name)))
+        return self._masked(value, random=random)
 
     def _dict(self, value: dict[str, Json]) -> dict[str, Json]:
         scrubbed = {self.text(key): self._scrubbed(item, key) for key, item in value.items()}
         same = len(scrubbed) == len(value) and not _differ(scrubbed.values(), value.values())
         return value if same and all(map(eq, scrubbed, value)) else scrubbed
+
+    def _masked(self, text: str, *, random: bool) -> str:
+        clean = self._clean[random]
+        if text in clean:
+            return text
+        masked = guesses.mask(self._values.mask(text), random=random)
+        if masked == text and len(text) <= _SHORT:
+            if len(clean) >= _REMEMBERED:
+                clean.clear()
+            clean.add(text)
+        return masked
+
+    def _forget(self) -> None:
+        for clean in self._clean.values():
+            clean.clear()
+
+
+@lru_cache(maxsize=512)
+def _traits(name: str) -> tuple[Kind | None, bool]:
+    """What a field's name says of its value: how telling it is, and whether randomness would give it away."""
+    return (kind_of(name) if name else None), not (name and _IDENTIFIER.search(name))
 
 
 def _is_told(kind: Kind, value: str) -> bool:

@@ -48,7 +48,7 @@ class Values:
         return self._anchors is not None and self._anchors.any_in(_joined(part))
 
     def mask(self, text: str) -> str:
-        if self._anchors is None or not any(self._hits(text, wrapped=False)):
+        if not self.may_hold(text) or not any(self._hits(text, wrapped=False)):
             return text
         return MARK.join(self.mask_part(part, len(part))[0] for part in text.split(MARK))
 
