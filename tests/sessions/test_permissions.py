@@ -3,7 +3,9 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import pytest
 
 from buddy.config.places import Places
@@ -15,7 +17,9 @@ from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
+from buddy.tools.permissions.rules import Rule
 from harness import Guest, calls, house, says
+from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
 
 SHELL = calls(("run_shell", {"command": "echo hi"}))
 
@@ -103,6 +107,83 @@ async def test_always_is_refused_where_no_rule_was_shown(tmp_path: Path) -> None
             await guest.client.approve(answer)
         await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
         assert (await guest.until(RunComplete)).outcome == "success"
+
+
+async def test_a_grant_for_a_while_is_the_shown_rule_until_its_time_is_over(tmp_path: Path) -> None:
+    clock = Clock()
+    other = asks_for(shell("echo ho"))
+    puppet = Puppet(*(step for _ in range(3) for step in (asks_for(shell("echo hi")), answer())), other, answer())
+    async with stage(tmp_path, puppet, clock=clock) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("one")
+        asked = await guest.until(ApprovalRequired)
+        await guest.client.approve(_for_a_while(guest, run_id, asked, 600))
+        await guest.until(RunComplete)
+        rule = msgspec.convert(asked.details["alwaysRule"], Rule)
+        granted = guest.bodies(ApprovalReceived)[0]
+        assert (granted.by, granted.scope, granted.expires_at) == ("cli", "until", clock.now + 600_000)
+        clock.advance(599)
+        await guest.send("two")
+        await guest.until(RunComplete)
+        assert guest.bodies(ApprovalReceived)[1].by == f"rule:{rule.rule_id}"
+        clock.advance(1)
+        run_id = await guest.send("three")
+        again = await guest.until(ApprovalRequired)
+        await guest.client.approve(_for_a_while(guest, run_id, again, 600))
+        await guest.until(RunComplete)
+        await guest.send("four")
+        assert (await guest.until(ApprovalRequired)).details["command"] == "echo ho"
+        assert not (tmp_path / "config" / "buddy.toml").exists()
+
+
+async def test_a_grant_for_a_while_is_gone_after_a_restart(tmp_path: Path) -> None:
+    script = (SHELL, says("first"), SHELL, says("second"))
+    log = MemoryLog(unix_ms)
+    async with house(tmp_path, *script, log=log) as home, home.client() as guest:
+        session_id = await guest.start()
+        run_id = await guest.send("go")
+        await guest.client.approve(_for_a_while(guest, run_id, await guest.until(ApprovalRequired), 600))
+        await guest.until(RunComplete)
+    async with house(tmp_path, *script, log=log) as home, home.client() as guest:
+        guest.session_id = session_id
+        await guest.client.attach(session_id)
+        await guest.send("again")
+        await guest.until(ApprovalRequired)
+
+
+async def test_a_grant_for_a_while_does_not_outrank_a_denial(tmp_path: Path) -> None:
+    async with ruled(tmp_path, {}, SHELL, says("first"), SHELL, says("second")) as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        await guest.client.approve(_for_a_while(guest, run_id, await guest.until(ApprovalRequired), 600))
+        await guest.until(RunComplete)
+        (tmp_path / "config").mkdir(exist_ok=True)
+        denial = '[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
+        (tmp_path / "config" / "buddy.toml").write_text(denial)
+        await guest.send("again")
+        await guest.until(RunComplete)
+        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["approve", "deny"]
+
+
+@pytest.mark.parametrize(("scope", "seconds"), [("until", None), ("once", 5.0), ("always", 5.0)])
+async def test_a_duration_goes_with_the_scope_until_alone(
+    tmp_path: Path, scope: Literal["once", "until", "always"], seconds: float | None
+) -> None:
+    async with ruled(tmp_path, {}, SHELL, says("done")) as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        wish = SubmitApproval(
+            guest.session_id, run_id, asked.approval_id, "approve", scope=scope, duration_seconds=seconds
+        )
+        with pytest.raises(ProtocolError, match="durationSeconds"):
+            await guest.client.approve(wish)
+
+
+def _for_a_while(guest: Guest, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
+    return SubmitApproval(
+        guest.session_id, run_id, asked.approval_id, "approve", scope="until", duration_seconds=seconds
+    )
 
 
 async def test_a_protected_file_is_asked_for_although_a_rule_allows_its_path(tmp_path: Path) -> None:

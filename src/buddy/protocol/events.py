@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from buddy.protocol.codes import Mode, Outcome, Policy, SessionState, Source, Tier, Verdict
+from buddy.protocol.codes import Mode, Outcome, Policy, Scope, SessionState, Source, Tier, Verdict
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
@@ -45,6 +45,7 @@ class SessionStarted(Payload, frozen=True, kw_only=True):
     repo: Repo | None = None
     options: SessionOptions | None = None
     metadata: dict[str, Any] | None = None
+    watch: str | None = None
 
 
 class SnapshotMeta(Shape, frozen=True):
@@ -106,7 +107,10 @@ class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):
 
 
 class ApprovalReceived(Payload, frozen=True, kw_only=True):
-    """Also records a decision by policy or rule, which nobody was asked for; `digest` binds it to its call."""
+    """Also records a decision by policy or rule, which nobody was asked for; `digest` binds it to its call.
+
+    `expires_at` goes with scope `until`: so long the shown rule needs no further question.
+    """
 
     approval_id: str
     decision: Verdict
@@ -114,7 +118,8 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     call_id: str | None = None
     digest: str | None = None
     comment: str | None = None
-    scope: str | None = None
+    scope: Scope | None = None
+    expires_at: Count | None = None
     stop: bool = False
 
 

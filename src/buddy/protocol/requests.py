@@ -110,6 +110,7 @@ class SubmitApproval(Shape, frozen=True):
     comment: str | None = None
     scope: Scope = "once"
     stop: bool = False
+    duration_seconds: Seconds | None = None
 
 
 class CancelRun(Shape, frozen=True):

@@ -12,7 +12,7 @@ from buddy.backends.contract import Question, Ruling, RunDenied
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError
 from buddy.log.contract import ApprovalRecord, Decision
-from buddy.protocol.codes import Verdict
+from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
@@ -62,10 +62,19 @@ class Approvals:
         call = self._fold.pending.get(submission.approval_id)
         if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
             raise await self._refusal(submission)
-        if submission.scope == "always" and submission.decision == "approve":
+        expires_at = self._expiry(submission)
+        if submission.decision == "approve" and submission.scope == "always":
             self._permissions.remember(call.approval)
+        elif submission.decision == "approve" and expires_at is not None:
+            self._permissions.grant(call.approval, expires_at)
         self._receive(
-            call, submission.decision, by, comment=submission.comment, scope=submission.scope, stop=submission.stop
+            call,
+            submission.decision,
+            by,
+            comment=submission.comment,
+            scope=submission.scope,
+            expires_at=expires_at,
+            stop=submission.stop,
         )
         await self._journal.commit(
             Rows(decision=Decision(submission.approval_id, submission.decision, by)), durable=True
@@ -123,6 +132,8 @@ class Approvals:
             self._record(approval_id, question, "deny", "policy")
         elif question.digest in self._fold.granted:
             self._record(approval_id, question, "approve", "rule:session")
+        elif rule_id := self._permissions.granted(question, self._clock()):
+            self._record(approval_id, question, "approve", f"rule:{rule_id}")
         else:
             await self._require(run, call, question, approval_id, opinion.why)
 
@@ -188,7 +199,8 @@ class Approvals:
         by: str,
         *,
         comment: str | None = None,
-        scope: str | None = None,
+        scope: Scope | None = None,
+        expires_at: int | None = None,
         stop: bool = False,
     ) -> None:
         if call.approval is None or self._fold.run is None:
@@ -201,9 +213,16 @@ class Approvals:
             digest=call.digest,
             comment=comment,
             scope=None if scope == "once" else scope,
+            expires_at=expires_at,
             stop=stop,
         )
         self._journal.record(received, self._fold.run.run_id)
+
+    def _expiry(self, submission: SubmitApproval) -> int | None:
+        if (submission.scope == "until") != (submission.duration_seconds is not None):
+            raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with scope 'until', and only with it")
+        seconds = submission.duration_seconds
+        return None if seconds is None else self._clock() + int(seconds * 1000)
 
     def _wake(self, approval_id: str) -> None:
         decided = self._decided.get(approval_id)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from buddy.errors import ProtocolError
-from buddy.protocol.codes import Scope
 from buddy.protocol.events import (
     ApprovalExpired,
     ApprovalPolicyChanged,
@@ -175,16 +174,16 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Sessio
             message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
             return lambda session: session.send(message, body.by)
         case ApprovalReceived() if _is_from_outside(entries, at, body):
-            scope: Scope = "session" if body.scope == "session" else "always" if body.scope == "always" else "once"
+            scope, seconds = body.scope or "once", _seconds_until(body.expires_at, event.ts)
             submission = SubmitApproval(
-                session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop
+                session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop, seconds
             )
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
             return lambda session: session.cancel(CancelRun(session_id, run_id, body.reason), body.by)
         case ApprovalPolicyChanged() if body.by not in INSIDE:
-            seconds = None if body.expires_at is None else max(0.001, (body.expires_at - event.ts) / 1000)
-            return lambda session: session.set_policy(SetApprovalPolicy(body.policy, seconds), body.by)
+            lasting = _seconds_until(body.expires_at, event.ts)
+            return lambda session: session.set_policy(SetApprovalPolicy(body.policy, lasting), body.by)
         case ModelSwitched() if body.by not in INSIDE:
             wish = SwitchModel(body.after.get("profile"), body.after.get("model"))
             return lambda session: session.switch_model(wish, body.by)
@@ -192,6 +191,10 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Sessio
             return lambda session: session.compact(body.by, undo=body.undo)
         case _:
             return None
+
+
+def _seconds_until(expires_at: int | None, now: int) -> float | None:
+    return None if expires_at is None else max(0.001, (expires_at - now) / 1000)
 
 
 def _message(session_id: str, body: UserMessage, next_body: EventBody | None) -> SendUserMessage:

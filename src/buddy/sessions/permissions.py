@@ -32,6 +32,7 @@ class Permissions:
         self._asks_for_shell = asks_for_shell
         self._rules = rules
         self._remember = remember
+        self._granted: dict[Rule, int] = {}
 
     def judge(self, question: Question) -> Opinion:
         opinion = self._rules().judge(self._subject(question))
@@ -51,10 +52,19 @@ class Permissions:
 
     def remember(self, approval: ApprovalRequest | None) -> None:
         """Keep the rule that was shown; exactly that one."""
-        shown = approval.details.get(ALWAYS) if approval is not None else None
-        if shown is None or self._remember is None:
-            raise ProtocolError("INVALID_REQUEST", "no rule was shown that could be kept; use scope once or session")
-        self._remember(msgspec.convert(shown, Rule))
+        rule = _shown(approval)
+        if self._remember is not None:
+            self._remember(rule)
+
+    def grant(self, approval: ApprovalRequest | None, expires_at: int) -> None:
+        """Have the rule that was shown hold for a while, here alone; it is nowhere written, so a restart ends it."""
+        self._granted[_shown(approval)] = expires_at
+
+    def granted(self, question: Question, now: int) -> str | None:
+        """The id of a rule that a person let hold until later than now, and that allows this."""
+        self._granted = {rule: expires_at for rule, expires_at in self._granted.items() if now < expires_at}
+        opinion = Rules(self._granted).judge(self._subject(question))
+        return opinion.rule_id if opinion.decision == "allow" else None
 
     def _subject(self, question: Question) -> Subject:
         details = question.intent.details
@@ -75,3 +85,10 @@ class Permissions:
         """Below the workspace as rules write it; outside, in full."""
         inside = path.startswith(self._root.rstrip(os.sep) + os.sep)
         return os.path.relpath(path, self._root) if inside else path
+
+
+def _shown(approval: ApprovalRequest | None) -> Rule:
+    shown = approval.details.get(ALWAYS) if approval is not None else None
+    if shown is None:
+        raise ProtocolError("INVALID_REQUEST", "no rule was shown that could be kept; use scope once or session")
+    return msgspec.convert(shown, Rule)

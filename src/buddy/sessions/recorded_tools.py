@@ -269,6 +269,9 @@ class RecordedPermissions(Permissions):
     def remember(self, approval: object) -> None:
         """It was kept then."""
 
+    def grant(self, approval: object, expires_at: int) -> None:
+        """What it allowed then was recorded, as what any rule allowed."""
+
 
 class RecordedTarget:
     """A place where nothing is done: acceptance checks end as they ended."""
