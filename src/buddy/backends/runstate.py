@@ -8,7 +8,7 @@ What a provider call reserved counts as spent until its usage is known, and for 
 from enum import StrEnum
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -32,6 +32,9 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import ToolCallItem
 
+CONTINUES = "continues"
+"""The finish of a message that another agent said on its way: its answer is still to come."""
+
 Stage = Literal["requested", "called", "awaiting", "approved", "denied", "claimed"]
 
 
@@ -52,7 +55,7 @@ class Spending(Struct, frozen=True):
 
 
 class OpenCall(Struct):
-    """A call of the model that has no result yet."""
+    """A call that has no result yet: of our model, or (`delegate`) of another agent's, which starts its own."""
 
     item: ToolCallItem
     stage: Stage = "requested"
@@ -61,6 +64,7 @@ class OpenCall(Struct):
     by: str = ""
     comment: str = ""
     stop: bool = False
+    delegate: bool = False
 
 
 class RunState(Struct):
@@ -130,12 +134,16 @@ class RunState(Struct):
                 self.partial = False
                 self.last_text = body.text
                 self.truncated = body.truncated
-                self.open_calls = {item.call_id: OpenCall(item) for item in body.tool_calls}
-                self.answered = not body.tool_calls
+                self.open_calls |= {item.call_id: OpenCall(item) for item in body.tool_calls}
+                self.answered = not body.tool_calls and body.finish != CONTINUES
             case Usage():
                 self._settle(body)
             case ToolCall() if body.call_id in self.open_calls:
                 self.open_calls[body.call_id].stage = "called"
+                self.tool_calls += 1
+            case ToolCall() if body.source == "delegate" and body.call_id is not None:
+                item = ToolCallItem(body.call_id, body.tool_name, json.encode(body.args).decode())
+                self.open_calls[body.call_id] = OpenCall(item, "called", delegate=True)
                 self.tool_calls += 1
             case ToolClaimed() if body.call_id in self.open_calls:
                 self.open_calls[body.call_id].stage = "claimed"

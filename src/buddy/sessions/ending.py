@@ -116,7 +116,7 @@ def _unseen_call(run: Run, call: OpenCall) -> ToolCall:
 
 
 def _closing_result(run: Run, call: OpenCall) -> ToolResult:
-    started = call.stage == "claimed"
+    started = call.stage == "claimed" or (call.delegate and call.stage in ("called", "approved"))
     if started:
         text = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
     elif call.stage == "denied":
@@ -125,7 +125,7 @@ def _closing_result(run: Run, call: OpenCall) -> ToolResult:
         text = "Not run: the run ended before this call started."
     failure = ToolFailure("UNKNOWN_OUTCOME" if started else "UNKNOWN", False, text)
     return ToolResult(
-        source="unknown",
+        source="delegate" if call.delegate else "unknown",
         tool_name=call.item.name,
         duration_ms=0,
         is_error=True,

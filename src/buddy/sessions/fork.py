@@ -20,6 +20,7 @@ from buddy.protocol.events import (
     RunComplete,
     SessionForked,
     SessionStarted,
+    ToolCall,
     ToolResult,
 )
 from buddy.protocol.shapes import Headless
@@ -75,7 +76,9 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
             break
         match body:
             case AssistantMessage():
-                open_calls = {call.call_id for call in body.tool_calls}
+                open_calls |= {call.call_id for call in body.tool_calls}
+            case ToolCall() if body.source == "delegate":
+                open_calls.add(body.call_id or "")
             case ToolResult():
                 open_calls.discard(body.call_id or "")
             case RunComplete():

@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     RunCancelling,
     RunStarted,
     SessionCompacted,
+    SessionResumed,
     SessionSnapshot,
     SessionStarted,
     UserMessage,
@@ -158,6 +159,11 @@ class Session:
         self.journal.record(started)
         await self.journal.commit(durable=True)
 
+    async def resume(self, by: str) -> None:
+        """Say that the session was taken up from the log again, for whom."""
+        self.journal.record(SessionResumed(by=by, last_seq=self.journal.last_seq))
+        await self._committed()
+
     async def send(self, message: SendUserMessage, by: str) -> str:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         await self._check_cost(message)
@@ -278,7 +284,7 @@ class Session:
                 action = "restarted" if run.partial else "continued"
                 self.journal.record(Recovery(action=action), run.run_id)
             for call in run.open_calls.values():
-                if call.stage != "claimed":
+                if call.stage != "claimed" and not call.delegate:
                     self.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
             await self._committed(durable=True)
             self._start()

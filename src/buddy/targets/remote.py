@@ -33,7 +33,7 @@ class Remote:
 
     def __init__(self, carrier: Carrier, *, grace: float = GRACE) -> None:
         self.name: str = carrier.name
-        self._carrier = carrier
+        self.carrier = carrier
         self._grace = grace
         self._files = ShellFiles(carrier)
 
@@ -51,7 +51,7 @@ class Remote:
         ending = Ending(on_output)
         faults.reached("tool.start.before")
         stdin = ending.token + b"\n" + encoded(command)
-        started = child.start(await self._carrier.argv(words), "/", environment(), stdin)
+        started = child.start(await self.carrier.argv(words), "/", environment(), stdin)
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -92,7 +92,7 @@ class Remote:
     async def _end(self, nonce: str, grace: float) -> int:
         """Where the place is gone, so is what can be done about its processes."""
         try:
-            answer = await ask(self._carrier, words_of("end", nonce, str(round(grace * 10))))
+            answer = await ask(self.carrier, words_of("end", nonce, str(round(grace * 10))))
         except ToolError:
             return 0
         found = re.fullmatch(rb"ended (\d+)\n", answer.output)
@@ -108,7 +108,7 @@ class Remote:
         if ending.stage == "nodir":
             raise ToolError(f"the directory {cwd!r} is not there on {self.name}; give another cwd")
         if ending.stage == "waiting":
-            raise unreachable(self._carrier, ending.preamble() or f"it ended with {code} before the command started")
+            raise unreachable(self.carrier, ending.preamble() or f"it ended with {code} before the command started")
         raise ToolError(
             f"the connection to {self.name} was lost while the command ran, so its outcome is unknown: it may have "
             "happened, wholly or in part, or still be running. Find out before repeating it.",

@@ -1,0 +1,214 @@
+"""Another agent as a backend: its work under our approvals, budgets, log and recovery.
+
+What always holds: what it asks is decided by our policy, rules and people, and claimed before it may go on; whatever
+ends a run interrupts the agent first; its own session's id is in the log before it works, so that a process that
+comes after a crash goes on with the same conversation and says what it does not know.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from buddy.backends.budget import Budget
+from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
+from buddy.backends.external.clerk import Clerk
+from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
+from buddy.backends.external.history import LOST, SESSION, History
+from buddy.backends.external.scribe import Scribe
+from buddy.backends.native.digest import nonce_of
+from buddy.errors import ProviderError, ToolError, UserError
+from buddy.protocol.events import (
+    AssistantRestart,
+    EventBody,
+    Recovery,
+    Status,
+    ToolResult,
+    Warning,  # noqa: A004 - the seed's word
+)
+from buddy.protocol.shapes import ToolFailure
+from buddy.targets.completion import see_through
+from buddy.targets.contract import Target
+
+ASSUMED_WINDOW = 200_000
+"""Where an agent does not say how much its model can take."""
+PATIENCE = 5.0
+
+Hire = Callable[[Target, str], Awaitable[Agent]]
+
+
+class Terms(Struct, frozen=True):
+    """What a session was started with, as far as another agent is concerned."""
+
+    plan: bool = False
+    model: str | None = None
+    instructions: str | None = None
+    reports_cost: bool = False
+
+
+class External:
+    """Satisfies `backends.contract.Backend`; `hire` gives the started agent for a target and a project."""
+
+    def __init__(self, name: str, session_id: str, hire: Hire, terms: Terms, has_room: Callable[[], bool]) -> None:
+        self.name = name
+        self._session_id = session_id
+        self._hire = hire
+        self._terms = terms
+        self._model = terms.model
+        self._has_room = has_room
+        self._history = History()
+        self._executor: Executor | None = None
+
+    def observe(self, seq: int, body: EventBody) -> None:  # noqa: ARG002 - the contract's
+        self._history.observe(body)
+
+    def model(self) -> ModelName:
+        return ModelName(self.name, self._model or "", self.name, ASSUMED_WINDOW)
+
+    async def switch(self, profile: str | None, model: str | None) -> ModelName:
+        if profile is not None and profile != self.name:
+            raise UserError(f"{self.name} has its own models, not our profiles", hint="name one of its models instead")
+        self._model = model
+        await self._let_go()
+        return self.model()
+
+    async def compact(self) -> Compaction | None:
+        """It shortens its own history by itself."""
+        return None
+
+    async def is_priced(self) -> bool:
+        return self._terms.reports_cost
+
+    async def close(self) -> None:
+        await self._let_go()
+
+    async def execute(self, run: Run) -> None:
+        interrupted = run.state.turns > 0 and not run.state.answered
+        if run.state.partial:
+            run.emit(AssistantRestart(reason="interrupted"))
+        self._tell_unknown(run)
+        while not run.state.answered or await run.steers():
+            await self._work(run, interrupted=interrupted)
+            interrupted = False
+        if run.state.truncated:
+            raise RunEnded("truncated", "the agent's reply was cut off before it was whole")
+
+    async def _work(self, run: Run, *, interrupted: bool) -> None:
+        executor = await self._ready(run)
+        text = self._history.message(interrupted=interrupted)
+        clerk = Clerk(run, self.name, self._has_room)
+        scribe = Scribe(run, self.model(), self._history.calls, clerk)
+        await scribe.begin_turn()
+        settled = False
+        try:
+            await executor.send_message(text)
+            completion = await self._listen(run, executor, scribe, clerk)
+            settled = True
+        finally:
+            if not settled:
+                await see_through(self._interrupt(executor))
+        await scribe.finish(completion)
+        if completion.reason == "error":
+            raise ProviderError(completion.error or f"{self.name} failed without saying why", retryable=False)
+        if completion.reason == "cancelled":
+            raise RunEnded("interrupted", f"{self.name} stopped its work before it was done")
+
+    async def _listen(self, run: Run, executor: Executor, scribe: Scribe, clerk: Clerk) -> Completion:
+        """Write down what it does until the message is worked off; what it asks is decided meanwhile."""
+        try:
+            async with asyncio.TaskGroup() as asking:
+                async for event in executor.events():
+                    if isinstance(event, Completion):
+                        clerk.stop()
+                        return event
+                    await scribe.take(event, asking)
+                    if scribe.between_turns and await run.steers():
+                        await executor.send_message(self._history.take_unsent())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        code = await executor.wait()
+        why = f": {executor.errors[-1]}" if executor.errors else ""
+        raise ProviderError(f"{self.name} ended with {code} in the middle of its work{why}", retryable=False)
+
+    async def _ready(self, run: Run) -> Executor:
+        """The conversation, going on with the one in the log where there is one."""
+        if self._executor is not None and not self._executor.is_closed and not self._executor.done.is_set():
+            return self._executor
+        await self._let_go()
+        Budget.of(run).check()
+        run.emit(Status(source="delegate", phase=f"Starting {self.name}", detail=run.place.target.name))
+        await run.commit()
+        nonce = nonce_of(self._session_id, "agent")
+        await run.place.target.end_strays(nonce)
+        try:
+            agent = await self._hire(run.place.target, run.place.root)
+            self._executor = await self._continued(run, agent, nonce)
+        except UserError as error:
+            raise ProviderError(str(error), retryable=False, hint=error.hint) from error
+        except ToolError as error:
+            raise ProviderError(str(error), retryable=error.retryable) from error
+        theirs = self._executor.backend_session_id
+        if theirs != self._history.session_id:
+            run.emit(Status(source="delegate", phase=SESSION, detail=theirs))
+            await run.finish()
+        return self._executor
+
+    async def _continued(self, run: Run, agent: Agent, nonce: str) -> Executor:
+        request = Request(
+            "",
+            run.place.root,
+            nonce,
+            self._history.session_id,
+            self._terms.plan,
+            self._model,
+            self._terms.instructions,
+        )
+        try:
+            return await agent.execute(request)
+        except SessionLost as lost:
+            run.emit(
+                Warning(
+                    code=LOST,
+                    message=f"{self.name} no longer has its session; it starts anew and is told what was said",
+                    detail=str(lost),
+                )
+            )
+            return await agent.execute(replace(request, session_id=None))
+
+    def _tell_unknown(self, run: Run) -> None:
+        """What was under way when we died: the agent died with us, or went on unseen until it was ended."""
+        for call in list(run.state.open_calls.values()):
+            text = (
+                "The process died while this call was under way: its outcome is unknown. Find out before repeating it."
+            )
+            run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
+            run.emit(
+                ToolResult(
+                    source="delegate",
+                    tool_name=call.item.name,
+                    duration_ms=0,
+                    is_error=True,
+                    text=text,
+                    structured_error=ToolFailure("UNKNOWN_OUTCOME", False, text),
+                    call_id=call.item.call_id,
+                    target=run.place.target.name,
+                )
+            )
+
+    async def _interrupt(self, executor: Executor) -> None:
+        """Have it stop; one that does not is ended."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await executor.cancel()
+                async for event in executor.events():
+                    if isinstance(event, Completion):
+                        return
+        except (TimeoutError, ProviderError):
+            pass
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await executor.close()

@@ -1,0 +1,225 @@
+"""Writes down, as our events, what another agent does with one message.
+
+What always holds: each of its calls is announced once and ends with exactly one result; text that came as pieces is
+not said again when it comes whole.
+"""
+
+import asyncio
+from typing import Any
+
+from buddy.backends.budget import Budget
+from buddy.backends.contract import BudgetExceeded, ModelName, Run
+from buddy.backends.external.clerk import Clerk
+from buddy.backends.external.contract import (
+    AgentEvent,
+    Completion,
+    Delta,
+    Failure,
+    Message,
+    Permission,
+    Spent,
+    System,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+)
+from buddy.backends.native.bounds import bounded
+from buddy.backends.runstate import CONTINUES, OpenCall, Spending
+from buddy.models.contract import TokenUsage
+from buddy.protocol.events import (
+    AssistantDone,
+    AssistantMessage,
+    AssistantRestart,
+    ModelRequest,
+    Progress,
+    Status,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Warning,  # noqa: A004 - the seed's word
+)
+from buddy.protocol.shapes import ContextState, ToolFailure
+
+
+class Scribe:
+    def __init__(self, run: Run, model: ModelName, known_calls: set[str], clerk: Clerk) -> None:
+        """`known_calls` are the ids of the session's calls so far; what is announced is added."""
+        self._run = run
+        self._model = model
+        self._known = known_calls
+        self._clerk = clerk
+        self._ours: dict[str, str] = {}
+        self._started: dict[str, float] = {}
+        self._message_id = ""
+        self._pieces: list[str] = []
+        self._messages = 0
+        self._last_said = ""
+        self.between_turns = False
+
+    async def begin_turn(self) -> None:
+        """A model of theirs is, or will be, called: within the budget, and on record before it works."""
+        run = self._run
+        Budget.of(run).check()
+        turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
+        message = f"[{turn}/{most}] Waiting for {self._model.profile}"
+        run.emit(Progress(kind="provider_call", message=message, turn=turn, max_turns=most))
+        model = self._model
+        run.emit(ModelRequest(turn=turn, profile=model.profile, model=model.model, api=model.api, attempt=1))
+        await run.commit()
+        self._messages = 0
+        self.between_turns = False
+
+    async def take(self, event: AgentEvent, asking: asyncio.TaskGroup) -> None:  # noqa: C901 - one arm per event
+        if self.between_turns and isinstance(event, Delta | Message | ToolStarted):
+            await self.begin_turn()
+        match event:
+            case Delta():
+                self._delta(event)
+            case Message():
+                self._whole(event)
+            case ToolStarted():
+                self._announce(event.call_id, event.name, event.args)
+            case ToolProgress():
+                if event.call_id in self._ours:
+                    self._run.stream_output(self._ours[event.call_id], "stdout", event.text)
+            case ToolEnded():
+                await self._result(event)
+            case Permission():
+                self._announce(event.call_id, event.name, event.args)
+                self._clerk.take(event, self._ours[event.call_id], asking)
+            case Spent():
+                self._spent(event)
+            case System():
+                self._run.emit(Status(source="delegate", phase=self._model.profile, detail=event.text))
+            case Failure():
+                self._run.emit(Warning(code="BACKEND_ERROR", message=event.message))
+            case Completion():
+                pass
+
+    async def finish(self, completion: Completion) -> None:
+        """The message is worked off: what is open is closed, and what it said last is the answer."""
+        for call in list(self._run.state.open_calls.values()):
+            self._run.emit(self._unanswered(call))
+        text = "".join(self._pieces)
+        if not text and completion.text != self._last_said:
+            text = completion.text
+        if completion.reason in ("completed", "truncated") or text:
+            finish = "stop" if completion.reason == "completed" else completion.reason
+            self._say(text, finish, truncated=completion.reason == "truncated")
+        await self._run.commit()
+
+    # --- what it says -----------------------------------------------------------------------------------------------
+
+    def _delta(self, event: Delta) -> None:
+        if event.thinking:
+            self._run.stream("thinking_token", event.text)
+            return
+        if self._pieces and event.message_id != self._message_id:
+            self._flush()
+        self._message_id = event.message_id
+        self._pieces.append(event.text)
+        self._run.stream("assistant_token", event.text)
+
+    def _whole(self, event: Message) -> None:
+        if self._pieces and event.message_id != self._message_id:
+            self._flush()
+        said = "".join(self._pieces)
+        self._message_id = event.message_id
+        if not event.text.startswith(said):
+            self._run.emit(AssistantRestart(reason="the agent corrected itself"))
+            said = ""
+        self._pieces = [event.text]
+        if len(event.text) > len(said):
+            self._run.stream("assistant_token", event.text[len(said) :])
+
+    def _flush(self) -> None:
+        if self._pieces:
+            self._say("".join(self._pieces), CONTINUES)
+
+    def _say(self, text: str, finish: str, *, truncated: bool = False) -> None:
+        run = self._run
+        tail = f".{self._messages}" if self._messages else ""
+        message_id = f"asst_{run.run_id.removeprefix('run_')}.{max(run.state.turns, 1)}{tail}"
+        run.emit(AssistantMessage(message_id=message_id, text=text, tool_calls=(), finish=finish, truncated=truncated))
+        run.emit(AssistantDone(message_id=message_id))
+        self._messages += 1
+        self._last_said = text
+        self._pieces = []
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    def _announce(self, theirs: str, name: str, args: dict[str, Any]) -> None:
+        if theirs in self._ours:
+            return
+        self._flush()
+        Budget.of(self._run).reserve_tool_call()
+        call_id, tail = theirs, 1
+        while call_id in self._known:
+            tail += 1
+            call_id = f"{theirs}.{tail}"
+        self._known.add(call_id)
+        self._ours[theirs] = call_id
+        self._started[call_id] = self._run.seconds()
+        target = self._run.place.target.name
+        self._run.emit(ToolCall(source="delegate", tool_name=name, args=args, call_id=call_id, target=target))
+
+    async def _result(self, event: ToolEnded) -> None:
+        call = self._run.state.open_calls.get(self._ours.get(event.call_id, ""))
+        if call is None:
+            return
+        whole, kept = self._run.scrub(event.text), None
+        text = bounded(whole)
+        if text is not whole:
+            kept = await self._run.keep(whole)
+            text = bounded(whole, output=kept)
+        failure = ToolFailure("UNKNOWN", False, whole[:200]) if event.is_error else None
+        if event.is_error and call.stage == "denied":
+            failure = ToolFailure("AUTH_FAILURE", False, whole[:200])
+        self._run.emit(self._ended(call, text, failure, kept))
+        self.between_turns = not self._run.state.open_calls
+
+    def _unanswered(self, call: OpenCall) -> ToolResult:
+        """The result of a call that it never told the end of."""
+        if call.stage == "denied":
+            text = f"denied by {call.by}"
+            return self._ended(call, text, ToolFailure("AUTH_FAILURE", False, text))
+        if call.stage == "awaiting":
+            text = "not run: nobody waits for the decision any more"
+            return self._ended(call, text, ToolFailure("UNKNOWN", False, text))
+        text = f"{self._model.profile} did not tell how this call ended"
+        return self._ended(call, text, ToolFailure("UNKNOWN_OUTCOME", False, text))
+
+    def _ended(self, call: OpenCall, text: str, failure: ToolFailure | None, kept: str | None = None) -> ToolResult:
+        call_id = call.item.call_id
+        started = self._started.get(call_id, self._run.seconds())
+        return ToolResult(
+            source="delegate",
+            tool_name=call.item.name,
+            duration_ms=max(0, round((self._run.seconds() - started) * 1000)),
+            is_error=failure is not None,
+            text=text,
+            structured_error=failure,
+            call_id=call_id,
+            target=self._run.place.target.name,
+            output=kept,
+        )
+
+    # --- what it spends ---------------------------------------------------------------------------------------------
+
+    def _spent(self, event: Spent) -> None:
+        run, limit = self._run, event.context_limit or self._model.context_limit
+        used = event.context_used if event.context_used is not None else event.input_tokens + event.output_tokens
+        usage = TokenUsage(event.input_tokens, event.output_tokens, event.cached_tokens, event.cost_usd)
+        run.emit(
+            Usage(
+                turn=max(run.state.turns, 1),
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cached_tokens,
+                cost_usd=usage.cost_usd,
+                context=ContextState(used, limit),
+                budget=Budget.of(run).after(usage),
+            )
+        )
+        if not Budget.of(run).fits(Spending(0, 0.0)):
+            raise BudgetExceeded(f"{self._model.profile} has used up the budget of tokens or cost")

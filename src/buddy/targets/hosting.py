@@ -1,0 +1,111 @@
+"""A program of another's with its stdin and stdout in our hands, on whatever target it is wanted.
+
+What always holds: it runs on that target or not at all; what its environment is given, secrets too, shows up in no
+list of processes; it and all it started carry the call's nonce and are gone after `end`.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from buddy.errors import ToolError
+from buddy.targets.completion import see_through
+from buddy.targets.contract import Target
+from buddy.targets.environment import environment
+from buddy.targets.local import Local
+from buddy.targets.strays import VARIABLE
+
+# One line of a wire may hold a whole file.
+LINE_LIMIT = 64 * 1024 * 1024
+GRACE = 2.0
+STDERR_KEPT = 4096
+# Reads the environment line by line up to an empty one, so that what follows is the program's own.
+_SHELL = 'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; cd -- "$1" && shift && exec "$@"'
+
+
+class Program:
+    """A running program."""
+
+    def __init__(self, process: Process, target: Target, nonce: str) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ToolError("the program was started without pipes")
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self._stderr = process.stderr
+        self._process = process
+        self._target = target
+        self._nonce = nonce
+        self._tail = b""
+        self._drain = asyncio.create_task(self._keep_tail())
+
+    @property
+    def complaint(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._tail.decode(errors="replace").strip()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        """Its exit code; all of its complaint has been read by then."""
+        code = await self._process.wait()
+        await asyncio.wait({self._drain}, timeout=GRACE)
+        return code
+
+    async def end(self, grace: float = GRACE) -> int:
+        """End it with all it started: its stdin first, then by asking, then by force."""
+        return await see_through(self._end(grace))
+
+    async def _end(self, grace: float) -> int:
+        with suppress(OSError):
+            self.stdin.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._process.wait()
+                break
+        await self._target.end_strays(self._nonce)
+        self._drain.cancel()
+        await asyncio.wait({self._drain})
+        return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
+
+    async def _keep_tail(self) -> None:
+        while chunk := await self._stderr.read(65536):
+            self._tail = (self._tail + chunk)[-STDERR_KEPT:]
+
+
+async def host(target: Target, words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str]) -> Program:
+    """Start a program on a target; ToolError where that cannot be done there."""
+    given = {**env, VARIABLE: nonce}
+    target = getattr(target, "unwatched", target)
+    if type(target) is Local:
+        return await _start(words, cwd, environment(given), target, nonce)
+    from buddy.targets.remote import Remote
+
+    if not isinstance(target, Remote):
+        raise ToolError(
+            f"another agent cannot be confined on {target.name}; use a container", code="SANDBOX_UNREACHABLE"
+        )
+    if any("\n" in value for value in given.values()):
+        raise ToolError("a value of the agent's environment has more than one line, which cannot be handed over")
+    argv = await target.carrier.argv(["sh", "-c", _SHELL, "sh", cwd, *words])
+    program = await _start(argv, "/", environment(), target, nonce)
+    program.stdin.write("".join(f"{name}={value}\n" for name, value in given.items()).encode() + b"\n")
+    return program
+
+
+async def _start(argv: Sequence[str], cwd: str, env: Mapping[str, str], target: Target, nonce: str) -> Program:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=LINE_LIMIT
+        )
+    except OSError as error:
+        raise ToolError(f"{argv[0]} could not be started: {error.strerror}") from error
+    return Program(process, target, nonce)
