@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from buddy.daemon.agents import Agents
 from buddy.daemon.connection import Connection, Handlers
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
@@ -32,6 +33,7 @@ CAPABILITIES = (
     "prune",
     "fork",
     "tokens",
+    "projects",
 )
 
 MIN_PART = 4  # bytes: the longest character
@@ -51,6 +53,9 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_place(self, session_id: str) -> bool: ...
+
+    @property
+    def agents(self) -> Agents: ...
 
     async def forget(self, session_id: str) -> None: ...
 
@@ -91,6 +96,9 @@ class Requests:
             "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
             "list_tokens": _typed(ask.ListTokens, self.list_tokens),
             "trust_folder": _typed(ask.TrustFolder, self.trust_folder),
+            "create_project": _typed(ask.CreateProject, self.create_project),
+            "list_projects": _typed(ask.ListProjects, self.list_projects),
+            "project_options": _typed(ask.ProjectOptions, self.project_options),
             "daemon_status": _typed(ask.DaemonStatus, self.daemon_status),
             "shutdown": _typed(ask.Shutdown, self.shutdown),
         }
@@ -133,7 +141,7 @@ class Requests:
     async def attach_session(self, peer: Connection, wish: ask.AttachSession, session_id: str) -> Shape:
         record = await self._sessions.record(session_id)
         await peer.admit(session_id, wish.attach_token)
-        session = await self._opened(session_id)
+        session = await self._opened(session_id, peer.name)
         gap = wish.last_seen_seq + 1 < record.first_seq
         cursor = min(wish.last_seen_seq, await self._last_seq(session_id))
         if gap and session is not None:
@@ -276,6 +284,20 @@ class Requests:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may trust a folder")
         return ask.TrustFolderReply(self._host.trust(wish.root_path, trusted=wish.trusted))
 
+    async def create_project(self, peer: Connection, wish: ask.CreateProject, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may create a project")
+        project = self._host.agents.projects.create(wish.name, wish.root_path, wish.agent_runtime)
+        return ask.CreateProjectReply(project.project_id)
+
+    async def list_projects(self, peer: Connection, _wish: ask.ListProjects, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list projects")
+        return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
+
+    async def project_options(self, _peer: Connection, _wish: ask.ProjectOptions, _: str) -> Shape:
+        return ask.ProjectOptionsReply(self._host.agents.runtimes())
+
     async def daemon_status(self, _peer: Connection, _wish: ask.DaemonStatus, _: str) -> Shape:
         return self._host.status()
 
@@ -290,17 +312,21 @@ class Requests:
         peer.require(session_id, "driver")
         return await self._sessions.open(session_id)
 
-    async def _opened(self, session_id: str) -> Session | None:
+    async def _opened(self, session_id: str, by: str) -> Session | None:
         """The session where this process may write it; one that it cannot go on with can still be read.
 
         Another process may drive it, its folder or its model may be gone: none of that is a reason to hide its log.
         """
+        was_live = self._sessions.live(session_id) is not None
         try:
-            return await self._sessions.open(session_id)
+            session = await self._sessions.open(session_id)
+            if not was_live and not session.is_running:  # a run that goes on says so itself
+                await session.resume(by)
         except ProtocolError as error:
             if error.code == "SESSION_NOT_FOUND":
                 raise
             return None
+        return session
 
     async def _last_seq(self, session_id: str) -> int:
         return (await self._sessions.record(session_id)).last_seq

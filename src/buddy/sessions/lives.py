@@ -22,6 +22,7 @@ from buddy.protocol.events import (
     RunStarted,
     SessionCompacted,
     SessionForked,
+    SessionResumed,
     SessionStarted,
     ToolCall,
     UserMessage,
@@ -187,6 +188,8 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Sessio
         case ModelSwitched() if body.by not in INSIDE:
             wish = SwitchModel(body.after.get("profile"), body.after.get("model"))
             return lambda session: session.switch_model(wish, body.by)
+        case SessionResumed():
+            return lambda session: session.resume(body.by)
         case SessionCompacted() if body.by not in INSIDE:
             return lambda session: session.compact(body.by, undo=body.undo)
         case _:

@@ -28,6 +28,7 @@ from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
 from buddy.targets.choose import check_reach
+from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
 
 log = logging.getLogger("buddy.sessions")
@@ -37,8 +38,12 @@ PAGE = 500
 
 
 class Makers(Struct, frozen=True):
-    """How a session gets its place and its backend; both refuse what is not to be had."""
+    """How a session gets its place and its backend; both refuse what is not to be had.
 
+    `settle` decides, once and for good, what a start leaves open, and may have a word for the user on it.
+    """
+
+    settle: Callable[[SessionStarted], tuple[SessionStarted, str]]
     place: Callable[[SessionStarted], Place]
     backend: Callable[[SessionStarted, str | None, str | None], Backend]
 
@@ -76,8 +81,11 @@ class Sessions:
             options=options,
             metadata=wish.metadata,
         )
+        started, note = self._makers.settle(started)
         place = self._makers.place(started)
         await check_reach(place.target, place.root)
+        if isinstance(place.target, Terminal):
+            started = replace(started, watch=place.target.attach_hint())
         backend = self._makers.backend(
             started, options.profile if options else None, options.model if options else None
         )
@@ -87,7 +95,7 @@ class Sessions:
         session = Session(self._around, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
         self._beat()
-        await session.begin(started)
+        await session.begin(started, note)
         return session, await self.mint(session_id, "driver")
 
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:

@@ -155,14 +155,15 @@ def _with_tmux(base: Target, carrier: Carrier, root: str, wish: Wish) -> Target:
     if isinstance(carrier, Here):
         if shutil.which("tmux") is None:
             raise _unavailable("tmux is not installed here; install it, or leave out --tmux")
-        if _own_window() == f"{session}:{WINDOW}":
+        if own_window() == f"{session}:{WINDOW}":
             raise ProtocolError(
                 "INVALID_REQUEST", f"this program runs in the window {session}:{WINDOW} itself; use another terminal"
             )
     return Tmux(base, carrier, pane)
 
 
-def _own_window() -> str:
+def own_window() -> str:
+    """The tmux session and window that this process runs in; empty where it runs in none."""
     pane = os.environ.get("TMUX_PANE")
     if not pane or not os.environ.get("TMUX"):
         return ""

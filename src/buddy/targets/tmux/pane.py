@@ -49,6 +49,10 @@ class Pane:
         _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)))
         return Typed(directory, begin, end)
 
+    async def make(self) -> None:
+        """Have the pane there, for whoever wants to watch; ToolError where it cannot be had."""
+        await self._prepare("", "", b"")
+
     async def directory_of(self, nonce: str) -> str:
         _, private = await self._prepare("", "", b"")
         return f"{private}/{nonce}"

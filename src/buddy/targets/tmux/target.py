@@ -68,6 +68,7 @@ class Tmux:
     async def reach(self, root: str) -> None:
         if isinstance(self._base, Distant):
             await self._base.reach(root)
+        await self._pane.make()
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
         return await self._base.read_file(path, root=root, limit=limit)
