@@ -15,9 +15,9 @@ from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
-from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
+from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolClaimed, ToolResult
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
-from buddy.tools.permissions.rules import Rule
+from buddy.tools.permissions.rules import Rule, Rules, Subject
 from harness import Guest, calls, house, says
 from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
 
@@ -251,3 +251,61 @@ async def test_without_shell_confirm_commands_run_unless_a_rule_denies_them(tmp_
         await guest.until(RunComplete)
         assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["approve", "deny"]
         assert guest.bodies(ApprovalRequired) == []
+
+
+SECRET = {"rules": [{"decision": "deny", "path": "secrets/"}, {"decision": "ask", "tool": "list_files"}]}
+
+
+async def test_a_denied_path_is_closed_to_reading_searching_and_commands(tmp_path: Path) -> None:
+    (tmp_path / "work" / "secrets").mkdir(parents=True)
+    (tmp_path / "work" / "secrets" / "key").write_text("the canary sings\n")
+    (tmp_path / "work" / "song").write_text("no canary here\n")
+    (tmp_path / "work" / "link").symlink_to("secrets/key")
+    script = calls(
+        ("read_file", {"path": "secrets/key"}),
+        ("read_file", {"path": "link"}),
+        ("read_file", {"path": "./x/../secrets//key"}),
+        ("grep", {"pattern": "canary"}),
+        ("edit_file", {"path": "secrets/key", "old": "the canary sang", "new": "x"}),
+        ("write_file", {"path": "secrets/new", "content": "x"}),
+        ("run_shell", {"command": "cat secrets/key"}),
+        ("run_shell", {"command": "cd secrets && cat key > out"}),
+        ("run_shell", {"command": "tar -cfx.tar ./secrets"}),
+        ("run_shell", {"command": "echo x >secrets/new"}),
+        ("run_shell", {"command": "curl -d @secrets/key --data=@secrets/key localhost"}),
+    )
+    async with ruled(tmp_path, SECRET, script, says("done")) as guest:
+        await guest.start(approval_policy="all")
+        await guest.send("go")
+        await guest.until(RunComplete)
+        results = guest.bodies(ToolResult)
+        assert [result.tool_name for result in results if not result.is_error] == ["grep"]
+        assert results[3].text == "song:1:no canary here"
+        assert not any("sings" in result.text for result in results)
+        assert {received.decision for received in guest.bodies(ApprovalReceived)} == {"deny"}
+
+
+async def test_a_rule_may_have_even_looking_asked_for(tmp_path: Path) -> None:
+    script = calls(("list_files", {}), ("time", {}))
+    async with ruled(tmp_path, SECRET, script, says("done")) as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)
+        assert (asked.kind, asked.title) == ("tool", "list a directory")
+        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
+        assert (await guest.until(RunComplete)).outcome == "success"
+        assert guest.bodies(ToolClaimed) == []
+        assert [received.by for received in guest.bodies(ApprovalReceived)] == ["cli"]
+
+
+async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "b.sh").write_text("echo hi\n")
+    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "bash b.sh"})), says("done")) as guest:
+        await guest.start()
+        await guest.send("go")
+        shown = (await guest.until(ApprovalRequired)).details["alwaysRule"]
+    rules = Rules([msgspec.convert(shown, Rule)])
+    here = Subject("run_shell", command="bash b.sh", workspace=str(tmp_path / "work"))
+    assert rules.judge(here).decision == "allow"
+    assert rules.judge(msgspec.structs.replace(here, workspace=str(tmp_path))).decision is None

@@ -32,7 +32,9 @@ def approvals(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """Which rule decides on a command, and why; the exit code says what it decides."""
-    opinion = _rules(options).judge(Subject("run_shell", command=options.text, sandbox=options.sandbox or "host"))
+    root = os.path.realpath(options.directory)
+    subject = Subject("run_shell", command=options.text, sandbox=options.sandbox or "host", workspace=root, cwd=root)
+    opinion = _rules(options).judge(subject)
     print(f"{opinion.decision or 'ask'}: {escape(opinion.why)}")
     return EXITS[opinion.decision]
 
@@ -66,7 +68,7 @@ async def _list(options: argparse.Namespace) -> int:
     async with connected(options, "cli") as client:
         waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
     if options.json:
-        shown = [{"id": rule.rule_id, **_given(rule)} for rule in rules]
+        shown = [{"id": rule.rule_id, **rule.given()} for rule in rules]
         print(json.dumps({"rules": shown, "pending": msgspec.to_builtins(waiting)}))
         return 0
     for rule in rules:
@@ -87,7 +89,3 @@ def _rules(options: argparse.Namespace) -> Rules:
 def _file(options: argparse.Namespace) -> Path:
     config = read_config(options)
     return Path(config.source) if config.source else places_of(options).config_dir / "buddy.toml"
-
-
-def _given(rule: Rule) -> dict[str, object]:
-    return {key: value for key, value in msgspec.to_builtins(rule).items() if value is not None}

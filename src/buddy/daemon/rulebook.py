@@ -49,8 +49,7 @@ class RuleBook:
 
     def _remember(self, rule: Rule) -> None:
         if rule not in self._current().rules:
-            given = {key: value for key, value in msgspec.to_builtins(rule).items() if value is not None}
-            add_rule(self._path, given)
+            add_rule(self._path, rule.given())
 
     def _stamp_now(self) -> tuple[int, int] | None:
         try:

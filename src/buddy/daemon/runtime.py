@@ -180,7 +180,7 @@ class Runtime:
             options.tmux if options else None,
         )
         chosen = choose(wish, self._own)
-        return Place(chosen.target, chosen.root, chosen.sandbox)
+        return Place(chosen.target, chosen.root, chosen.sandbox, self.rulebook.permissions(chosen.root).is_closed)
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options

@@ -47,6 +47,8 @@ class Approvals:
         call = run.open_calls.get(question.call_id) if run else None
         if run is None or call is None:
             return Ruling(approved=False, by="policy", comment="no run is active")
+        if question.tier == "read-only" and self._permissions.judge(question).decision not in ("ask", "deny"):
+            return Ruling(approved=True, by="policy")  # looking needs no decision, unless a rule speaks of it
         if call.stage == "awaiting" and call.approval and call.digest == question.digest:
             await self._wait(run, call, call.approval)
         elif call.stage != "denied":

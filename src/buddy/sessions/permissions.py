@@ -1,6 +1,5 @@
 """What the permission rules say of a question, and what "always" would add to them."""
 
-import os
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -9,6 +8,7 @@ import msgspec
 from buddy.backends.contract import Question
 from buddy.errors import ProtocolError
 from buddy.protocol.shapes import ApprovalRequest
+from buddy.tools.permissions.named import relative
 from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject, suggest
 
 Remember = Callable[[Rule], None]
@@ -42,11 +42,19 @@ class Permissions:
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so it is asked for")
         return opinion
 
+    def is_closed(self, path: str) -> bool:
+        """Whether a rule denies reading this file."""
+        subject = Subject("read_file", path=relative(path, self._root), workspace=self._root)
+        return self._rules().judge(subject).decision == "deny"
+
     def offer(self, question: Question) -> dict[str, object]:
         """The rule that "always" would create, to be shown with the question; nothing where there is none."""
         if self._remember is None or question.intent.details.get("protected"):
             return {}
         rule = suggest(self._subject(question))
+        if rule is not None and question.intent.details.get("scripts"):
+            # The same words run another file elsewhere.
+            rule = msgspec.structs.replace(rule, workspace=self._root)
         # As it will be read back from the log, so that what is live and what is rebuilt are equal.
         return {ALWAYS: msgspec.json.decode(msgspec.json.encode(rule))} if rule is not None else {}
 
@@ -68,23 +76,19 @@ class Permissions:
 
     def _subject(self, question: Question) -> Subject:
         details = question.intent.details
+        target, sandbox = str(details.get("target") or "local"), str(details.get("sandbox") or "host")
+        about = Subject(question.tool, target=target, sandbox=sandbox, workspace=self._root)
         match question.intent.kind:
-            case "exec":
-                command = details.get("command")
-                sandbox = str(details.get("sandbox") or "host")
-                return Subject(question.tool, command=str(command) if command is not None else None, sandbox=sandbox)
-            case "write":
-                return Subject(question.tool, path=self._relative(str(details.get("path", ""))))
+            case "exec" if details.get("command") is not None:
+                cwd = str(details.get("cwd") or self._root)
+                return msgspec.structs.replace(about, command=str(details["command"]), cwd=cwd)
             case "fetch":
                 host = details.get("host") or urlsplit(str(details.get("url", ""))).hostname
-                return Subject(question.tool, host=str(host or ""))
+                return msgspec.structs.replace(about, host=str(host or ""))
+            case "write" | "tool" if isinstance(path := details.get("path"), str):
+                return msgspec.structs.replace(about, path=relative(path, self._root))
             case _:
-                return Subject(question.tool)
-
-    def _relative(self, path: str) -> str:
-        """Below the workspace as rules write it; outside, in full."""
-        inside = path.startswith(self._root.rstrip(os.sep) + os.sep)
-        return os.path.relpath(path, self._root) if inside else path
+                return about
 
 
 def _shown(approval: ApprovalRequest | None) -> Rule:

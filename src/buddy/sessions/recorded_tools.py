@@ -205,7 +205,7 @@ class RecordedTools(Registry):
         for call in calls:
             if call.claimed is not None:
                 return call.claimed.tier
-        if any(call.asked is not None or call.ruled is not None for call in calls):
+        if name not in READ_ONLY and any(call.asked is not None or call.ruled is not None for call in calls):
             return "privileged"
         done = any(call.result is not None and not call.is_refused and not call.is_closed for call in calls)
         return "read-only" if done or name in READ_ONLY else "privileged"
@@ -259,7 +259,7 @@ class RecordedPermissions(Permissions):
             decision = "allow" if ruled.decision == "approve" else "deny"
             return Opinion(decision, ruled.comment or "", ruled.by.removeprefix("rule:"))
         asked = call.asked if call else None
-        return Opinion(None, str(asked.details.get("why", "")) if asked else "")
+        return Opinion("ask", str(asked.details.get("why", ""))) if asked else Opinion(None, "")
 
     def offer(self, question: Question) -> dict[str, object]:
         call = self._calls.get(question.call_id)

@@ -41,16 +41,22 @@ class Task(Struct, frozen=True):
     status: Literal["pending", "in_progress", "completed"] = "pending"
 
 
+def nothing_closed(_path: str) -> bool:
+    return False
+
+
 class Place(Struct, frozen=True):
     """Where a session's calls work: the target, the workspace on it, and how commands are confined there.
 
-    `seen` and `tasks` are what the session knows while it is open: the SHA-256 of each file's content as it last read
-    or wrote it, by canonical path, and its list of things to do.
+    `is_closed` tells of a canonical path whether a rule denies reading it: a tool that looks at many files passes over
+    such ones. `seen` and `tasks` are what the session knows while it is open: the SHA-256 of each file's content as it
+    last read or wrote it, by canonical path, and its list of things to do.
     """
 
     target: Target
     root: str
     sandbox: str = "host"
+    is_closed: Callable[[str], bool] = nothing_closed
     seen: dict[str, str] = field(default_factory=dict[str, str])
     tasks: list[Task] = field(default_factory=list[Task])
 

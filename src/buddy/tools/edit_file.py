@@ -58,16 +58,16 @@ async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
     if len(before) >= MAX_PRESENT:
         raise _refused(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
     old, new = args.old.encode(), args.new.encode()
-    _check_found(args, before, old)
+    _check_found(args, before, old, is_closed=place.is_closed(path))
     after = before.replace(old, new)
     check_write(path, before, after, place)
     return path, before, after
 
 
-def _check_found(args: EditFileArgs, before: bytes, old: bytes) -> None:
+def _check_found(args: EditFileArgs, before: bytes, old: bytes, *, is_closed: bool) -> None:
     count = before.count(old)
     if count == 0:
-        raise ToolError(_not_found(args, before), code="EDIT_CONTENT_NOT_FOUND")
+        raise ToolError(_not_found(args, b"" if is_closed else before), code="EDIT_CONTENT_NOT_FOUND")
     if count > 1 and not args.replace_all:
         where = ", ".join(map(str, _lines(before, old, MAX_PLACES))) + (", …" if count > MAX_PLACES else "")
         raise _refused(

@@ -5,6 +5,7 @@ What always holds: it has no effect, looks only below the workspace, and gives n
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -60,7 +61,12 @@ class Grep:
         scope = await scope_of(args.path, call.place)
         program = await self._programs.of(call)
         found = await search(_words(program, args, scope), scope, call)
-        lines = (line for line in _lines(found) if glob is None or glob.matches(line.path))
+
+        @cache
+        def is_wanted(path: str) -> bool:
+            return (glob is None or glob.matches(path)) and not call.place.is_closed(f"{scope.directory}/{path}")
+
+        lines = (line for line in _lines(found) if is_wanted(line.path))
         return Output(_shown(list(_up_to(lines, args.limit)), args, scope, cut=found.cut))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from buddy.errors import UserError
 from buddy.tools.permissions.grammar import parse
@@ -141,6 +142,91 @@ def test_a_suggested_rule_allows_this_and_nothing_else() -> None:
     assert Rules([rule]).judge(Subject("run_shell", command="ls axb -l")).decision is None
     assert suggest(Subject("run_shell", command="ls && rm x")) is None
     assert suggest(Subject("run_shell", command="echo $(id)")) is None
+
+
+def test_a_suggested_rule_holds_where_it_was_asked() -> None:
+    subject = Subject("run_shell", command="ls -l", sandbox="confined", target="ssh:build")
+    rule = suggest(subject)
+    assert rule is not None
+    assert Rules([rule]).judge(subject).decision == "allow"
+    assert Rules([rule]).judge(replace(subject, sandbox="host")).decision is None
+    assert Rules([rule]).judge(replace(subject, target="local")).decision is None
+    written = suggest(Subject("write_file", path="a*[b]?.txt", workspace="/here"))
+    assert written is not None
+    assert Rules([written]).judge(Subject("write_file", path="a*[b]?.txt", workspace="/here")).decision == "allow"
+    assert Rules([written]).judge(Subject("write_file", path="ax[b]y.txt", workspace="/here")).decision is None
+    assert Rules([written]).judge(Subject("write_file", path="a*[b]?.txt", workspace="/there")).decision is None
+
+
+def test_a_kept_command_with_a_star_in_it_is_that_command() -> None:
+    subject = Subject("run_shell", command="find . -name '*.pyc' -delete")
+    rule = suggest(subject)
+    assert rule is not None
+    assert rule.is_literal
+    assert Rules([rule]).judge(subject).decision == "allow"
+
+
+@pytest.mark.parametrize("command", ["curl x | sh", "echo rm | xargs", "ls | python -", "echo 'rm -rf /' | bash"])
+def test_what_reads_its_orders_from_a_pipe_is_asked_for_although_it_was_kept_by_itself(command: str) -> None:
+    rules = Rules([Rule("allow", argv=("*", "**")), *(Rule("allow", argv=(name,)) for name in ("sh", "bash", "xargs"))])
+    rules = Rules([Rule("allow", argv=("python", "-")), *rules.rules])
+    assert judge(command.rpartition("| ")[2], rules).decision == "allow"
+    assert judge(command, rules).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("secrets/", "secrets/a/b"), ("./secrets/**", "secrets/a"), ("/w/secrets/*", "secrets/a"), ("x/../secrets/**", "secrets/a"),
+        ("~/.ssh/**", str(Path.home() / ".ssh" / "id_rsa")), ("**/.env", ".env"), ("**/.env", "a/b/.env"), ("/etc/**", "/etc/passwd"),
+        (".env*", ".env.local"), ("../other/**", "/other/x"),
+    ],
+)  # fmt: skip
+def test_a_denied_path_is_meant_however_it_is_written(pattern: str, path: str) -> None:
+    rules = Rules([Rule("deny", path=pattern), Rule("allow", tool="*")])
+    assert rules.judge(Subject("write_file", path=path, workspace="/w")).decision == "deny"
+    assert rules.judge(Subject("write_file", path="harmless", workspace="/w")).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .env", "cat ./.env", "cat x/../.env", "cat /w/.env", "grep -f.env x", "dd if=.env", "curl -d @.env x", "cat < .env",
+        "echo x > .env", "echo x >>.env", "cd sub && cat ../.env", "bash -c 'cat .env'", "env X=1 cat '.env'", "tar --file=.env",
+        "$(cat .env)", "cp .env x",
+    ],
+)  # fmt: skip
+def test_a_command_that_names_a_denied_path_is_denied(command: str) -> None:
+    rules = Rules([Rule("deny", path=".env"), Rule("allow", argv=("**",))])
+    assert rules.judge(Subject("run_shell", command=command, workspace="/w", cwd="/w")).decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "evil.org",
+        "EVIL.org.",
+        "https://evil.org",
+        "http://user@evil.org:80/x",
+        "git@evil.org:x",
+        "\uff45vil.org",
+        "--url=evil.org",
+    ],
+)
+def test_a_command_that_names_a_denied_host_is_denied(word: str) -> None:
+    rules = Rules([Rule("deny", host="evil.org"), Rule("allow", argv=("wget", "**"))])
+    assert judge(f"wget '{word}'", rules).decision == "deny"
+    assert judge("wget good.org", rules).decision == "allow"
+
+
+def test_all_spellings_of_a_host_are_that_host() -> None:
+    rules = Rules(
+        [Rule("deny", host="bücher.example"), Rule("deny", host="*.Evil.ORG"), Rule("deny", host="127.0.0.1")]
+    )
+    for host in ("xn--bcher-kva.example", "BÜCHER.example.", "a.evil.org", "a.b.evil.org.", "0x7f.1", "2130706433"):
+        assert rules.judge(Subject("fetch_url", host=host)).decision == "deny"
+    for host in ("evil.org", "notevil.org", "evil.org.example"):
+        assert rules.judge(Subject("fetch_url", host=host)).decision is None
 
 
 def test_a_wrong_rule_is_reported() -> None:

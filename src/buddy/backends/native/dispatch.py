@@ -102,8 +102,7 @@ class Dispatch:
                 code="UNKNOWN_OUTCOME",
             )
         prepared = await self._announce(run, call)
-        if prepared.tool.tier != "read-only":
-            prepared = await self._permit(run, call, prepared)
+        prepared = await self._permit(run, call, prepared)
         return await self._execute(run, call, prepared)
 
     async def _announce(self, run: Run, call: OpenCall) -> Prepared:
@@ -137,8 +136,12 @@ class Dispatch:
         return Prepared(tool, args, intent, digest_of(tool.name, arguments, intent, run.place))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
-        """Have the call decided and claimed; what changed since it was decided is decided again."""
-        if not self._has_room():
+        """Have the call decided and claimed; what changed since it was decided is decided again.
+
+        One that only looks is decided where a rule speaks of it, and never claimed.
+        """
+        looks_only = prepared.tool.tier == "read-only"
+        if not looks_only and not self._has_room():
             raise RunEnded(
                 "storage_full", "less than 200 MiB of disk are free: nothing is done that cannot be recorded"
             )
@@ -151,6 +154,8 @@ class Dispatch:
                 if not ruling.approved:
                     why = f": {ruling.comment}" if ruling.comment else ""
                     raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
+            if looks_only:
+                return prepared
             again = await self._prepare(run, call)
             if again.digest == prepared.digest:
                 break

@@ -23,11 +23,13 @@ MAX_PARSED_COMMANDS = 10_000
 
 
 class Parsed(Struct, frozen=True):
-    """`why` says what kept it from being plain."""
+    """`files` are those that it redirects from or to; `why` says what kept it from being plain."""
 
     plain: tuple[Words, ...] | None
     found: tuple[Words, ...]
     why: str = ""
+    files: tuple[str, ...] = ()
+    has_pipe: bool = False
 
 
 def parse(command: str) -> Parsed:
@@ -38,16 +40,21 @@ def parse(command: str) -> Parsed:
     root = _parser().parse(data).root_node
     found = tuple(_found(root))
     read = _lex(command)
+    why = _doubt(read, root, found)
+    if why or isinstance(read, str):
+        return Parsed(None, found, why, tuple(_files(root)))
+    return Parsed(read, found, has_pipe=any(node.type == "|" for node in _walk(root)))
+
+
+def _doubt(read: "tuple[Words, ...] | str", root: "Node", found: tuple[Words, ...]) -> str:
+    """Why the two readings do not prove it; empty where they do."""
     if isinstance(read, str):
-        return Parsed(None, found, read)
-    problem = _unknown_node(root)
-    if problem:
-        return Parsed(None, found, f"it contains {problem}")
+        return read
+    if problem := _unknown_node(root):
+        return f"it contains {problem}"
     if read != found:
-        return Parsed(None, found, "it can be read in more than one way")
-    if len(read) > MAX_COMMANDS:
-        return Parsed(None, found, f"it runs {len(read)} commands, more than {MAX_COMMANDS}")
-    return Parsed(read, found)
+        return "it can be read in more than one way"
+    return f"it runs {len(read)} commands, more than {MAX_COMMANDS}" if len(read) > MAX_COMMANDS else ""
 
 
 @cache
@@ -85,6 +92,12 @@ def _found(root: "Node") -> Iterator[Words]:
         words = tuple(_literal(child) for child in node.named_children if child.type not in _NOT_WORDS)
         if words:
             yield words
+
+
+def _files(root: "Node") -> Iterator[str]:
+    for node in _walk(root):
+        if node.type == "file_redirect" and node.named_children:
+            yield _literal(node.named_children[-1])
 
 
 _NOT_WORDS = frozenset({"variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"})

@@ -1,21 +1,26 @@
 """Rules over parsed commands, paths, hosts and tools. Deny wins over ask, ask over allow, and no rule means no opinion.
 
 What always holds: adding a deny rule never allows more; a chain is allowed only if each of its commands is; what cannot
-be proven to be a plain list of words is never allowed by a rule.
+be proven to be a plain list of words is never allowed by a rule; a path that a rule denies is denied to commands that
+name it, too.
 """
 
 import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from buddy.errors import UserError
+from buddy.errors import ToolError, UserError
+from buddy.tools.fetch.addresses import normal_host
 from buddy.tools.permissions.dangerous import runs_code
 from buddy.tools.permissions.grammar import MAX_BYTES, Words, parse
+from buddy.tools.permissions.named import Named, named_in, relative
 from buddy.tools.permissions.unwrap import layers
 
 Decision = Literal["allow", "ask", "deny"]
@@ -33,21 +38,28 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
     host: str | None = None
     sandbox: Literal["host", "confined", "container"] | None = None
+    target: str | None = None
+    workspace: str | None = None
 
     @property
     def rule_id(self) -> str:
         """The same for the same rule, wherever it stands."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:8]
+        return hashlib.sha256(msgspec.json.encode(self.given(), order="sorted")).hexdigest()[:8]
+
+    def given(self) -> dict[str, object]:
+        """What it says, as it stands in a file."""
+        return {key: value for key, value in msgspec.to_builtins(self).items() if value is not None}
 
     @property
     def is_literal(self) -> bool:
         """Whether its words say exactly one command."""
-        return self.argv is not None and not any(re.search(r"[*?\[]", word) for word in self.argv)
+        return self.argv is not None and not any(re.search(r"[*?\[]", _ESCAPED.sub("", word)) for word in self.argv)
 
     def describe(self) -> str:
         parts = [f"tool {self.tool}"] if self.tool else []
         parts += [" ".join(self.argv)] if self.argv else []
-        parts += [f"{name} {value}" for name, value in (("path", self.path), ("host", self.host)) if value]
+        named = (("path", self.path), ("host", self.host), ("target", self.target), ("workspace", self.workspace))
+        parts += [f"{name} {value}" for name, value in named if value]
         return f"{self.decision} {', '.join(parts) or 'everything'}"
 
 
@@ -59,6 +71,9 @@ class Subject(Struct, frozen=True):
     path: str | None = None
     host: str | None = None
     sandbox: str = "host"
+    target: str = "local"
+    workspace: str = ""
+    cwd: str = "."
 
 
 class Opinion(Struct, frozen=True):
@@ -72,13 +87,18 @@ class Opinion(Struct, frozen=True):
 class Rules:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
+        self._names_anything = any(rule.path is not None or rule.host is not None for rule in self.rules)
 
     def judge(self, subject: Subject) -> Opinion:
         return self._command(subject, subject.command) if subject.command is not None else self._plain(subject)
 
     def _plain(self, subject: Subject) -> Opinion:
+        named = Named(
+            frozenset() if subject.path is None else frozenset({subject.path}),
+            frozenset() if subject.host is None else frozenset({subject.host}),
+        )
         for decision in ("deny", "ask", "allow"):
-            for rule in self._of(decision, subject):
+            for rule in self._of(decision, subject, named):
                 if rule.argv is None:
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
         return Opinion(None, "no rule speaks of it")
@@ -88,21 +108,24 @@ class Rules:
             return Opinion("deny", f"a command of more than {MAX_BYTES // 1024} KiB is never run")
         parsed = parse(command)
         inner = [layer for words in parsed.found for layer in layers(words)]
+        named = named_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Named()
         for decision in ("deny", "ask"):
-            for rule in self._of(decision, subject):
+            for rule in self._of(decision, subject, named):
                 if rule.argv is None or any(_matches(rule.argv, words) for words in inner):
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
         if parsed.plain is None:
             return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
-        return self._allowed(subject, parsed.plain)
+        return self._allowed(subject, parsed.plain, has_pipe=parsed.has_pipe)
 
-    def _allowed(self, subject: Subject, commands: Sequence[Words]) -> Opinion:
+    def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
         for words in commands:
-            rule = next((rule for rule in self._of("allow", subject) if _matches(rule.argv or ("**",), words)), None)
+            fitting = (rule for rule in self._of("allow", subject, Named()) if _matches(rule.argv or ("**",), words))
+            rule = max(fitting, key=lambda rule: rule.is_literal, default=None)
             if rule is None:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
-            danger = None if rule.is_literal else runs_code(words)
+            # In a pipe even a command that was allowed word for word gets its orders from the one before it.
+            danger = None if rule.is_literal and not has_pipe else runs_code(words)
             if danger is None and len(commands) > 1 and words[0] in _CONTEXT:
                 danger = f"{words[0]} changes what the other commands mean"
             if danger is not None:
@@ -111,8 +134,8 @@ class Rules:
         ids = "+".join(dict.fromkeys(rule.rule_id for rule in used))
         return Opinion("allow", f"by rule {ids}: {'; '.join(rule.describe() for rule in dict.fromkeys(used))}", ids)
 
-    def _of(self, decision: Decision, subject: Subject) -> Iterable[Rule]:
-        return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject))
+    def _of(self, decision: Decision, subject: Subject, named: Named) -> Iterable[Rule]:
+        return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject, named))
 
 
 def read_rules(table: Mapping[str, object]) -> Rules:
@@ -127,28 +150,40 @@ def read_rules(table: Mapping[str, object]) -> Rules:
 
 
 def suggest(subject: Subject) -> Rule | None:
-    """The narrowest rule that would allow exactly this, for "always"; None where there is none."""
+    """The narrowest rule that would allow exactly this, for "always"; None where there is none.
+
+    It holds where this was asked: on this target, and with at least this much confinement.
+    """
+    rule = Rule(
+        "allow",
+        tool=subject.tool,
+        sandbox=_sandbox(subject.sandbox),
+        target=None if subject.target == "local" else _literal_glob(subject.target),
+    )
     if subject.command is not None:
         parsed = parse(subject.command)
         if parsed.plain is None or len(parsed.plain) != 1:
             return None
-        words = tuple(_literal_glob(word) for word in parsed.plain[0])
-        return Rule("allow", tool=subject.tool, argv=words)
+        return replace(rule, argv=tuple(_literal_glob(word) for word in parsed.plain[0]))
     if subject.path is not None:
-        return Rule("allow", tool=subject.tool, path=_literal_glob(subject.path))
-    return Rule("allow", tool=subject.tool, host=subject.host) if subject.host is not None else None
+        return replace(rule, path=_literal_glob(subject.path), workspace=subject.workspace or None)
+    return replace(rule, host=subject.host) if subject.host is not None else None
 
 
-def _concerns(rule: Rule, subject: Subject) -> bool:
+def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
     if rule.tool is not None and not fnmatch.fnmatchcase(subject.tool, rule.tool):
+        return False
+    if rule.target is not None and not fnmatch.fnmatchcase(subject.target, rule.target):
+        return False
+    if rule.workspace is not None and rule.workspace != subject.workspace:
         return False
     if rule.argv is not None and subject.command is None:
         return False
     if rule.sandbox is not None and rule.decision == "allow" and _level(subject.sandbox) < _level(rule.sandbox):
         return False
-    if rule.path is not None and (subject.path is None or not _path_matches(rule.path, subject.path)):
+    if rule.path is not None and not _names_path(rule.path, named, subject):
         return False
-    return rule.host is None or (subject.host is not None and _host_matches(rule.host, subject.host))
+    return rule.host is None or any(_host_matches(rule.host, host) for host in named.hosts)
 
 
 def _matches(pattern: Sequence[str], words: Words) -> bool:
@@ -158,20 +193,47 @@ def _matches(pattern: Sequence[str], words: Words) -> bool:
     return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
 
 
+def _names_path(pattern: str, named: Named, subject: Subject) -> bool:
+    """A directory is meant with all that is in it; whoever names it in a command names what is in it."""
+    wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
+    below = ("", "/") if subject.command is not None else ("",)
+    return any(_path_matches(wanted, path + end) for path in named.paths for end in below)
+
+
 def _path_matches(pattern: str, path: str) -> bool:
-    """`**` crosses directories, `*` does not."""
-    parts = re.split(r"(\*\*/?|\*|\?)", pattern)
+    """`**` crosses directories, `*` does not; `[*]` is a star."""
+    parts = re.split(rf"({_ESCAPED.pattern}|\*\*/?|\*|\?)", pattern)
     spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.fullmatch("".join(spelled.get(part, re.escape(part)) for part in parts), path, re.DOTALL) is not None
+    wanted = "".join(spelled.get(part) or re.escape(_ESCAPED.sub(lambda found: found[0][1], part)) for part in parts)
+    return re.fullmatch(wanted, path, re.DOTALL) is not None
 
 
 def _host_matches(pattern: str, host: str) -> bool:
-    host, pattern = host.rstrip(".").lower(), pattern.rstrip(".").lower()
-    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+    """`*.example.com` is every name below it; all spellings of a name are that name."""
+    name = _spelled(host)
+    if pattern.startswith("*."):
+        return name.endswith(f".{_spelled(pattern[2:])}")
+    return name == _spelled(pattern)
+
+
+@lru_cache(4096)
+def _spelled(host: str) -> str:
+    try:
+        return normal_host(host)
+    except (ToolError, ValueError):
+        return host.rstrip(".").lower()
+
+
+# What stands for itself in a pattern although it is a wildcard.
+_ESCAPED = re.compile(r"\[[*?\[]\]")
 
 
 def _literal_glob(word: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", word)
+
+
+def _sandbox(level: str) -> Literal["confined", "container"] | None:
+    return "confined" if level == "confined" else "container" if level == "container" else None
 
 
 def _level(name: str) -> int:

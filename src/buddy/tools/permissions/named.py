@@ -1,0 +1,62 @@
+"""Which files and hosts a command names, for rules that deny or ask.
+
+What always holds: this only ever takes away. A name that is not found here is not proven absent, so nothing is allowed
+because of it.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from buddy.tools.permissions.grammar import Words
+
+MAX_WORDS = 5000
+MAX_BASES = 8
+
+
+class Named(Struct, frozen=True):
+    """`paths` as rules write them: below the workspace from there, others in full."""
+
+    paths: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+
+
+def named_in(commands: Iterable[Words], files: Iterable[str], workspace: str, cwd: str) -> Named:
+    """All that the words may name, each read in every way it could be meant."""
+    commands = tuple(commands)
+    bases = [cwd, *_moves(commands, cwd)]
+    words = [*files, *(word for command in commands for word in command[1:])][:MAX_WORDS]
+    spellings = {spelling for word in words for spelling in _spellings(word)}
+    paths = {relative(os.path.join(base, name), workspace) for name in spellings for base in bases}  # noqa: PTH118
+    hosts = {host for word in words for host in _hosts(word)}
+    return Named(frozenset(paths), frozenset(hosts))
+
+
+def relative(path: str, workspace: str) -> str:
+    """A path as rules write it; nothing is looked up."""
+    whole = os.path.normpath(os.path.join(workspace, os.path.expanduser(path)))  # noqa: PTH111, PTH118 - words
+    inside = bool(workspace) and whole.startswith(workspace.rstrip("/") + "/")
+    return whole[len(workspace.rstrip("/")) + 1 :] if inside else whole
+
+
+def _moves(commands: Iterable[Words], cwd: str) -> Iterator[str]:
+    """Where `cd` leads to, one after the other."""
+    steps = [command[1] for command in commands if command[0] in ("cd", "pushd") and len(command) > 1]
+    for step in steps[:MAX_BASES]:
+        cwd = os.path.join(cwd, step)  # noqa: PTH118
+        yield cwd
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """`-ofile`, `--output=file`, `@file` and `key=@file` name the file, too."""
+    for text in (word, word.partition("=")[2], word[2:] if word.startswith("-") else ""):
+        if text and len(text) < 4096:
+            yield text
+            yield text.lstrip("@<>")
+
+
+def _hosts(word: str) -> list[str]:
+    """The parts of an address, or of `user@host:path`; the host is one of them."""
+    return [part for part in re.split(r"[/:@=?#\\]", word)[:16] if part]
