@@ -6,7 +6,6 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from buddy.daemon.agents import Agents
 from buddy.daemon.connection import Connection, Handlers
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
@@ -33,7 +32,6 @@ CAPABILITIES = (
     "prune",
     "fork",
     "tokens",
-    "projects",
 )
 
 MIN_PART = 4  # bytes: the longest character
@@ -53,9 +51,6 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_place(self, session_id: str) -> bool: ...
-
-    @property
-    def agents(self) -> Agents: ...
 
     async def forget(self, session_id: str) -> None: ...
 
@@ -96,9 +91,6 @@ class Requests:
             "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
             "list_tokens": _typed(ask.ListTokens, self.list_tokens),
             "trust_folder": _typed(ask.TrustFolder, self.trust_folder),
-            "create_project": _typed(ask.CreateProject, self.create_project),
-            "list_projects": _typed(ask.ListProjects, self.list_projects),
-            "project_options": _typed(ask.ProjectOptions, self.project_options),
             "daemon_status": _typed(ask.DaemonStatus, self.daemon_status),
             "shutdown": _typed(ask.Shutdown, self.shutdown),
         }
@@ -283,20 +275,6 @@ class Requests:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may trust a folder")
         return ask.TrustFolderReply(self._host.trust(wish.root_path, trusted=wish.trusted))
-
-    async def create_project(self, peer: Connection, wish: ask.CreateProject, _: str) -> Shape:
-        if not peer.trusted:
-            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may create a project")
-        project = self._host.agents.projects.create(wish.name, wish.root_path, wish.agent_runtime)
-        return ask.CreateProjectReply(project.project_id)
-
-    async def list_projects(self, peer: Connection, _wish: ask.ListProjects, _: str) -> Shape:
-        if not peer.trusted:
-            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list projects")
-        return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
-
-    async def project_options(self, _peer: Connection, _wish: ask.ProjectOptions, _: str) -> Shape:
-        return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
     async def daemon_status(self, _peer: Connection, _wish: ask.DaemonStatus, _: str) -> Shape:
         return self._host.status()
