@@ -1,20 +1,28 @@
-"""The HTTP library is loaded by the first request, not before."""
+"""What a model costs before it is asked: no HTTP library is loaded to make a provider, nor to call one."""
 
 import os
 import subprocess
 import sys
 
 PROGRAM = """
-import sys
+import asyncio, sys
+from buddy.errors import ProviderError
 from buddy.models.completions import Completions
+from buddy.models.contract import Prompt, UserItem
 from buddy.models.responses import Responses
 from buddy.models.retry import Reliable
-Reliable(Completions("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
 Reliable(Responses("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
-assert not {"httpx2", "xllamacpp"} & set(sys.modules)
+async def main():
+    try:
+        async for _ in Completions("p", "http://127.0.0.1:1/v1", "k", "m", 8192).stream(Prompt("", (UserItem("hi"),))):
+            pass
+    except ProviderError as error:
+        assert "no connection" in str(error)
+asyncio.run(main())
+assert not {"httpx2", "xllamacpp", "email"} & set(sys.modules)
 """
 
 
-def test_making_a_provider_does_not_load_the_http_library() -> None:
+def test_calling_a_model_loads_no_http_library() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, env=environment)

@@ -20,8 +20,6 @@ from buddy.models.folding import CALL_FIELDS, ORIGIN, Fold
 from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
-    import httpx2
-
     from buddy.models.credentials import Credentials
     from buddy.protocol.shapes import ToolCallItem
 
@@ -46,14 +44,13 @@ class Completions:
         model: str,
         context_limit: int,
         *,
-        client: "httpx2.AsyncClient | None" = None,
         idle_timeout: float = 120.0,
         linger: float = 0.2,
     ) -> None:
         self.profile = profile
         self.model = model
         self.context_limit = context_limit
-        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, client=client)
+        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
         self._messages = Messages(self._wire.origin)
 

@@ -8,8 +8,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
@@ -17,15 +15,12 @@ from msgspec import Struct, field
 from buddy.errors import ProviderError
 from buddy.models.catalog import Facts, Prices
 from buddy.models.credentials import Credentials
-
-if TYPE_CHECKING:
-    import httpx2
+from buddy.models.dialling import Address, NoConnection, Server, Silent, parse_address
 
 SECONDS = 3.0
 AGAIN_AFTER = 300.0
 MAX_BODY = 16 * 1024 * 1024
 
-_HERE = ("127.0.0.1", "::1", "localhost")
 _WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length")
 
 
@@ -56,42 +51,30 @@ class Listings:
 
 async def list_models(base_url: str, credentials: Credentials, seconds: float = SECONDS) -> Listing:
     """Ask a server for its models."""
-    import httpx2
-
     try:
         async with asyncio.timeout(seconds):
             proof = await credentials.headers()
-            async with _client(base_url, seconds) as client:
-                status, body = await _get(client, f"{base_url.rstrip('/')}/models", proof)
-    except (TimeoutError, httpx2.TimeoutException):
+            status, body = await _get(parse_address(base_url), proof, seconds)
+    except (TimeoutError, NoConnection, Silent):
         return Listing(trouble=f"no answer within {seconds:g} s")
     except ProviderError as error:
         return Listing(trouble=str(error))
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+    except (OSError, ValueError):
         return Listing(trouble="no connection")
     return _meaning(status, body)
 
 
-def _client(base_url: str, seconds: float) -> "httpx2.AsyncClient":
-    import ssl
-
-    import httpx2
-
-    server = urlsplit(base_url)
-    # Plain HTTP has no use for certificates, and reading them takes longer than a server on this machine to answer: a
-    # context that trusts nobody will do. And what is on this machine is not asked for through a proxy.
-    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if server.scheme == "http" else True
-    return httpx2.AsyncClient(timeout=seconds, verify=verify, trust_env=server.hostname not in _HERE)
-
-
-async def _get(client: "httpx2.AsyncClient", url: str, proof: Mapping[str, str]) -> tuple[int, bytes]:
-    async with client.stream("GET", url, headers={"accept": "application/json", **proof}) as response:
+async def _get(address: Address, proof: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
+    server = Server(address, connect_seconds=seconds, idle_seconds=seconds)
+    call = await server.ask("GET", "/models", {"accept": "application/json", **proof})
+    try:
         body = b""
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > MAX_BODY:
-                break
-        return response.status_code, body
+        while len(body) <= MAX_BODY and (more := await call.read()):
+            body += more
+    finally:
+        call.close()
+        server.close()
+    return call.status, body
 
 
 def _meaning(status: int, body: bytes) -> Listing:

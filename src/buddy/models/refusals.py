@@ -6,7 +6,6 @@ What always holds: a message is at most one line of 500 characters of the server
 import math
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 from buddy.errors import ProviderError
 from buddy.models.chunks import Fault, read_fault
@@ -65,6 +64,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(text)
     if seconds is not None or not text:
         return seconds
+    from email.utils import parsedate_to_datetime  # half of what the first request would have to load
+
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, OverflowError):

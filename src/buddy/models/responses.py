@@ -21,8 +21,6 @@ from buddy.models.response_items import encode_item
 from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
-    import httpx2
-
     from buddy.models.credentials import Credentials
 
 _PATH = "/responses"
@@ -45,7 +43,6 @@ class Responses:
         context_limit: int,
         *,
         login: bool = False,
-        client: "httpx2.AsyncClient | None" = None,
         idle_timeout: float = 120.0,
         linger: float = 0.2,
     ) -> None:
@@ -53,7 +50,7 @@ class Responses:
         self.model = model
         self.context_limit = context_limit
         self._login = login
-        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, client=client)
+        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
 

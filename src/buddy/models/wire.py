@@ -1,29 +1,25 @@
-"""One HTTP connection pool to one model API: a request out, what arrives in as few pieces as it can.
+"""One model API over HTTP: a request out, what arrives in as few pieces as it can.
 
 What always holds:
 - every failure is a `ProviderError`, and the key is in none of them;
-- leaving `post`, in whatever way, ends the exchange: the connection is closed or back in the pool;
+- leaving `post`, in whatever way, ends the exchange: the connection is closed or kept for the next;
 - a server that sends nothing is given up after `idle_timeout`; one that trickles bytes without ever ending a line (or
-  its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive;
-- the HTTP library is loaded by the first request, not before.
+  its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive.
 """
 
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 from buddy.errors import ProviderError
 from buddy.models.credentials import ApiKey, Credentials
+from buddy.models.dialling import Call, NoConnection, Server, Silent, parse_address
+from buddy.models.http1 import Cut
 from buddy.models.refusals import refused
-
-if TYPE_CHECKING:
-    import httpx2
 
 CONNECT_TIMEOUT = 30.0
 MAX_REFUSAL = 64 * 1024
-MAX_AHEAD = 1024 * 1024
 SLOWEST = 2.0
 
 
@@ -34,95 +30,73 @@ class Broken(ProviderError):
 class Wire:
     """Speaks HTTP for a provider; `api` names the protocol for the hints."""
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str | Credentials,
-        *,
-        api: str,
-        idle_timeout: float = 120.0,
-        client: "httpx2.AsyncClient | None" = None,
-    ) -> None:
+    def __init__(self, base_url: str, api_key: str | Credentials, *, api: str, idle_timeout: float = 120.0) -> None:
         self._base_url = base_url.rstrip("/")
         self._credentials = ApiKey(api_key) if isinstance(api_key, str) else api_key
         self._key = ""
         self._api = api
         self._idle_timeout = idle_timeout
-        self._client = client
-        self._owned: httpx2.AsyncClient | None = None
+        self._server: Server | None = None
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> "AsyncGenerator[Answer]":
         """Send a JSON body; give the answer once its headers are there, or raise what its status means."""
-        response = await self._send_allowed(path, body)
-        answer = Answer(response, self)
+        call = await self._send_allowed(path, body)
         try:
-            if response.status_code != 200:
+            answer = Answer(call, self)
+            if call.status != 200:
                 said = await answer.read_some(MAX_REFUSAL)
-                raise refused(response.status_code, response.headers, said, self._api)
+                raise refused(call.status, call.headers, said, self._api)
             yield answer
         except ProviderError as error:
             self._without_key(error)
             raise
         finally:
-            await answer.close()
+            call.close()
 
     async def close(self) -> None:
-        """Close the pool that was made here; a client that was passed in belongs to who made it."""
-        if self._owned is not None:
-            owned, self._owned = self._owned, None
-            await owned.aclose()
+        """End the connections that were kept."""
+        if self._server is not None:
+            self._server.close()
 
-    async def _send_allowed(self, path: str, body: bytes) -> "httpx2.Response":
+    async def _send_allowed(self, path: str, body: bytes) -> Call:
         """Send, and once more with newer credentials where there are any; a second refusal is theirs to explain."""
-        response = await self._send(path, body)
+        call = await self._send(path, body)
         for _ in range(2):
-            if response.status_code != 401:
+            if call.status != 401:
                 break
             try:
                 if not await self._credentials.refused():
                     break
             except BaseException:
-                await response.aclose()
+                call.close()
                 raise
-            await response.aclose()
-            response = await self._send(path, body)
-        return response
+            call.close()
+            call = await self._send(path, body)
+        return call
 
-    async def _send(self, path: str, body: bytes) -> "httpx2.Response":
-        import httpx2
-
-        client = self._client or self._open()
+    async def _send(self, path: str, body: bytes) -> Call:
         proof = await self._credentials.headers()
         self._key = proof.get("authorization", "").removeprefix("Bearer ")
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **proof}
         try:
-            request = client.build_request(
-                "POST", self._base_url + path, content=body, headers=headers, timeout=self._timeouts()
-            )
             async with asyncio.timeout(CONNECT_TIMEOUT + self.line_patience):
-                return await client.send(request, stream=True)
+                return await self._reach().ask("POST", path, headers, body)
         except TimeoutError as error:
             raise ProviderError("the model API did not finish the headers of its answer", retryable=True) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        except OSError as error:
             raise self._without_key(self.trouble(error)) from error
 
-    def _open(self) -> "httpx2.AsyncClient":
-        import ssl
-
-        import httpx2
-
-        if self._owned is None:
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60.0)
-            # Reading all trusted certificates takes some 20 ms, which a server without TLS need not cost.
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if self._base_url.startswith("http:") else True
-            self._owned = httpx2.AsyncClient(limits=limits, verify=verify)
-        return self._owned
-
-    def _timeouts(self) -> "httpx2.Timeout":
-        import httpx2
-
-        return httpx2.Timeout(self._idle_timeout, connect=CONNECT_TIMEOUT)
+    def _reach(self) -> Server:
+        if self._server is None:
+            try:
+                address = parse_address(self._base_url)
+            except ValueError as error:
+                hint = "base_url starts with https:// or http://"
+                told = f"base_url is not a URL that can be called: {error}"
+                raise ProviderError(told, retryable=False, hint=hint) from error
+            self._server = Server(address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self._idle_timeout)
+        return self._server
 
     @property
     def origin(self) -> str:
@@ -134,23 +108,18 @@ class Wire:
         """How long a line of an answer may take."""
         return SLOWEST * self._idle_timeout
 
-    def trouble(self, error: Exception) -> ProviderError:
+    def trouble(self, error: OSError) -> ProviderError:
         """What a failure of the transport means."""
-        import httpx2
-
         told = str(error) or type(error).__name__
         match error:
-            case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-                hint = "base_url starts with https:// or http://"
-                return ProviderError(f"base_url is not a URL that can be called: {told}", retryable=False, hint=hint)
-            case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            case NoConnection():
                 return ProviderError(f"no connection to the model API within {CONNECT_TIMEOUT:g} s", retryable=True)
-            case httpx2.TimeoutException():
-                return ProviderError(f"no byte for {self._idle_timeout:g} s", retryable=True)
-            case httpx2.ConnectError():
-                return ProviderError(f"no connection to the model API: {told}", retryable=True)
-            case _:
+            case Silent():
+                return ProviderError(told, retryable=True)
+            case Cut() | ConnectionResetError() | BrokenPipeError():
                 return Broken(f"the connection to the model API broke: {told}", retryable=True)
+            case _:
+                return ProviderError(f"no connection to the model API: {told}", retryable=True)
 
     def _without_key(self, error: ProviderError) -> ProviderError:
         """The same error, of the same type, without the key."""
@@ -161,38 +130,37 @@ class Wire:
 
 
 class Answer:
-    """An answer whose headers are there; its body is read ahead by a task of its own, which `close` ends.
+    """An answer whose headers are there, and what of its body comes."""
 
-    The HTTP library gives one piece per HTTP chunk, and hands out those that came in one network read without ever
-    waiting. The task collects them, so that a burst of a thousand chunks is one batch here.
-    """
-
-    def __init__(self, response: "httpx2.Response", wire: Wire) -> None:
-        self._response = response
+    def __init__(self, call: Call, wire: Wire) -> None:
+        encoding = call.headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise ProviderError(f"the server compressed its answer ({encoding}) unasked", retryable=False)
+        self._call = call
         self._wire = wire
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._arrived = asyncio.Event()
-        self._taken = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
         self._patience = wire.line_patience
 
     @property
     def content_type(self) -> str:
-        return self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return self._call.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def batch(self) -> bytes | None:
         """All bytes that came since the last call, waiting for the first; None at the end of the body."""
-        if self._reader is None:
-            self._reader = asyncio.create_task(self._read())
-        await self._wait()
-        if self._chunks:
-            got = self._take()
-            if b"\n" in got or b"\r" in got:
-                self._patience = self._wire.line_patience
-            return got
-        await self._reader  # at its end; raises what broke it
-        return None
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            # Only the time spent waiting here counts, not how long the reader of the pieces took.
+            async with asyncio.timeout(self._patience):
+                got = await self._call.read()
+        except TimeoutError as error:
+            raise ProviderError("the model API sends bytes, but no whole line of them", retryable=True) from error
+        except OSError as error:
+            raise self._wire.trouble(error) from error
+        if b"\n" in got or b"\r" in got:
+            self._patience = self._wire.line_patience
+        else:
+            self._patience -= now() - began
+        return got or None
 
     async def read_some(self, limit: int) -> bytes:
         """The body up to about `limit` bytes; what came is kept when the connection breaks."""
@@ -201,49 +169,3 @@ class Answer:
             while len(got) < limit and (more := await self.batch()) is not None:
                 got += more
         return got
-
-    async def close(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
-            if not self._reader.cancelled():
-                self._reader.exception()  # seen here, or asyncio would report it as never retrieved
-        await self._response.aclose()
-
-    async def _wait(self) -> None:
-        """Wait for bytes or the end; only the time spent here counts, not how long the reader of the pieces took."""
-        if self._arrived.is_set():
-            return
-        now = asyncio.get_running_loop().time
-        began = now()
-        try:
-            async with asyncio.timeout(self._patience):
-                await self._arrived.wait()
-        except TimeoutError as error:
-            raise ProviderError("the model API sends bytes, but no whole line of them", retryable=True) from error
-        self._patience -= now() - began
-
-    def _take(self) -> bytes:
-        got = b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
-        self._taken.set()
-        if self._reader is not None and not self._reader.done():
-            self._arrived.clear()
-        return got
-
-    async def _read(self) -> None:
-        import httpx2
-
-        try:
-            async for chunk in self._response.aiter_bytes():
-                self._chunks.append(chunk)
-                self._size += len(chunk)
-                self._arrived.set()
-                if self._size > MAX_AHEAD:
-                    self._taken.clear()
-                    await self._taken.wait()
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            raise self._wire.trouble(error) from error
-        finally:
-            self._arrived.set()

@@ -1,0 +1,326 @@
+"""Connections to one server: direct or through a proxy, with TLS where its address asks for it, kept for reuse.
+
+What always holds:
+- certificates are checked against those the system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), and are
+  read in a thread while the connection is made, once per process;
+- a proxy is what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say; a server on this machine has none;
+- a connection carries one exchange at a time, and goes back only after an answer that was read to its end.
+"""
+
+import asyncio
+import base64
+import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from msgspec import Struct
+
+from buddy.models.http1 import Answer, Cut, request
+from buddy.version import VERSION
+
+if TYPE_CHECKING:
+    import ssl
+
+MAX_AHEAD = 1024 * 1024
+KEPT = 20
+KEPT_SECONDS = 60.0
+_HERE = ("127.0.0.1", "::1", "localhost")
+_PORTS = {"http": 80, "https": 443}
+
+
+class Address(Struct, frozen=True):
+    """Where a server is; `path` is put before every request's own."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    login: str = ""
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def parse_address(url: str) -> Address:
+    """Take a URL apart; ValueError where it is none that can be called."""
+    if not url.isprintable() or " " in url:
+        raise ValueError("it has characters that no URL has")
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"{url!r} names no server" if parts.scheme in _PORTS else "it has another scheme")
+    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    path = parts.path.rstrip("/")
+    if not path.isascii():
+        raise ValueError("its path has letters that must be escaped")
+    return Address(parts.scheme, host, parts.port or _PORTS[parts.scheme], path, _login(parts))
+
+
+class NoConnection(OSError):
+    """The server was not reached in time."""
+
+
+class Silent(OSError):
+    """The server sent nothing for too long."""
+
+
+class Server:
+    """One server, and the connections to it that are open and free; `close` ends those."""
+
+    def __init__(self, address: Address, *, connect_seconds: float, idle_seconds: float) -> None:
+        self._address = address
+        self._connect_seconds = connect_seconds
+        self._idle_seconds = idle_seconds
+        self._free: list[tuple[Connection, float]] = []
+
+    async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> "Call":
+        """Send a request; give the answer once its head is there. OSError where that fails, ValueError for a header."""
+        address, proxy = self._address, _proxy_of(self._address)
+        target = f"{address.path}{path}"
+        said = {"host": address.authority, "accept-encoding": "identity", "user-agent": f"buddy/{VERSION}", **headers}
+        if address.login:
+            said.setdefault("authorization", address.login)
+        if proxy is not None and address.scheme == "http":
+            # No tunnel is needed: the proxy is told the server, and itself proven to.
+            target = f"http://{address.authority}{target}"
+            said |= {"proxy-authorization": proxy.login} if proxy.login else {}
+        data = request(method, target, said, body)
+        while True:
+            kept = self._kept()
+            connection = kept or await self._dial(proxy)
+            try:
+                return Call(connection, await connection.send(data), self)
+            except BaseException as error:
+                connection.abort()
+                # A server may end a connection it kept just when the next request goes out; it has not seen that one.
+                if kept is None or connection.has_heard or not isinstance(error, ConnectionError):
+                    raise
+
+    def _kept(self) -> "Connection | None":
+        while self._free:
+            connection, since = self._free.pop()
+            if connection.is_open and time.monotonic() - since < KEPT_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    async def _dial(self, proxy: Address | None) -> "Connection":
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                return await _dial(self._address, proxy, self._idle_seconds)
+        except TimeoutError as error:
+            raise NoConnection(f"not within {self._connect_seconds:g} s") from error
+
+    def give_back(self, connection: "Connection") -> None:
+        """The exchange on it is over: keep it where another can follow, else end it."""
+        if not connection.rest() or len(self._free) >= KEPT:
+            connection.abort()
+        else:
+            self._free.append((connection, time.monotonic()))
+
+    def close(self) -> None:
+        for connection, _ in self._free:
+            connection.abort()
+        self._free.clear()
+
+
+class Call:
+    """An exchange whose answer has begun."""
+
+    def __init__(self, connection: "Connection", answer: Answer, server: Server) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self.read = connection.read
+        self._connection: Connection | None = connection
+        self._server = server
+
+    def close(self) -> None:
+        """End it, in whatever state it is; the connection is kept where the answer was read to its end."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            self._server.give_back(connection)
+
+
+class Connection(asyncio.Protocol):
+    """One connection: a request is sent, then what comes is the answer to it."""
+
+    def __init__(self, idle_seconds: float) -> None:
+        self._idle_seconds = idle_seconds
+        self._transport: asyncio.Transport | None = None
+        self._answer: Answer | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._is_paused = False
+        self._broken: Exception | None = None
+        self.has_heard = False
+        self._changed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def send(self, data: bytes) -> Answer:
+        """Send a request; give the answer once its head is there."""
+        answer = Answer()
+        self._answer, self.has_heard = answer, False
+        if self._transport is None or not self.is_open:
+            raise Cut("the connection was closed")
+        self._transport.write(data)
+        while not answer.status:
+            await self._wait()
+        return answer
+
+    async def read(self) -> bytes:
+        """All of the body that came since the last call, waiting for the first; empty at its end."""
+        while not self._pieces:
+            if self._answer is None or self._answer.is_done:
+                return b""
+            await self._wait()
+        return self._take()
+
+    def rest(self) -> bool:
+        """Let go of the answer; whether the connection can carry another one."""
+        answer, self._answer = self._answer, None
+        self._take()
+        return self.is_open and answer is not None and answer.is_done and answer.is_reusable
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _wait(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await self._changed.wait()
+        except TimeoutError as error:
+            raise Silent(f"no byte for {self._idle_seconds:g} s") from error
+        if self._broken is not None and not self._pieces:
+            raise self._broken
+
+    def _take(self) -> bytes:
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    # --- what asyncio calls -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream connection has no other
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:
+            self.abort()  # nobody asked
+            return
+        self.has_heard = True
+        try:
+            piece = self._answer.feed(data)
+        except Cut as error:
+            self._break(error)
+            return
+        if piece:
+            self._pieces.append(piece)
+            self._size += len(piece)
+            if self._size > MAX_AHEAD and self._transport is not None and not self._is_paused:
+                self._is_paused = True
+                self._transport.pause_reading()
+        self._changed.set()
+
+    def eof_received(self) -> None:
+        if self._answer is not None and not self._answer.is_done:
+            try:
+                self._answer.end()
+            except Cut as error:
+                self._break(error)
+        self._changed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.is_done and self._broken is None:
+            self._broken = Cut(str(exc or "the connection was closed"))
+        self._changed.set()
+
+    def _break(self, error: Exception) -> None:
+        self._broken = error
+        self.abort()
+        self._changed.set()
+
+
+async def _dial(address: Address, proxy: Address | None, idle_seconds: float) -> Connection:
+    trust = asyncio.create_task(asyncio.to_thread(trusted)) if address.scheme == "https" else None
+    loop = asyncio.get_running_loop()
+    place = proxy or address
+    try:
+        transport, connection = await loop.create_connection(
+            lambda: Connection(idle_seconds), place.host, place.port, happy_eyeballs_delay=0.25
+        )
+        if trust is None:
+            return connection
+        try:
+            if proxy is not None:
+                await _open_tunnel(connection, address, proxy)
+            secured = Connection(idle_seconds)
+            transport = await loop.start_tls(transport, secured, await trust, server_hostname=address.host)
+        except BaseException:
+            connection.abort()
+            raise
+    finally:
+        if trust is not None:
+            trust.cancel()
+    if transport is None:
+        raise Cut("the connection was closed")
+    secured.connection_made(transport)
+    return secured
+
+
+async def _open_tunnel(connection: Connection, address: Address, proxy: Address) -> None:
+    place = f"{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
+    headers = {"host": place, **({"proxy-authorization": proxy.login} if proxy.login else {})}
+    answer = await connection.send(request("CONNECT", place, headers))
+    if answer.status != 200:
+        raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {answer.status}")
+
+
+@cache
+def trusted() -> "ssl.SSLContext":
+    import ssl
+
+    if sys.platform == "linux" or "SSL_CERT_FILE" in os.environ or "SSL_CERT_DIR" in os.environ:
+        return ssl.create_default_context()
+    import truststore  # the system's own store, which OpenSSL cannot read there
+
+    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _proxy_of(address: Address) -> Address | None:
+    if address.host in _HERE or not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    url = proxies.get(address.scheme) or proxies.get("all")
+    if not url or proxy_bypass(address.host):
+        return None
+    try:
+        proxy = parse_address(url if "://" in url else f"http://{url}")
+    except ValueError as error:
+        raise OSError(f"the proxy of the environment cannot be used: {error}") from error
+    if proxy.scheme != "http":
+        raise OSError("the proxy of the environment is not an http:// one")
+    return proxy
+
+
+def _login(parts: SplitResult) -> str:
+    if parts.username is None:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"

@@ -1,0 +1,214 @@
+"""How a server is reached: its address, TLS, proxies, and connections that are used again."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from buddy.models import dialling
+from buddy.models.dialling import Address, Server, parse_address
+from buddy.models.http1 import Cut
+
+HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
+Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int, None]:
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handle(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+            with suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.get_running_loop().create_task(serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.gather(*serving)
+
+
+async def ask(url: str) -> bytes:
+    server = Server(parse_address(url), connect_seconds=10, idle_seconds=10)
+    try:
+        call = await server.ask("GET", "/models", {})
+        body = await call.read()
+        call.close()
+        return body
+    finally:
+        server.close()
+
+
+def remembering(heads: list[str]) -> Handle:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            writer.write(HELLO)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "authority"),
+    [
+        ("http://h/v1/", Address("http", "h", 80, "/v1"), "h"),
+        ("https://h:8443", Address("https", "h", 8443, ""), "h:8443"),
+        ("https://[::1]:443/a", Address("https", "::1", 443, "/a"), "[::1]"),
+        ("http://u:p%40@H", Address("http", "h", 80, "", "Basic dTpwQA=="), "h"),
+        ("http://bücher.example", Address("http", "xn--bcher-kva.example", 80, ""), "xn--bcher-kva.example"),
+    ],
+)
+def test_an_address_is_taken_apart(url: str, address: Address, authority: str) -> None:
+    assert parse_address(url) == address
+    assert parse_address(url).authority == authority
+
+
+@pytest.mark.parametrize(
+    "url", ["", "h/v1", "ftp://h", "http://", "http://h:port", "http://h/ü", "http://h/a b", "http://h\n"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_address(url)
+
+
+async def test_a_connection_that_the_server_gave_up_is_replaced() -> None:
+    heads: list[str] = []
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(HELLO)
+        await reader.read(1)  # the next request comes, and is never answered
+
+    async with listening(once) as port:
+        server = Server(parse_address(f"http://127.0.0.1:{port}"), connect_seconds=10, idle_seconds=10)
+        for _ in range(3):
+            call = await server.ask("GET", "/models", {})
+            assert await call.read() == b"hi"
+            call.close()
+        server.close()
+    assert len(heads) == 3
+
+
+async def test_a_new_connection_that_ends_early_is_told() -> None:
+    async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+
+    async with listening(hang_up) as port:
+        with pytest.raises(Cut, match="ended before"):
+            await ask(f"http://127.0.0.1:{port}")
+
+
+async def test_a_fast_server_is_held_back_while_nobody_reads() -> None:
+    size = 32 * dialling.MAX_AHEAD
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+        for _ in range(32):
+            writer.write(b"x" * dialling.MAX_AHEAD)
+            await writer.drain()
+
+    async with listening(flood) as port:
+        server = Server(parse_address(f"http://127.0.0.1:{port}"), connect_seconds=10, idle_seconds=10)
+        call = await server.ask("GET", "/", {})
+        pieces = [piece async for piece in aiter_until_empty(call.read)]
+        assert sum(map(len, pieces)) == size
+        assert max(map(len, pieces)) < 2 * dialling.MAX_AHEAD
+        call.close()
+        server.close()
+
+
+async def aiter_until_empty(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes, None]:
+    while piece := await read():
+        yield piece
+        await asyncio.sleep(0)
+
+
+async def test_plain_requests_go_through_a_proxy_that_is_told_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+    async with listening(remembering(heads)) as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://me:secret@127.0.0.1:{port}")
+        assert await ask("http://model.test:8000/v1") == b"hi"
+        monkeypatch.setenv("NO_PROXY", "model.test")
+        with pytest.raises(OSError, match=r"\w"):
+            await ask("http://model.test:8000/v1")
+    assert heads[0].startswith("GET http://model.test:8000/v1/models HTTP/1.1\r\nhost: model.test:8000\r\n")
+    assert "proxy-authorization: Basic bWU6c2VjcmV0" in heads[0]
+    assert len(heads) == 1
+
+
+async def test_a_proxy_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    with pytest.raises(OSError, match="proxy of the environment"):
+        await ask("http://model.test")
+
+
+async def test_certificates_are_checked_also_behind_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+    tunnels: list[str] = []
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(*make_certificate(tmp_path))
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tunnels.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[0])
+        inner, outer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_copy(reader, outer), _copy(inner, writer))
+
+    async with listening(remembering(heads), served) as port, listening(tunnel) as proxy:
+        dialling.trusted.cache_clear()
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await ask(f"https://localhost:{port}/v1")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        dialling.trusted.cache_clear()
+        assert await ask(f"https://localhost:{port}/v1") == b"hi"
+        monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy}")
+        assert await ask("https://model.test/v1") == b"hi"
+        dialling.trusted.cache_clear()
+    assert tunnels == ["CONNECT model.test:443 HTTP/1.1"]
+    assert [head.split("\r\n")[0] for head in heads] == ["GET /v1/models HTTP/1.1"] * 2
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:model.test"]
+    try:
+        subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl makes the certificate, and is not installed")
+    return cert, key
