@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from buddy.daemon.agents import Agents
 from buddy.daemon.connection import Connection, Handlers
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
@@ -13,6 +14,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
 from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
+from buddy.sessions.audit import decisions_made
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions, token_hash
 from buddy.targets.choose import levels
@@ -32,6 +34,7 @@ CAPABILITIES = (
     "prune",
     "fork",
     "tokens",
+    "projects",
 )
 
 MIN_PART = 4  # bytes: the longest character
@@ -51,6 +54,9 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_place(self, session_id: str) -> bool: ...
+
+    @property
+    def agents(self) -> Agents: ...
 
     async def forget(self, session_id: str) -> None: ...
 
@@ -82,6 +88,7 @@ class Requests:
             "read_events": _typed(ask.ReadEvents, self.read_events),
             "read_blob": _typed(ask.ReadBlob, self.read_blob),
             "list_approvals": _typed(ask.ListApprovals, self.list_approvals),
+            "list_decisions": _typed(ask.ListDecisions, self.list_decisions),
             "steer_run": _typed(ask.SteerRun, self.steer_run),
             "queue_message": _typed(ask.QueueMessage, self.queue_message),
             "fork_session": _typed(ask.ForkSession, self.fork_session),
@@ -91,6 +98,9 @@ class Requests:
             "revoke_token": _typed(ask.RevokeToken, self.revoke_token),
             "list_tokens": _typed(ask.ListTokens, self.list_tokens),
             "trust_folder": _typed(ask.TrustFolder, self.trust_folder),
+            "create_project": _typed(ask.CreateProject, self.create_project),
+            "list_projects": _typed(ask.ListProjects, self.list_projects),
+            "project_options": _typed(ask.ProjectOptions, self.project_options),
             "daemon_status": _typed(ask.DaemonStatus, self.daemon_status),
             "shutdown": _typed(ask.Shutdown, self.shutdown),
         }
@@ -215,6 +225,13 @@ class Requests:
         sessions = self._sessions.open_sessions
         return ask.ListApprovalsReply(tuple(found for session in sessions for found in session.pending_approvals()))
 
+    async def list_decisions(self, peer: Connection, wish: ask.ListDecisions, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list all decisions")
+        return ask.ListDecisionsReply(
+            tuple(await decisions_made(self._log, wish.limit, wish.session_id, wish.since))
+        )
+
     async def steer_run(self, peer: Connection, wish: ask.SteerRun, session_id: str) -> Shape:
         await (await self._driven(peer, session_id)).steer(wish, peer.name)
         return ask.AcceptedReply(True)
@@ -275,6 +292,20 @@ class Requests:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may trust a folder")
         return ask.TrustFolderReply(self._host.trust(wish.root_path, trusted=wish.trusted))
+
+    async def create_project(self, peer: Connection, wish: ask.CreateProject, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may create a project")
+        project = self._host.agents.projects.create(wish.name, wish.root_path, wish.agent_runtime)
+        return ask.CreateProjectReply(project.project_id)
+
+    async def list_projects(self, peer: Connection, _wish: ask.ListProjects, _: str) -> Shape:
+        if not peer.trusted:
+            raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list projects")
+        return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
+
+    async def project_options(self, _peer: Connection, _wish: ask.ProjectOptions, _: str) -> Shape:
+        return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
     async def daemon_status(self, _peer: Connection, _wish: ask.DaemonStatus, _: str) -> Shape:
         return self._host.status()

@@ -14,11 +14,13 @@ from buddy.backends.native.prompt import Setting
 from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
+from buddy.daemon.agents import Agents
 from buddy.daemon.connection import Connection, Handlers
 from buddy.daemon.handlers import Requests
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import Link, MemoryLink, memory_pair
 from buddy.daemon.memories import make_memory
+from buddy.daemon.projects import Projects
 from buddy.daemon.pump import Encoded
 from buddy.daemon.rulebook import RuleBook
 from buddy.daemon.tracing import start_tracing
@@ -102,7 +104,10 @@ class Runtime:
         self.stopping = asyncio.Event()
         self._encoded = Encoded()
         self._started = time.monotonic()
-        self.sessions = Sessions(around, Makers(self._place, self._backend), this_owner(), self.limits.active_runs)
+        projects = Projects(places.state_dir if parts.log is None else None, parts.ids)
+        self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
+        makers = Makers(self._place, self._backend, self.agents.settle)
+        self.sessions = Sessions(around, makers, this_owner(), self.limits.active_runs)
         self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, self).handlers()
 
     def connect(self) -> MemoryLink:
@@ -154,6 +159,7 @@ class Runtime:
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""
         await self.sessions.close()
+        await self.agents.close()
         await let_go(self._own)
         tasks = list(self._connections)
         for task in tasks:
@@ -184,9 +190,9 @@ class Runtime:
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options
-        runtime = options.agent_runtime if options else None
-        if runtime not in (None, "native", "auto"):
-            raise ProtocolError("INVALID_REQUEST", f"agent runtime {runtime!r} is not available; there is native")
+        other = self.agents.backend(started, model)
+        if other is not None:
+            return other
         named = profile or (None if started.provider == "default" else started.provider)
         instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
         registry = self._registry if options and options.tmux else self._registry.without(set(PANE_TOOLS))

@@ -154,9 +154,11 @@ class Session:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def begin(self, started: SessionStarted) -> None:
-        """The first event."""
+    async def begin(self, started: SessionStarted, note: str = "") -> None:
+        """The first event, and a word for the user where there is one."""
         self.journal.record(started)
+        if note:
+            self.journal.record(Warning(code="AGENT_RUNTIME", message=note))
         await self.journal.commit(durable=True)
 
     async def resume(self, by: str) -> None:

@@ -38,10 +38,14 @@ PAGE = 500
 
 
 class Makers(Struct, frozen=True):
-    """How a session gets its place and its backend; both refuse what is not to be had."""
+    """How a session gets its place and its backend; both refuse what is not to be had.
+
+    `settle` decides, once and for good, what a start leaves open, and may have a word for the user on it.
+    """
 
     place: Callable[[SessionStarted], Place]
     backend: Callable[[SessionStarted, str | None, str | None], Backend]
+    settle: Callable[[SessionStarted], tuple[SessionStarted, str]] = lambda started: (started, "")
 
 
 class Sessions:
@@ -77,6 +81,7 @@ class Sessions:
             options=options,
             metadata=wish.metadata,
         )
+        started, note = self._makers.settle(started)
         place = self._makers.place(started)
         await check_reach(place.target, place.root)
         if isinstance(place.target, Terminal):
@@ -90,7 +95,7 @@ class Sessions:
         session = Session(self._around, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
         self._beat()
-        await session.begin(started)
+        await session.begin(started, note)
         return session, await self.mint(session_id, "driver")
 
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:

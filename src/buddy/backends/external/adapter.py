@@ -103,7 +103,7 @@ class External:
         settled = False
         try:
             await executor.send_message(text)
-            completion = await self._listen(run, executor, scribe, clerk)
+            completion = await self._listen(executor, scribe, clerk)
             settled = True
         finally:
             if not settled:
@@ -114,7 +114,7 @@ class External:
         if completion.reason == "cancelled":
             raise RunEnded("interrupted", f"{self.name} stopped its work before it was done")
 
-    async def _listen(self, run: Run, executor: Executor, scribe: Scribe, clerk: Clerk) -> Completion:
+    async def _listen(self, executor: Executor, scribe: Scribe, clerk: Clerk) -> Completion:
         """Write down what it does until the message is worked off; what it asks is decided meanwhile."""
         try:
             async with asyncio.TaskGroup() as asking:
@@ -123,8 +123,6 @@ class External:
                         clerk.stop()
                         return event
                     await scribe.take(event, asking)
-                    if scribe.between_turns and await run.steers():
-                        await executor.send_message(self._history.take_unsent())
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         code = await executor.wait()

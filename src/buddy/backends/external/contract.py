@@ -182,6 +182,10 @@ class Agent(Protocol):
         """Its program is found and its credentials are there."""
         ...
 
+    def check(self) -> None:
+        """UserError, with what to do, where it is not available."""
+        ...
+
     async def start(self, target: Target, project: str) -> None:
         """Be ready for `execute`; UserError where a program or credentials are missing."""
         ...

@@ -32,8 +32,7 @@ class History:
             case UserMessage():
                 self._unsent.append(body.text)
             case ModelRequest():
-                self.take_unsent()
-                self._is_stranger = False
+                self._told()
             case AssistantMessage() if body.text:
                 self._remember(f"You: {body.text}")
             case Status() if body.source == "delegate" and body.phase == SESSION:
@@ -47,15 +46,6 @@ class History:
             case _:
                 pass
 
-    def take_unsent(self) -> str:
-        """What the user said that the agent was not told yet; it counts as told from here on."""
-        text = "\n\n".join(self._unsent)
-        if text:
-            self._current = text
-            self._remember(f"User: {text}")
-        self._unsent = []
-        return text
-
     def message(self, *, interrupted: bool) -> str:
         """What to tell it now."""
         text = "\n\n".join(self._unsent)
@@ -68,6 +58,14 @@ class History:
             earlier = "\n\n".join(self._said)[-TOLD_AGAIN:]
             text = f"This conversation took place before, with another instance of you:\n\n{earlier}\n\n---\n\n{text}"
         return text
+
+    def _told(self) -> None:
+        """What was to be said is on its way."""
+        if self._unsent:
+            self._current = "\n\n".join(self._unsent)
+            self._remember(f"User: {self._current}")
+        self._unsent = []
+        self._is_stranger = False
 
     def _start_anew(self) -> None:
         self.session_id = None

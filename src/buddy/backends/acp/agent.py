@@ -1,0 +1,77 @@
+"""Any agent that speaks the Agent Client Protocol on stdin and stdout, by its command or a preset's name."""
+
+import asyncio
+import shlex
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from buddy.backends.acp.presets import PRESETS
+from buddy.backends.external.contract import Executor, Request, Result, once
+from buddy.errors import ProviderError, UserError
+from buddy.targets.contract import Target
+from buddy.targets.hosting import host
+
+
+class Acp:
+    """Satisfies `Agent`: each conversation has a process of its own, so there is nothing to start before."""
+
+    reports_cost = False
+
+    def __init__(self, command: str, env: Mapping[str, str]) -> None:
+        preset = PRESETS.get(command)
+        self.name = f"acp:{command}"
+        self._install = preset.install if preset else "give a command that is on the PATH"
+        self._login = preset.login if preset else "log in with the agent's own program"
+        try:
+            self._words = shlex.split(preset.command if preset else command)
+        except ValueError as error:
+            raise UserError(f"acp:{command[:80]} is not a command: {error}", hint="check its quotes") from error
+        self._env = env
+        self._target: Target | None = None
+
+    @property
+    def is_available(self) -> bool:
+        try:
+            self.check()
+        except UserError:
+            return False
+        return True
+
+    def check(self) -> None:
+        if find_spec("acp") is None:
+            raise UserError("ACP agents need a package that is not installed", hint="pip install 'buddy-runtime[acp]'")
+        if not self._words or shutil.which(self._words[0], path=self._env.get("PATH")) is None:
+            raise UserError(f"{self.name}: {self._words[:1]} is not installed", hint=self._install)
+
+    async def start(self, target: Target, project: str) -> None:  # noqa: ARG002 - the contract's
+        if find_spec("acp") is None:
+            self.check()
+        # Half a second of imports, which nobody else should wait for.
+        await asyncio.to_thread(__import__, "acp.connection")
+        self._target = target
+
+    async def execute(self, request: Request) -> Executor:
+        if self._target is None:
+            raise ProviderError(f"{self.name} was not started", retryable=False)
+        from buddy.backends.acp.conversation import Conversation
+
+        program = await host(self._target, self._words, cwd=request.cwd, nonce=request.nonce, env={})
+        conversation = Conversation(program, self.name, self._login)
+        try:
+            await conversation.open(request)
+        except BaseException:
+            await conversation.close()
+            raise
+        if request.text:
+            await conversation.send_message(request.text)
+        return conversation
+
+    async def execute_once(self, request: Request) -> Result:
+        return await once(self, request)
+
+    async def ping(self) -> None:
+        """Each conversation has its own process; there is no other to ask."""
+
+    async def close(self) -> None:
+        """Conversations end by themselves."""

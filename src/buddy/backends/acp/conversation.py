@@ -1,0 +1,237 @@
+"""One conversation with an ACP agent: a process, the SDK's connection to it, and what it says as our events."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from buddy.backends.acp.updates import Updates, used
+from buddy.backends.external.channel import Channel
+from buddy.backends.external.contract import Answer, Completion, Failure, Permission, Request, SessionLost
+from buddy.backends.external.loose import mapping, mappings, text
+from buddy.errors import ProviderError, UserError
+from buddy.targets.hosting import Program
+
+START_SECONDS = 60.0
+AUTH_REQUIRED = -32000
+PLANNING = ("plan", "spec", "ask", "architect")
+REASONS = {"end_turn": "completed", "cancelled": "cancelled", "max_tokens": "truncated"}
+
+
+class Conversation(Channel):
+    """Satisfies `Executor`."""
+
+    def __init__(self, program: Program, name: str, login: str) -> None:
+        super().__init__()
+        from acp.connection import Connection
+
+        self._program = program
+        self._name = name
+        self._login = login
+        self._updates = Updates()
+        self._asked: set[asyncio.Future[Answer]] = set()
+        self._prompt: asyncio.Task[None] | None = None
+        self._hears = False
+        self._closed = False
+        self._session_id = ""
+        self._connection: Connection = Connection(self._handle, program.stdin, program.stdout)
+        self._watch = asyncio.create_task(self._until_gone())
+
+    # --- before it works --------------------------------------------------------------------------------------------
+
+    async def open(self, request: Request) -> None:
+        """Shake hands and begin, or go on with, a session of the agent's."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                capabilities = await self._initialize()
+                opened = await self._session(request, capabilities)
+                await self._prepare(request, opened)
+        except TimeoutError:
+            raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
+        except ConnectionError:
+            code = await self._program.wait()
+            why = self._program.complaint or "without a word"
+            raise ProviderError(f"{self._name} ended with {code} at its start: {why}", retryable=False) from None
+        self._hears = True
+
+    async def _initialize(self) -> dict[str, Any]:
+        reply = await self._ask(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+                "clientInfo": {"name": "buddy", "version": "1"},
+            },
+        )
+        version = reply.get("protocolVersion")
+        if version != 1:
+            raise ProviderError(f"{self._name} speaks ACP {version}, not 1", retryable=False)
+        return mapping(reply.get("agentCapabilities"))
+
+    async def _session(self, request: Request, capabilities: dict[str, Any]) -> dict[str, Any]:
+        place: dict[str, Any] = {"cwd": request.cwd, "mcpServers": []}
+        if request.session_id is None:
+            opened = await self._ask("session/new", place)
+            self._session_id = text(opened.get("sessionId"))
+            return opened
+        sessions = mapping(capabilities.get("sessionCapabilities"))
+        if sessions.get("resume") is None and not capabilities.get("loadSession"):
+            raise SessionLost(f"{self._name} cannot go on with a session")
+        method = "session/resume" if sessions.get("resume") is not None else "session/load"
+        try:
+            opened = await self._ask(method, {**place, "sessionId": request.session_id})
+        except ProviderError as error:
+            raise SessionLost(str(error)) from error
+        self._session_id = request.session_id
+        return opened
+
+    async def _prepare(self, request: Request, opened: dict[str, Any]) -> None:
+        if request.plan:
+            modes = mappings(mapping(opened.get("modes")).get("availableModes"))
+            found = next((mode["id"] for mode in modes if text(mode.get("id")).lower() in PLANNING), None)
+            if found is None:
+                raise UserError(f"{self._name} has no mode that only plans", hint="leave out --plan, or use native")
+            await self._ask("session/set_mode", {"sessionId": self._session_id, "modeId": found})
+        if request.model:
+            await self._ask(
+                "session/set_config_option",
+                {"sessionId": self._session_id, "configId": "model", "value": request.model},
+            )
+
+    async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        from acp.exceptions import RequestError
+
+        try:
+            reply = await self._connection.send_request(method, params)
+        except RequestError as error:
+            if error.code == AUTH_REQUIRED:
+                raise UserError(f"{self._name} wants a login", hint=self._login) from error
+            raise ProviderError(f"{self._name} refused {method}: {error}", retryable=False) from error
+        return mapping(reply)
+
+    # --- as an executor ----------------------------------------------------------------------------------------------
+
+    @property
+    def backend_session_id(self) -> str:
+        return self._session_id
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    async def send_message(self, text: str) -> None:
+        if self.done.is_set():
+            raise ProviderError(f"{self._name} is gone: {self._program.complaint}", retryable=False)
+        before = self._prompt
+        self._prompt = asyncio.create_task(self._work(text, before))
+
+    async def cancel(self) -> None:
+        for asked in list(self._asked):
+            asked.cancel()
+        with suppress(ConnectionError):
+            await self._connection.send_notification("session/cancel", {"sessionId": self._session_id})
+
+    async def wait(self) -> int:
+        await self.done.wait()
+        return await self._program.wait()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if not self.done.is_set():
+            await self.cancel()
+        await self._connection.close()
+        await self._program.end()
+        for task in (self._prompt, self._watch):
+            if task is not None:
+                task.cancel()
+        self.end()
+
+    # --- what comes --------------------------------------------------------------------------------------------------
+
+    async def _work(self, message: str, before: "asyncio.Task[None] | None") -> None:
+        """One prompt at a time: the protocol knows no second one beside it."""
+        if before is not None:
+            await asyncio.wait({before})
+        prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": message}]}
+        try:
+            reply = await self._ask("session/prompt", prompt)
+        except ConnectionError:
+            return  # the end of the events says it
+        except (ProviderError, UserError) as error:
+            await self.tell(Completion("error", error=str(error)))
+            return
+        for event in used(reply):
+            await self.tell(event)
+        stop = str(reply.get("stopReason"))
+        match REASONS.get(stop):
+            case "completed" | "cancelled" | "truncated" as reason:
+                await self.tell(Completion(reason))
+            case _:
+                await self.tell(Completion("error", error=f"{self._name} stopped: {stop}"))
+
+    async def _handle(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
+        said = mapping(params)
+        match method:
+            case "session/update":
+                await self._update(said)
+            case "session/request_permission":
+                return await self._permission(said)
+            case _ if is_notification:
+                pass
+            case _:
+                from acp.exceptions import RequestError
+
+                raise RequestError.method_not_found(method)
+        return None
+
+    async def _update(self, said: dict[str, Any]) -> None:
+        """What a session that is taken up tells again is not news."""
+        if self._hears and said.get("sessionId") == self._session_id:
+            for event in self._updates.read(mapping(said.get("update"))):
+                await self.tell(event)
+
+    async def _permission(self, said: dict[str, Any]) -> dict[str, Any]:
+        call = mapping(said.get("toolCall"))
+        if said.get("sessionId") != self._session_id or not call:
+            return {"outcome": {"outcome": "cancelled"}}
+        events, about = self._updates.asked(call)
+        for event in events:
+            await self.tell(event)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        async def reply(given: Answer) -> None:
+            if not answer.done():
+                answer.set_result(given)
+
+        self._asked.add(answer)
+        call_id = text(call.get("toolCallId"))
+        await self.tell(
+            Permission(
+                call_id, about.name, about.kind, reply, about.args, about.details, about.command, about.path, about.url
+            )
+        )
+        try:
+            decided = await answer
+        except asyncio.CancelledError:
+            return {"outcome": {"outcome": "cancelled"}}
+        finally:
+            self._asked.discard(answer)
+        return await self._outcome(said, approved=decided.approved)
+
+    async def _outcome(self, said: dict[str, Any], *, approved: bool) -> dict[str, Any]:
+        wanted = "allow_once" if approved else "reject_once"
+        for option in mappings(said.get("options")):
+            if option.get("kind") == wanted:
+                return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
+        if approved:
+            # "Always" would be more than anybody said.
+            await self.tell(Failure(f"{self._name} offers no way to allow this once, so it is not allowed"))
+        return {"outcome": {"outcome": "cancelled"}}
+
+    async def _until_gone(self) -> None:
+        code = await self._program.wait()
+        if complaint := self._program.complaint:
+            self.errors.append(RuntimeError(f"{complaint} (exit code {code})"))
+        await asyncio.sleep(0.05)  # what it said last may still be on its way through the connection
+        self.end()

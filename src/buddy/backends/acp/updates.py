@@ -1,0 +1,196 @@
+"""What an ACP agent says, in our words.
+
+What always holds: nothing here trusts the shape of what came; a field that is missing or has another type counts as not
+said. What a person is asked about comes from the call's own input, never from its title, which is only for show.
+"""
+
+import difflib
+import shlex
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from buddy.backends.external.contract import AgentEvent, Delta, Spent, ToolEnded, ToolProgress, ToolStarted
+from buddy.backends.external.loose import count, items, mapping, mappings, text
+from buddy.protocol.codes import ApprovalKind
+
+KINDS: dict[str, ApprovalKind] = {
+    "execute": "exec",
+    "edit": "write",
+    "delete": "write",
+    "move": "write",
+    "fetch": "fetch",
+}
+SHOWN_DIFF = 64 * 1024
+
+
+class Known(Struct):
+    """What was said of one call so far: a later word adds to it."""
+
+    fields: dict[str, Any]
+    announced: bool = False
+    ended: bool = False
+    shown: str = ""
+
+
+class Asked(Struct, frozen=True):
+    """What a permission request is about."""
+
+    name: str
+    kind: ApprovalKind
+    args: dict[str, Any]
+    details: dict[str, Any]
+    command: str = ""
+    path: str = ""
+    url: str = ""
+
+
+class Updates:
+    """The calls of one conversation, and the messages between them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Known] = {}
+        self._part = 0
+        self._cost = 0.0
+
+    def read(self, update: dict[str, Any]) -> list[AgentEvent]:
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk":
+                return self._text(update, thinking=False)
+            case "agent_thought_chunk":
+                return self._text(update, thinking=True)
+            case "tool_call" | "tool_call_update":
+                return self._call(update)
+            case "usage_update":
+                return self._usage(update)
+            case _:
+                return []  # plans, modes and commands are the agent's own business
+
+    def asked(self, call: dict[str, Any]) -> tuple[list[AgentEvent], Asked]:
+        """What to tell before a permission request, and what it is about."""
+        events = self._call(call)
+        known = self._calls[text(call.get("toolCallId"))]
+        events += self._announce(text(call.get("toolCallId")), known)
+        return events, _asked(known.fields)
+
+    def _text(self, update: dict[str, Any], *, thinking: bool) -> list[AgentEvent]:
+        piece = _content_text(update.get("content"))
+        message_id = text(update.get("messageId")) or f"part-{self._part}"
+        return [Delta(piece, message_id, thinking)] if piece else []
+
+    def _call(self, update: dict[str, Any]) -> list[AgentEvent]:
+        call_id = text(update.get("toolCallId"))
+        known = self._calls.setdefault(call_id, Known({}))
+        known.fields.update({name: value for name, value in update.items() if value is not None})
+        status, events = known.fields.get("status"), list[AgentEvent]()
+        # While it is pending the input may still be on its way.
+        if status in ("in_progress", "completed", "failed") or mapping(known.fields.get("rawInput")):
+            events += self._announce(call_id, known)
+        if known.announced and not known.ended:
+            events += self._progress(call_id, known)
+        return events
+
+    def _announce(self, call_id: str, known: Known) -> list[AgentEvent]:
+        if known.announced:
+            return []
+        known.announced = True
+        self._part += 1
+        return [ToolStarted(call_id, _name(known.fields), mapping(known.fields.get("rawInput")))]
+
+    def _progress(self, call_id: str, known: Known) -> list[AgentEvent]:
+        status, output = known.fields.get("status"), _output(known.fields)
+        if status in ("completed", "failed"):
+            known.ended = True
+            return [ToolEnded(call_id, output, is_error=status == "failed")]
+        fresh = output.removeprefix(known.shown) if output.startswith(known.shown) else ""
+        known.shown = output or known.shown
+        return [ToolProgress(call_id, fresh)] if fresh and status == "in_progress" else []
+
+    def _usage(self, update: dict[str, Any]) -> list[AgentEvent]:
+        cost = mapping(update.get("cost"))
+        total = cost.get("amount") if cost.get("currency") == "USD" else None
+        if not isinstance(total, int | float) or total <= self._cost:
+            return []
+        spent, self._cost = total - self._cost, total
+        return [
+            Spent(
+                0,
+                0,
+                cost_usd=spent,
+                context_used=count(update.get("used")),
+                context_limit=count(update.get("size")) or None,
+            )
+        ]
+
+
+def used(reply: dict[str, Any]) -> list[AgentEvent]:
+    """What the answer to a prompt says of its tokens."""
+    usage = mapping(reply.get("usage"))
+    if not usage:
+        return []
+    cached = count(usage.get("cachedReadTokens")) or None
+    return [Spent(count(usage.get("inputTokens")), count(usage.get("outputTokens")), cached)]
+
+
+def _asked(call: dict[str, Any]) -> Asked:
+    args, name = mapping(call.get("rawInput")), _name(call)
+    details: dict[str, Any] = {"title": text(call.get("title"))}
+    match KINDS.get(text(call.get("kind"))):
+        case "exec" if command := _command(args):
+            return Asked(name, "exec", args, details, command=command)
+        case "write" if path := _path(call, args):
+            details["diff"] = _diffs(call)
+            return Asked(name, "write", args, details, path=path)
+        case "fetch" if url := text(args.get("url")):
+            return Asked(name, "fetch", args, details, url=url)
+        case _:
+            details["content"] = _output(call)
+            return Asked(name, "tool", args, details)
+
+
+def _name(call: dict[str, Any]) -> str:
+    title = text(call.get("title"))
+    return title if title.replace("_", "").replace("-", "").isalnum() else text(call.get("kind")) or "tool"
+
+
+def _command(args: dict[str, Any]) -> str:
+    command = args.get("command", args.get("cmd"))
+    return text(command) or shlex.join(map(str, items(command)))
+
+
+def _path(call: dict[str, Any], args: dict[str, Any]) -> str:
+    for place in (*mappings(call.get("content")), *mappings(call.get("locations"))):
+        if path := text(place.get("path")):
+            return path
+    return next((path for name in ("filePath", "file_path", "path") if (path := text(args.get(name)))), "")
+
+
+def _diffs(call: dict[str, Any]) -> str:
+    parts = [
+        "".join(
+            difflib.unified_diff(
+                text(block.get("oldText")).splitlines(keepends=True),
+                text(block.get("newText")).splitlines(keepends=True),
+                text(block.get("path")),
+                text(block.get("path")),
+            )
+        )
+        for block in mappings(call.get("content"))
+        if block.get("type") == "diff"
+    ]
+    return "\n".join(parts)[:SHOWN_DIFF]
+
+
+def _output(call: dict[str, Any]) -> str:
+    blocks = mappings(call.get("content"))
+    pieces = [_content_text(block.get("content")) for block in blocks if block.get("type") == "content"]
+    said = "\n".join(piece for piece in pieces if piece) or _diffs(call)
+    raw = call.get("rawOutput")
+    if said or raw is None:
+        return said
+    return text(raw) or text(mapping(raw).get("output")) or msgspec.json.encode(raw).decode()
+
+
+def _content_text(content: object) -> str:
+    return text(mapping(content).get("text"))

@@ -1,0 +1,125 @@
+"""Other agents, put together: which there are, which one a session gets, and the backend made of it."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from buddy.backends.choose import ACP, NATIVE, OTHERS, Choice, choose
+from buddy.backends.external.contract import Agent
+from buddy.config.places import Places
+from buddy.daemon.projects import Projects
+from buddy.errors import ProtocolError, UserError
+from buddy.protocol.events import SessionStarted
+from buddy.protocol.requests import AgentRuntimes
+from buddy.protocol.shapes import SessionOptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from buddy.backends.external.adapter import External
+    from buddy.backends.external.pool import Pool
+
+
+class Agents:
+    """The agents of one daemon. Nothing of them is imported before a session wants one."""
+
+    def __init__(
+        self, default: str, places: Places, env: Mapping[str, str], projects: Projects, has_room: Callable[[], bool]
+    ) -> None:
+        self.projects = projects
+        self._default = default
+        self._places = places
+        self._env = env
+        self._has_room = has_room
+        self._pool: Pool | None = None
+
+    def settle(self, started: SessionStarted) -> tuple[SessionStarted, str]:
+        """The start with its backend decided for good, and a note for the user where that needs one."""
+        options = started.options
+        root = started.repo.root_path if started.repo else ""
+        asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
+        if asked == NATIVE and options is None:
+            return started, ""
+        choice = self._chosen(asked, started)
+        fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
+        return msgspec.structs.replace(started, options=fixed), choice.note
+
+    def backend(self, started: SessionStarted, model: str | None) -> "External | None":
+        """The backend of a session that another agent works for; None where our own does."""
+        options = started.options
+        name = (options.agent_runtime if options else None) or NATIVE
+        if name == NATIVE:
+            return None
+        from buddy.backends.external.adapter import External, Terms
+        from buddy.backends.external.pool import Pool
+
+        if "confined" in (started.sandbox_provider, options.sandbox if options else None):
+            raise ProtocolError("SANDBOX_UNAVAILABLE", f"{name} cannot be confined; use a container, or host")
+        try:
+            agent = self._make(name)
+        except UserError as error:
+            raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None) from error
+        if _is_local(started):
+            _check_available(agent)
+        pool = self._pool = self._pool or Pool(self._make)
+        terms = Terms(
+            bool(options and options.plan),
+            model or (options.model if options else None),
+            options.system_prompt if options else None,
+            agent.reports_cost,
+        )
+
+        return External(
+            name, started.session_id, lambda target, root: pool.hire(name, target, root), terms, self._has_room
+        )
+
+    def runtimes(self) -> AgentRuntimes:
+        from buddy.backends.acp.presets import PRESETS
+
+        names = [*OTHERS, *(f"{ACP}{preset}" for preset in PRESETS if preset not in OTHERS)]
+        return AgentRuntimes((NATIVE, *(name for name in names if self._make(name).is_available)), self._default)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+    def _chosen(self, asked: str, started: SessionStarted) -> Choice:
+        try:
+            return choose(
+                asked,
+                prefers_droid=bool(self._factory_key()),
+                is_installed=lambda name: _is_local(started) and self._make(name).is_available,
+            )
+        except UserError as error:
+            raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None) from error
+
+    def _factory_key(self) -> str:
+        from buddy.backends.droid.credentials import factory_key
+
+        return factory_key(self._env, self._places.config_dir)
+
+    def _make(self, name: str) -> Agent:
+        salt = str(self._places.state_dir)
+        if name == "droid":
+            from buddy.backends.droid.agent import Droid
+
+            return Droid(self._env, self._places.config_dir, salt=salt)
+        if name == "opencode":
+            from buddy.backends.opencode.agent import OpenCode
+
+            return OpenCode(self._env, salt=salt)
+        from buddy.backends.acp.agent import Acp
+
+        return Acp(name.removeprefix(ACP), self._env)
+
+
+def _is_local(started: SessionStarted) -> bool:
+    target = (started.options.target if started.options else None) or started.sandbox_provider
+    return target.partition(":")[0] not in ("container", "ssh")
+
+
+def _check_available(agent: Agent) -> None:
+    """Refuse, before a session is made of it, what could not start here."""
+    try:
+        agent.check()
+    except UserError as error:
+        raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error

@@ -1,0 +1,85 @@
+"""Projects: folders with a name and, where they want one, an agent runtime of their own.
+
+What always holds: a folder is one project at most; a path belongs to the project nearest above it; the file is replaced
+whole, under a lock, so that two processes lose nothing of each other's.
+"""
+
+import fcntl
+import os
+from pathlib import Path, PurePosixPath
+
+import msgspec
+from msgspec import Struct
+
+from buddy.backends.choose import check_name
+from buddy.errors import ProtocolError, UserError
+from buddy.protocol.ids import Ids
+
+
+class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path": "rootPath"}):
+    project_id: str
+    name: str
+    root_path: str
+    agent_runtime: str | None = None
+
+
+class Projects:
+    """Kept in the state directory; without one, only in memory."""
+
+    def __init__(self, state_dir: Path | None, ids: Ids) -> None:
+        self._path = state_dir / "projects.json" if state_dir else None
+        self._ids = ids
+        self._held: list[Project] = []
+
+    def all(self) -> list[Project]:
+        if self._path is None:
+            return list(self._held)
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Project])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ProtocolError("INTERNAL_ERROR", f"{self._path} cannot be read: {error}") from error
+
+    def create(self, name: str, root_path: str, agent_runtime: str | None) -> Project:
+        name = name.strip()
+        if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, and maybe of another machine
+            raise ProtocolError("INVALID_REQUEST", "a project needs a name and an absolute rootPath")
+        if agent_runtime is not None:
+            try:
+                check_name(agent_runtime)
+            except UserError as error:
+                raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint) from error
+        project = Project(self._ids("proj"), name, os.path.realpath(root_path), agent_runtime)
+        if self._path is None:
+            self._held = _with(self._held, project)
+            return project
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fresh = self._path.with_suffix(".new")
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(_with(self.all(), project)))
+            fresh.replace(self._path)
+        return project
+
+    def runtime_of(self, root: str) -> str | None:
+        """The agent runtime of the nearest project above a path, if it has one of its own."""
+        found = nearest(self.all(), os.path.realpath(root))
+        return found.agent_runtime if found else None
+
+
+def nearest(projects: list[Project], root: str) -> Project | None:
+    above = {str(path) for path in (PurePosixPath(root), *PurePosixPath(root).parents)}
+    inside = [project for project in projects if project.root_path in above]
+    return max(inside, key=lambda project: len(project.root_path), default=None)
+
+
+def _with(known: list[Project], project: Project) -> list[Project]:
+    for other in known:
+        if other.root_path == project.root_path:
+            raise ProtocolError("INVALID_REQUEST", f"{project.root_path} is the project {other.name} already")
+        if other.name == project.name:
+            raise ProtocolError("INVALID_REQUEST", f"there is a project {other.name} already, in {other.root_path}")
+    return [*known, project]
