@@ -33,13 +33,13 @@ def check_name(name: str) -> str:
     )
 
 
-def choose(wanted: str, *, prefers_droid: bool, is_installed: Callable[[str], bool]) -> Choice:
+def choose(wanted: str, *, prefers_droid: Callable[[], bool], is_installed: Callable[[str], bool]) -> Choice:
     """`auto` is Droid where Factory's credentials are, else OpenCode, else our own agent."""
     if check_name(wanted) != AUTO:
         return Choice(wanted)
-    for name in OTHERS if prefers_droid else ("opencode",):
+    has_key = prefers_droid()
+    for name in OTHERS if has_key else ("opencode",):
         if is_installed(name):
             return Choice(name)
-    missing = "droid nor opencode" if prefers_droid else "opencode (and no Factory key for droid)"
-    word = "neither " if prefers_droid else "no "
-    return Choice(NATIVE, f"agent_runtime is auto, and {word}{missing} is installed: this session is native")
+    missing = "neither droid nor opencode is installed" if has_key else "opencode is not installed"
+    return Choice(NATIVE, f"agent_runtime is auto, and {missing}: this session is native")

@@ -37,7 +37,7 @@ class Agents:
         options = started.options
         root = started.repo.root_path if started.repo else ""
         asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
-        if asked == NATIVE and options is None:
+        if asked == NATIVE:
             return started, ""
         choice = self._chosen(asked, started)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
@@ -86,7 +86,7 @@ class Agents:
         try:
             return choose(
                 asked,
-                prefers_droid=bool(self._factory_key()),
+                prefers_droid=lambda: bool(self._factory_key()),
                 is_installed=lambda name: _is_local(started) and self._make(name).is_available,
             )
         except UserError as error:

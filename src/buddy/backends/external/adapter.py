@@ -64,7 +64,7 @@ class External:
         self._history.observe(body)
 
     def model(self) -> ModelName:
-        return ModelName(self.name, self._model or "", self.name, ASSUMED_WINDOW)
+        return ModelName(self.name, self._model or "", self.name.partition(":")[0], ASSUMED_WINDOW)
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
         if profile is not None and profile != self.name:
