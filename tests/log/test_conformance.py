@@ -8,8 +8,14 @@ import pytest
 from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable, UserError
 from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log, TokenRecord
 from buddy.log.owners import HEARTBEAT_MS
-from buddy.protocol.envelopes import event_of
-from buddy.protocol.events import AssistantToken
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import (
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    AssistantToken,
+    EventBody,
+)
 from log.making import OTHER, SESSION, SetClock, batch, changed, read_all, record, seqs, tokens
 
 
@@ -292,6 +298,34 @@ async def test_an_approval_of_another_session_cannot_be_decided(log: Log) -> Non
         await log.append(changed(batch(second, 0), decision=Decision("appr_1", "approve", "cli")))
     assert refused.value.state == "unknown"
     assert await log.approval("appr_1") == pending()
+
+
+async def test_decisions_are_told_over_all_sessions_the_newest_last(log: Log) -> None:
+    first, second = await started(log), await started(log, OTHER)
+    await log.append(Batch(SESSION, first.epoch, 0, [*tokens(1, 3), *decisions(SESSION, 4, 10, 30, 50)]))
+    await log.append(Batch(OTHER, second.epoch, 0, decisions(OTHER, 1, 20, 50)))
+    whole = [(SESSION, 10), (OTHER, 20), (SESSION, 30), (SESSION, 50), (OTHER, 50)]
+    assert told(await log.decisions(10)) == whole
+    assert told(await log.decisions(2)) == [(SESSION, 50), (OTHER, 50)]
+    assert told(await log.decisions(0)) == []
+    assert told(await log.decisions(10, SESSION)) == [(SESSION, 10), (SESSION, 30), (SESSION, 50)]
+    assert told(await log.decisions(10, since=30)) == [(SESSION, 30), (SESSION, 50), (OTHER, 50)]
+    assert told(await log.decisions(1, "sess_none")) == []
+    await log.delete(OTHER)
+    assert told(await log.decisions(10, since=20)) == [(SESSION, 30), (SESSION, 50)]
+
+
+def decisions(session_id: str, seq: int, *times: int) -> list[Event]:
+    kinds: tuple[EventBody, ...] = (
+        ApprovalReceived(approval_id="appr_1", decision="deny", by="cli"),
+        ApprovalExpired(approval_id="appr_1"),
+        ApprovalPolicyChanged(policy="all", by="cli"),
+    )
+    return [event_of(kinds[index % 3], session_id=session_id, seq=seq + index, ts=ts) for index, ts in enumerate(times)]
+
+
+def told(events: list[Event]) -> list[tuple[str, int]]:
+    return [(event.session_id, event.ts) for event in events]
 
 
 async def test_an_approval_id_is_used_once(log: Log) -> None:

@@ -1,4 +1,4 @@
-"""`buddy approvals list|explain|revoke` and `buddy trust`: what is allowed, why, and how to take it back."""
+"""`buddy approvals list|explain|revoke|log` and `buddy trust`: what is allowed, why, and how to take it back."""
 
 import argparse
 import asyncio
@@ -26,6 +26,10 @@ def approvals(options: argparse.Namespace) -> int:
             return explain(options)
         case "revoke":
             return revoke(options)
+        case "log":
+            from buddy.cli.audit import audit
+
+            return asyncio.run(audit(options))
         case _:
             return asyncio.run(_list(options))
 

@@ -245,7 +245,12 @@ def _add_approvals(commands: "Subparsers") -> None:
     explaining.add_argument("--sandbox", metavar="LEVEL")
     revoking = actions.add_parser("revoke", help="remove a rule")
     revoking.add_argument("rule", metavar="RULE")
-    for action, name in ((listing, "list"), (explaining, "explain"), (revoking, "revoke")):
+    logging = actions.add_parser("log", help="who decided what, when, by which rule; the newest last")
+    logging.add_argument("--session", metavar="ID", help="of this session alone")
+    logging.add_argument("--since", metavar="TIME", help="such as 2h, 7d, or 2026-01-31")
+    logging.add_argument("--limit", type=int, default=50, metavar="N")
+    logging.add_argument("--json", action="store_true")
+    for action, name in ((listing, "list"), (explaining, "explain"), (revoking, "revoke"), (logging, "log")):
         _add_common(action)
         action.set_defaults(command=_approvals, action=name)
     trusting = commands.add_parser("trust", help="let a folder's own buddy.toml make things stricter")

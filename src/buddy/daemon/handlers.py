@@ -228,9 +228,7 @@ class Requests:
     async def list_decisions(self, peer: Connection, wish: ask.ListDecisions, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list all decisions")
-        return ask.ListDecisionsReply(
-            tuple(await decisions_made(self._log, wish.limit, wish.session_id, wish.since))
-        )
+        return ask.ListDecisionsReply(tuple(await decisions_made(self._log, wish.limit, wish.session_id, wish.since)))
 
     async def steer_run(self, peer: Connection, wish: ask.SteerRun, session_id: str) -> Shape:
         await (await self._driven(peer, session_id)).steer(wish, peer.name)

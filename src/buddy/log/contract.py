@@ -158,8 +158,15 @@ class Inbox(Protocol):
     async def waiting(self, session_id: str) -> list[InboxItem]: ...
 
 
+DECISIONS = ("approval_received", "approval_expired", "approval_policy_changed")
+
+
 class Approvals(Protocol):
     async def approval(self, approval_id: str) -> ApprovalRecord | None: ...
+
+    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
+        """The newest events of the `DECISIONS` types at or after a time, of one session or of all; the newest last."""
+        ...
 
 
 class Blobs(Protocol):

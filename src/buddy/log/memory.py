@@ -12,7 +12,16 @@ import msgspec
 
 from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, check_shape
-from buddy.log.contract import ApprovalRecord, Batch, Claim, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import (
+    DECISIONS,
+    ApprovalRecord,
+    Batch,
+    Claim,
+    InboxItem,
+    Lease,
+    SessionRecord,
+    TokenRecord,
+)
 from buddy.log.owners import is_alive
 from buddy.log.rows import no_session
 from buddy.log.waiters import Waiters
@@ -185,6 +194,16 @@ class MemoryLog:
 
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         return self._approval(approval_id)
+
+    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
+        found = [
+            (event.ts, order, event.seq, event)
+            for order, (known, session) in enumerate(self._sessions.items())
+            if session_id in (None, known)
+            for event in session.events
+            if event.type in DECISIONS and event.ts >= since
+        ]
+        return [event for *_, event in sorted(found, key=lambda row: row[:3])[max(0, len(found) - max(limit, 0)) :]]
 
     async def put_token(self, token: TokenRecord) -> None:
         self._session(token.session_id)

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from buddy.errors import Fenced, LogError, UserError
 from buddy.log.contract import ApprovalRecord, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
+from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import Repo
 
 _OWNER_KEPT_MS = 24 * 3600 * 1000
@@ -143,6 +145,19 @@ def approval(db: Database, approval_id: str) -> ApprovalRecord | None:
     sql = "SELECT id, run_id, call_id, digest, expires_at, state FROM approvals WHERE id = ?"
     found = list(db.execute(sql, (approval_id,)))
     return ApprovalRecord(*found[0]) if found else None
+
+
+def decisions(db: Database, limit: int, session_id: str | None, since: int) -> list[Event]:
+    """Along the index that has only these events, from its end."""
+    found = db.execute(
+        "SELECT s.id, e.seq, e.ts, e.type, CAST(e.payload AS BLOB), e.run_id"
+        " FROM events e INDEXED BY decisions CROSS JOIN sessions s ON s.key = e.session"
+        " WHERE e.type IN ('approval_received', 'approval_expired', 'approval_policy_changed')"
+        " AND e.ts >= ?1 AND (?2 IS NULL OR s.id = ?2) ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT ?3",
+        (since, session_id, limit),
+    )
+    newest = [Event(session, seq, ts, kind, Raw(payload), run) for session, seq, ts, kind, payload, run in found]
+    return newest[::-1]
 
 
 def tokens(db: Database, session_id: str) -> list[TokenRecord]:

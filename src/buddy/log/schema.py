@@ -58,8 +58,14 @@ CREATE TABLE blob_refs (
 CREATE INDEX blob_refs_of_session ON blob_refs (session);
 """
 
+# Who decided what, over all sessions, without reading their logs. The types are those of `contract.DECISIONS`.
+_SECOND = """
+CREATE INDEX decisions ON events (ts, session, seq)
+  WHERE type IN ('approval_received', 'approval_expired', 'approval_policy_changed');
+"""
+
 # The script at index N brings a database from version N to N + 1. What was released is never changed.
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = (_FIRST, _SECOND)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:

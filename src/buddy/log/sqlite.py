@@ -147,6 +147,9 @@ class SqliteLog:
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         return rows.approval(self._reader, approval_id)
 
+    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
+        return rows.decisions(self._reader, max(limit, 0), session_id, since)
+
     async def put_token(self, token: TokenRecord) -> None:
         await self._write(partial(rows.put_token, token), durable=True)
 

@@ -13,6 +13,7 @@ from buddy.protocol.shapes import (
     ContextState,
     Count,
     Criterion,
+    DecisionMade,
     Positive,
     Replay,
     Repo,
@@ -204,6 +205,16 @@ class ListApprovalsReply(Shape, frozen=True):
     approvals: tuple[ApprovalRequest, ...]
 
 
+class ListDecisions(Shape, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    session_id: str | None = None
+    since: Count = 0
+
+
+class ListDecisionsReply(Shape, frozen=True):
+    decisions: tuple[DecisionMade, ...]
+
+
 class SteerRun(Shape, frozen=True):
     run_id: str
     text: Text
@@ -351,6 +362,7 @@ REQUESTS: dict[str, tuple[type[Shape], type[Shape]]] = {
     "read_events": (ReadEvents, ReadEventsReply),
     "read_blob": (ReadBlob, ReadBlobReply),
     "list_approvals": (ListApprovals, ListApprovalsReply),
+    "list_decisions": (ListDecisions, ListDecisionsReply),
     "steer_run": (SteerRun, AcceptedReply),
     "queue_message": (QueueMessage, QueueMessageReply),
     "fork_session": (ForkSession, ForkSessionReply),

@@ -1,10 +1,10 @@
 """Objects that requests and events share. Every field without a default is always on the wire."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from buddy.protocol.codes import SessionState, ToolErrorType, Verdict
+from buddy.protocol.codes import Scope, SessionState, ToolErrorType, Verdict
 
 
 class Shape(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -140,6 +140,26 @@ class SessionOptions(Shape, frozen=True):
     approval_policy: str | None = None
     budget: BudgetLimits | None = None
     system_prompt: str | None = None
+
+
+class DecisionMade(Shape, frozen=True):
+    """One line of the audit. For `policy`, `summary` is the policy; else it is what was decided on, perhaps cut."""
+
+    session_id: str
+    seq: Positive
+    ts: Count
+    decision: Literal["approve", "deny", "expired", "policy"]
+    by: str
+    run_id: str | None = None
+    approval_id: str | None = None
+    call_id: str | None = None
+    digest: str | None = None
+    tool: str | None = None
+    target: str | None = None
+    summary: str | None = None
+    scope: Scope | None = None
+    expires_at: Count | None = None
+    comment: str | None = None
 
 
 class ApprovalRequest(Shape, frozen=True):

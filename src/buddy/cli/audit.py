@@ -1,0 +1,58 @@
+"""`buddy approvals log`: who decided what, when, from which client, by which rule; the newest last."""
+
+import argparse
+import datetime as dt
+import sys
+import time
+
+import msgspec
+
+from buddy.cli.embedded import connected
+from buddy.cli.reading import find_session
+from buddy.errors import UserError
+from buddy.protocol.requests import ListDecisions, ListDecisionsReply
+from buddy.protocol.shapes import DecisionMade
+from buddy.sessions.policy import parse_duration
+from buddy.terminal.escape import escape_json, one_line
+
+MAX_LISTED = 1000
+WIDTH = 200
+
+
+async def audit(options: argparse.Namespace) -> int:
+    if not 1 <= options.limit <= MAX_LISTED:
+        raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
+    since = _moment(options.since) if options.since else 0
+    async with connected(options, "cli") as client:
+        session = await find_session(client, options.session, options.directory) if options.session else None
+        wish = ListDecisions(options.limit, session, since)
+        found = (await client.request(wish, ListDecisionsReply)).decisions
+    if options.json:
+        text = msgspec.json.encode({"decisions": found}).decode()
+        print(escape_json(text) if sys.stdout.isatty() else text)
+        return 0
+    for made in found:
+        print(_line(made))
+    if not found:
+        print("no decision was made yet", file=sys.stderr)
+    return 0
+
+
+def _line(made: DecisionMade) -> str:
+    when = dt.datetime.fromtimestamp(made.ts / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    scope = f" ({made.scope})" if made.scope else ""
+    what = " ".join(part for part in (made.tool, made.summary) if part)
+    why = f"  # {made.comment}" if made.comment else ""
+    words = (when, made.decision, made.session_id, f"{made.by}{scope}", f"{what}{why}")
+    return "  ".join(one_line(word, WIDTH) for word in words)
+
+
+def _moment(text: str) -> int:
+    """A duration that is counted back from now, or a date."""
+    seconds = parse_duration(text)
+    if seconds is not None:
+        return max(0, int((time.time() - seconds) * 1000))
+    try:
+        return max(0, int(dt.datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        raise UserError(f"--since {text[:40]} is no time", hint="such as 2h, 7d, or 2026-01-31T12:00") from None
