@@ -1,7 +1,7 @@
 """Memory in a runtime: what was said in one session is recalled in the next, and nothing waits for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -144,6 +144,23 @@ async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> No
     assert found.count("carambola") == 2
     for memory in both:
         await memory.close()
+
+
+async def test_a_recall_does_not_wait_for_the_embedder_and_a_search_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def find(_: Config, __: Mapping[str, str]) -> None:
+        asked.append("embedder")
+
+    monkeypatch.setattr("buddy.daemon.memories.find_embedder", find)
+    memory = _made(tmp_path, MemoryLog(unix_ms))
+    assert await memory.recaller("sess_1", "/here")("anything") == ""
+    assert asked == []
+    assert await memory.search("anything", Scope()) == []
+    assert asked == ["embedder"]
+    await memory.close()
 
 
 def _made(folder: Path, log: Log) -> Memory:

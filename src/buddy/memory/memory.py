@@ -1,13 +1,15 @@
 """Memory as the rest of Buddy sees it: it hears of what was committed, reads it up in its own time, and recalls.
 
 What always holds: it is beside the hot path (a listener only notes which session has news); it is a cache that catches
-up from the log by a cursor per session; whatever fails in it is logged once and never reaches a run.
+up from the log by a cursor per session; whatever fails in it is logged once and never reaches a run; the embedder,
+which takes longer to load than a run to start, is loaded a while after it was first missed, or when it is waited for.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +33,7 @@ BATCH = 16
 BACKLOG = 200
 RECALL_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
+EMBEDDER_AFTER = 2.0
 
 log = logging.getLogger("buddy.memory")
 
@@ -69,6 +72,8 @@ class Memory:
         self._writer = ThreadPoolExecutor(1, "memory-write")
         self._reader = ThreadPoolExecutor(1, "memory-read")
         self._opening: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
 
     # --- what is remembered -----------------------------------------------------------------------------------------
 
@@ -83,6 +88,10 @@ class Memory:
 
     async def catch_up(self) -> None:
         """Read what was said while nobody listened, the latest sessions first; returns when that is done."""
+        await self._loaded()
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
         for record in await self._store.newest(BACKLOG):
             if self._closing:
                 return
@@ -100,23 +109,26 @@ class Memory:
     # --- what is recalled -------------------------------------------------------------------------------------------
 
     async def search(self, text: str, scope: Scope, limit: int | None = None) -> list[Found]:
-        search = (await self._opened())[1]
-        question = Question(text, scope, limit or self._top_k)
-        return await asyncio.get_running_loop().run_in_executor(self._reader, search.find, question)
+        """Everything that is found, also by meaning where there is an embedder."""
+        await self._loaded()
+        return await self._find(text, scope, limit)
 
     async def embedder_name(self) -> str | None:
         """The model behind the search by meaning; None where the search is by words alone."""
-        await self._opened()
-        return self._embedder.name if self._embedder else None
+        embedder = await self._loaded()
+        return embedder.name if embedder else None
 
     def recaller(self, session_id: str, project: str) -> Recall:
-        """What a prompt is given for one session: the block of what is worth recalling, or nothing."""
+        """What a prompt is given for one session: the block of what is worth recalling, or nothing.
+
+        A run does not wait for the embedder: until it is there, what is recalled is found by words.
+        """
 
         async def recall(prompt: str) -> str:
             scope = Scope(project=project, unless=session_id)
             try:
                 async with asyncio.timeout(RECALL_SECONDS):
-                    return block_of(await self.search(prompt, scope))
+                    return block_of(await self._find(prompt, scope))
             except (TimeoutError, apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("nothing recalled: %s", str(error) or type(error).__name__)
                 return ""
@@ -126,6 +138,9 @@ class Memory:
     async def close(self) -> None:
         """Take up the last news where that is quick; the rest waits in the log for the next start."""
         self._closing = True
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
         if self._task is not None:
             self._heard.set()
             await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
@@ -151,7 +166,7 @@ class Memory:
             try:
                 await self._take_up()
                 if is_behind and not self._closing:
-                    await self.catch_up()
+                    await self._catch_up()
                     is_behind = False
             except (apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("memory waits for the next news: %s", error)
@@ -198,11 +213,18 @@ class Memory:
 
     async def _embed(self) -> None:
         """Vectors for what has none, a few at a time, so that news and an end are seen between them."""
-        index = (await self._opened())[0]
+        index, search = await self._opened()
+        self._load_soon(index, search)
         embedder = self._embedder
         while embedder is not None and not self._closing and not self._news:
             if not await self._write(partial(_embed_some, index, embedder)):
                 return
+
+    async def _find(self, text: str, scope: Scope, limit: int | None = None) -> list[Found]:
+        index, search = await self._opened()
+        self._load_soon(index, search)
+        question = Question(text, scope, limit or self._top_k)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, search.find, question)
 
     async def _opened(self) -> tuple[Index, Search]:
         if self._opening is None:
@@ -213,16 +235,39 @@ class Memory:
         return self._index, self._search
 
     async def _open(self) -> None:
-        def make() -> tuple[Index, Embedder | None]:
-            index, embedder = Index(self._path), self._make_embedder()
+        self._index = await self._write(partial(Index, self._path))
+        self._search = await asyncio.get_running_loop().run_in_executor(
+            self._reader, Search, self._path, None, self._weights
+        )
+
+    async def _loaded(self) -> Embedder | None:
+        """The embedder, loaded now where it was not."""
+        self._wanted.set()
+        self._load_soon(*await self._opened())
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+        return self._embedder
+
+    def _load_soon(self, index: Index, search: Search) -> None:
+        if self._loading is None and not self._closing:
+            self._loading = asyncio.get_running_loop().create_task(self._load(index, search))
+
+    async def _load(self, index: Index, search: Search) -> None:
+        def make() -> Embedder | None:
+            embedder = self._make_embedder()
             if embedder is not None:
                 index.use_model(embedder.name)
-            return index, embedder
+            return embedder
 
-        self._index, self._embedder = await self._write(make)
-        self._search = await asyncio.get_running_loop().run_in_executor(
-            self._reader, Search, self._path, self._embedder, self._weights
-        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EMBEDDER_AFTER):
+                await self._wanted.wait()
+        try:
+            self._embedder = search.embedder = await self._write(make)
+        except (apsw.Error, BuddyError, OSError, RuntimeError) as error:
+            log.warning("the search is by words alone: %s", error)
+        if self._embedder is not None:
+            self._wake()
 
     async def _write(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)

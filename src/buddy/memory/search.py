@@ -43,9 +43,11 @@ class Question(Struct, frozen=True):
 
 
 class Search:
+    """By words alone until `embedder` is set."""
+
     def __init__(self, path: Path, embedder: Embedder | None, weights: Weights) -> None:
         self._db: Database = open_index_reader(path)
-        self._embedder = embedder
+        self.embedder = embedder
         self._weights = weights
         self._tables: Tables | None = None
 
@@ -74,7 +76,7 @@ class Search:
         return self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (stem,)).get or 0
 
     def _by_meaning(self, question: Question, wanted: int) -> dict[int, float]:
-        embedder, scope = self._embedder, question.scope
+        embedder, scope = self.embedder, question.scope
         if embedder is None or self._db.execute("SELECT value FROM facts WHERE name = 'model'").get != embedder.name:
             return {}
         vector = embedder.embed([question.text])[0]
