@@ -53,8 +53,8 @@ check: $(READY) ## Everything that CI runs: lint, types, imports, tests
 	$(BIN)/lint-imports
 	$(MAKE) test
 
-bench: $(READY) ## Measure; every figure beside a floor taken in the same run
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script $(ARGS) || exit 1; done
+bench: $(READY) ## Measure; every figure beside a floor taken in the same run (ARGS="--quick gap")
+	@$(BIN)/python -m bench $(ARGS)
 
 faults: $(READY) ## Kill the runtime at every named boundary and check what is left
 	$(BIN)/pytest tests/faults tests/daemon -m "faults or not faults" $(ARGS)

@@ -1,0 +1,97 @@
+"""Who can be asked from a shell: an agent is a command line that plays a script to its end, and its tools' names.
+
+What always holds: everybody gets the same prompt and the same file, in a new folder each time (so that nobody recalls
+an earlier prompt as a part of this one); nobody is asked for approval.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench.figures import Kind
+from bench.model import Script
+from bench.stage import BUDDY, ROOT, Ended, Request, Stage, cpu_seconds, wait_for_socket
+
+FLOOR = str(ROOT / "bench" / "floor.py")
+
+
+class Tool(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class Agent(Struct, frozen=True):
+    """`command` makes the argument list that plays a prompt in the current folder."""
+
+    name: str
+    kind: Kind
+    command: Callable[[str], Sequence[str]]
+    read: Tool
+    shell: Tool | None
+    daemon: int | None = None
+
+    def play(self, stage: Stage, script: Script) -> tuple[Ended, list[Request]]:
+        """One process from start to end, and what the model saw of it."""
+        ended = stage.run(self.command(script.prompt()), cwd=stage.new_folder("work"))
+        return ended, stage.requests(script)
+
+    def cpu(self, stage: Stage, script: Script) -> float:
+        """Seconds of CPU of one process from start to end, and of the daemon meanwhile."""
+        before = cpu_seconds(self.daemon) if self.daemon else 0.0
+        ended, _ = self.play(stage, script)
+        return ended.cpu + (cpu_seconds(self.daemon) - before if self.daemon else 0.0)
+
+
+READ = Tool("read_file", json.dumps({"path": "a.txt"}))
+SHELL = Tool("run_shell", json.dumps({"command": "true"}))
+
+
+def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterator[Agent]:
+    """The programs of `bench/floor.py`."""
+    for way in ways:
+        for log in logs:
+            yield Agent(
+                way if log == "none" else f"{way} {log}",
+                "floor",
+                lambda prompt, way=way, log=log: [sys.executable, FLOOR, way, str(stage.port), prompt, log],
+                READ,
+                SHELL,
+            )
+
+
+def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
+    """`buddy exec`, in its own process or through a daemon that runs already."""
+    places = configure(stage)
+    pid = run_daemon(stage, places).pid if daemon else None
+    flags = [*places, "--approve", "all", "--max-turns", "100000"]
+    return Agent(
+        "warm" if daemon else "exec",
+        "buddy",
+        lambda prompt: [BUDDY, "exec", prompt, *flags],
+        READ,
+        SHELL,
+        pid,
+    )
+
+
+def run_daemon(stage: Stage, places: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """A daemon that answers already."""
+    process = stage.start([BUDDY, "daemon", "run", *places])
+    wait_for_socket(Path(places[-1]) / "run" / "buddyd.sock", process)
+    return process
+
+
+def configure(stage: Stage, api: str = "completions") -> list[str]:
+    """A configuration for the measuring model; the flags that name it and a state directory of its own."""
+    home = stage.new_folder("home")
+    config = home / "buddy.toml"
+    config.write_text(
+        f'[agent]\nmodel = "bench"\n[models.bench]\napi = "{api}"\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'
+        'model = "bench"\ncontext_limit = 1_000_000_000\n'
+        "[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n"
+    )
+    return ["--config", str(config), "--state-dir", str(home / "state")]

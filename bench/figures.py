@@ -1,0 +1,111 @@
+"""Samples to figures, figures to one table: the only place where anything is summed up or printed.
+
+What always holds: a figure is the median of everything that was taken, beside its 99th percentile where the row has
+one; ratios are between medians of one and the same run.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["floor", "buddy", "peer"]
+Sample = Mapping[str, Sequence[float]]
+
+
+class Metric(Struct, frozen=True):
+    """A row of the table; `tail` says that the 99th percentile is shown beside the median."""
+
+    key: str
+    title: str
+    unit: str
+    goal: str
+    tail: bool = False
+    more_is_better: bool = False
+
+
+class Taken(Struct, frozen=True):
+    """Everything that one subject gave for one metric."""
+
+    subject: str
+    kind: Kind
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def p99(self) -> float:
+        return percentile(self.values, 0.99)
+
+
+class Row(Struct, frozen=True):
+    """A metric with what was taken for it, in the order of the subjects."""
+
+    metric: Metric
+    taken: list[Taken]
+
+    def of(self, kind: Kind) -> list[Taken]:
+        return [taken for taken in self.taken if taken.kind == kind]
+
+    def ratio(self) -> float | None:
+        """Buddy's best mode against the lowest floor: above 1 is how much more it costs, or how many times slower."""
+        if not self.of("buddy") or not self.of("floor"):
+            return None
+        pick = max if self.metric.more_is_better else min
+        ours, floor = (pick(taken.median for taken in self.of(kind)) for kind in ("buddy", "floor"))
+        over, under = (floor, ours) if self.metric.more_is_better else (ours, floor)
+        return over / under if over > 0 and under > 0 else None
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def slope(values: Sequence[float]) -> float:
+    """How much a value grows from one to the next: the median of the slopes between windows far apart.
+
+    Single slow turns do not move it, as a least-squares line would let them.
+    """
+    size = max(1, len(values) // 20)
+    windows = [statistics.median(values[at : at + size]) for at in range(0, len(values) - size + 1, size)]
+    half = len(windows) // 2
+    return statistics.median((windows[at + half] - windows[at]) / (half * size) for at in range(len(windows) - half))
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown, readable as it is too; the column of the peers only where there are any."""
+    heads = ["work", "unit", "floor", "Buddy", "to floor", "goal"]
+    has_peers = any(row.of("peer") for row in rows)
+    cells = [[*heads, "peers"] if has_peers else heads]
+    for row in rows:
+        ratio = row.ratio()
+        columns = [row.metric.title, row.metric.unit, _named(row, "floor"), _named(row, "buddy")]
+        columns += [f"{ratio:.1f}x" if ratio is not None else "-", row.metric.goal]
+        cells.append([*columns, _named(row, "peer")] if has_peers else columns)
+    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return [lines[0], rule, *lines[1:]]
+
+
+def _named(row: Row, kind: Kind) -> str:
+    shown = [f"{taken.subject} {_figure(row.metric, taken)}" for taken in row.of(kind)]
+    return ", ".join(shown) or "-"
+
+
+def _figure(metric: Metric, taken: Taken) -> str:
+    return f"{number(taken.median)} / {number(taken.p99)}" if metric.tail else number(taken.median)
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"

@@ -1,0 +1,181 @@
+"""The least a Python agent can do: `python floor.py raw|asyncio|httpx2 PORT PROMPT [none|NORMAL|FULL]`, as a program.
+
+It asks the model, does what the reply wants (reads `a.txt`, or runs `true` in a shell), keeps the history as encoded
+bytes, and asks again until there is an answer; with a log, it commits what happened
+before it goes on. It checks nothing.
+What always holds: only what a way of asking needs is imported, as its start is measured too.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    Turns = Generator[bytes, bytes, None]
+    Record = Callable[[tuple[bytes, ...]], None]
+
+END = b"\r\n0\r\n\r\n"
+
+
+def turns(prompt: str, record: "Record") -> "Turns":
+    """Gives request bodies, takes replies."""
+    history = [b'{"role":"user","content":"%b"}' % prompt.encode()]
+    record((b'{"type":"user_message"}', b'{"type":"model_request"}'))
+    while True:
+        reply = yield b'{"model":"bench","stream":true,"tools":[],"messages":[%b]}' % b",".join(history)
+        if b'"finish_reason":"tool_calls"' not in reply:
+            record((b'{"type":"assistant_message"}', b'{"type":"run_complete"}'))
+            return
+        record((b'{"type":"assistant_message"}', b'{"type":"tool_call"}'))
+        result = run_shell() if b'"run_shell"' in reply else read_file()
+        record((b'{"type":"tool_result"}', b'{"type":"model_request"}'))
+        history += [b'{"role":"assistant","tool_calls":[]}', b'{"role":"tool","content":"%b"}' % result]
+
+
+def read_file() -> bytes:
+    with open("a.txt", "rb") as file:  # noqa: PTH123 - pathlib would be half of what is measured
+        return file.read().replace(b"\n", b"\\n")
+
+
+def run_shell() -> bytes:
+    reading, writing = os.pipe()
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "true"], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)])
+    os.close(writing)
+    output = os.read(reading, 65536)
+    os.close(reading)
+    os.waitpid(pid, 0)
+    return output
+
+
+def recorder(level: str) -> "Record":
+    """Commits rows to SQLite as our log does, with this `synchronous`; with `none` it does nothing."""
+    if level == "none":
+        return lambda events: None  # noqa: ARG005
+    from pathlib import Path
+
+    import apsw
+
+    from buddy.log.database import connect
+
+    db = connect(Path("floor.db"), apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    db.execute("PRAGMA journal_mode = WAL").get  # noqa: B018 - read to its end
+    db.execute(f"PRAGMA synchronous = {level}")
+    db.execute("CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, payload TEXT)")
+
+    def record(events: tuple[bytes, ...]) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("INSERT INTO events (payload) VALUES (CAST(? AS TEXT))", [(event,) for event in events])
+        db.execute("COMMIT")
+
+    return record
+
+
+def framed(body: bytes) -> bytes:
+    return b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def count_text(data: bytes) -> int:
+    """How much text the deltas of a stream have: each is decoded, to types, which is the cheapest way that we know.
+
+    A short reply is not looked into: the decoder's import would be the largest part of it.
+    """
+    if len(data) < 4096:
+        return 0
+    import msgspec
+
+    class Delta(msgspec.Struct, gc=False):
+        content: str = ""
+
+    class Choice(msgspec.Struct, gc=False):
+        delta: Delta
+
+    class Chunk(msgspec.Struct, gc=False):
+        choices: tuple[Choice, ...]
+
+    decode = msgspec.json.Decoder(Chunk).decode
+    chunks = [decode(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {")]
+    return sum(len(chunk.choices[0].delta.content) for chunk in chunks if chunk.choices)
+
+
+def ask_raw(port: int, work: "Turns") -> None:
+    import socket
+
+    connection = socket.create_connection(("127.0.0.1", port))
+    body = next(work)
+    while True:
+        connection.sendall(framed(body))
+        reply = bytearray()
+        while not reply.endswith(END):
+            reply += connection.recv(1 << 18)
+        try:
+            body = work.send(bytes(reply))
+        except StopIteration:
+            count_text(bytes(reply))
+            return
+
+
+async def ask_asyncio(port: int, work: "Turns") -> None:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.set_exception_handler(lambda _, context: over.set_exception(context["exception"]))
+
+    class Asking(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+            self.pieces = list[bytes]()
+            self.rest = b""
+            transport.write(framed(next(work)))
+
+        def data_received(self, data: bytes) -> None:
+            events, cut, rest = (self.rest + data).rpartition(b"\n\n")
+            count_text(events + cut)
+            self.rest = rest
+            self.pieces.append(data)
+            if not data.endswith(END):
+                return
+            reply = b"".join(self.pieces)
+            self.pieces.clear()
+            try:
+                self.transport.write(framed(work.send(reply)))
+            except StopIteration:
+                over.set_result(None)
+
+    transport, _ = await loop.create_connection(Asking, "127.0.0.1", port)
+    await over
+    transport.close()
+
+
+async def ask_httpx2(port: int, work: "Turns") -> None:
+    import httpx2
+
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        body = next(work)
+        while True:
+            async with client.stream("POST", f"http://127.0.0.1:{port}/v1/chat/completions", content=body) as response:
+                pieces = [piece async for piece in response.aiter_raw()]
+            reply = b"".join(pieces)
+            try:
+                body = work.send(reply)
+            except StopIteration:
+                count_text(reply)
+                return
+
+
+def main() -> None:
+    way, port, prompt = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    work = turns(prompt, recorder(sys.argv[4] if len(sys.argv) > 4 else "none"))
+    if way == "raw":
+        ask_raw(port, work)
+        return
+    import asyncio
+
+    asyncio.run(ask_asyncio(port, work) if way == "asyncio" else ask_httpx2(port, work))
+
+
+if __name__ == "__main__":
+    main()

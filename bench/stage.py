@@ -1,0 +1,173 @@
+"""Where a measurement happens: a folder, the measuring model in a process of its own, and programs run under a clock.
+
+What always holds: all times are of the machine's monotonic clock, which the model and the programs share; what was
+started here is ended here, by its pid.
+"""
+
+import http.client
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter_ns
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from msgspec import Struct
+
+from bench.model import Script
+
+ROOT = Path(__file__).parent.parent
+BUDDY = str(Path(sysconfig.get_path("scripts")) / "buddy")
+PATIENCE = 120.0
+_keys = itertools.count(1)
+
+
+class Failed(Exception):
+    """A program that was to be measured did not do its work."""
+
+
+class Ended(Struct, frozen=True):
+    """A program that ran: nanoseconds of the clock, seconds of CPU (its waited-for children's too)."""
+
+    started: int
+    ended: int
+    cpu: float
+    output: bytes
+
+
+class Request(NamedTuple):
+    """When the model had a whole request, and when the last byte of its reply left."""
+
+    received: int
+    sent: int
+
+
+class Stage:
+    """Use it as `with Stage() as stage`."""
+
+    def __init__(self, *, quick: bool = False) -> None:
+        self.quick = quick
+        self.cleanup = ExitStack()
+        self._folders = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        self.folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR"))))
+        self.env = clean_environment(HOME=str(self.folder))
+        self._model = self.start([sys.executable, "-m", "bench.model"], cwd=ROOT, stdin=subprocess.PIPE)
+        assert self._model.stdout is not None
+        self.port = int(self._model.stdout.readline())
+        self.base_url = f"http://127.0.0.1:{self.port}/v1"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cleanup.close()
+
+    def new_folder(self, name: str) -> Path:
+        """An empty one; with the file that read tools read."""
+        folder = self.folder / f"{name}-{next(self._folders)}"
+        folder.mkdir()
+        (folder / "a.txt").write_text("".join(f"line {number} of a small file\n" for number in range(1, 11)))
+        return folder
+
+    def script(self, **wish: object) -> Script:
+        """A script with a key of its own."""
+        return Script(f"k{os.getpid()}x{next(_keys)}")._replace(**wish)
+
+    def requests(self, script: Script) -> list[Request]:
+        """What the model saw of this conversation."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request("GET", f"/bench/{script.key}")
+        found: list[tuple[int, int]] = json.loads(connection.getresponse().read())
+        connection.close()
+        return [Request(*one) for one in found]
+
+    def start(
+        self, command: Sequence[str], *, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **env: str
+    ) -> "subprocess.Popen[bytes]":
+        """In the background, until the stage ends; what it says on stderr is kept in a file."""
+        errors = self.cleanup.enter_context((self.folder / f"errors-{next(self._folders)}").open("wb"))
+        process = subprocess.Popen(
+            command, env={**self.env, **env}, cwd=cwd or self.folder, stdin=stdin, stdout=subprocess.PIPE, stderr=errors
+        )
+        self.cleanup.callback(end, process)
+        return process
+
+    def run(self, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
+        """To its end; a program that fails is an error with its last words."""
+        with tempfile.TemporaryFile(dir=self.folder) as output, tempfile.TemporaryFile(dir=self.folder) as errors:
+            started = perf_counter_ns()
+            process = subprocess.Popen(
+                command,
+                env=env or self.env,
+                cwd=cwd or self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+            # Not `wait`: only this gives the CPU time of this program alone.
+            limit = threading.Timer(PATIENCE, process.kill)
+            limit.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            ended = perf_counter_ns()
+            limit.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            said = output.read()
+            if process.returncode != 0:
+                errors.seek(0)
+                words = (errors.read() or said).decode(errors="replace").strip()[-600:]
+                raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {words}")
+            return Ended(started, ended, usage.ru_utime + usage.ru_stime, said)
+
+
+def gaps(requests: Sequence[Request]) -> list[float]:
+    """Milliseconds from the last byte of each reply to the next request."""
+    return [(after.received - before.sent) / 1e6 for before, after in itertools.pairwise(requests)]
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process was given so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_socket(path: Path, process: "subprocess.Popen[bytes]") -> int:
+    """Until somebody listens there; gives the time of it."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(str(path)) == 0:
+                return perf_counter_ns()
+        time.sleep(0.001)
+    raise Failed(f"nobody came to listen on {path}")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """None of the caller's settings of the programs that are measured; bytecode is kept, as at a user's."""
+    dropped = ("BUDDY_", "AGENT_", "XDG_", "OTEL_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost", **more}

@@ -1,0 +1,63 @@
+"""What is measured: a work has rows of the table and gives subjects, which all do the same thing.
+
+What always holds: the subjects take turns, so that a busy minute of the machine hits them all alike; the first round
+warms caches and is not counted. A peer that fails loses its place in the row, with a word on stderr; a floor or Buddy
+that fails ends the measurement.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from bench.figures import Kind, Metric, Row, Sample, Taken
+from bench.stage import Failed, Stage
+
+
+class Subject(Struct, frozen=True):
+    """Somebody who does the work once each time it is asked."""
+
+    name: str
+    kind: Kind
+    take: Callable[[], Sample]
+
+
+class Work(Struct, frozen=True):
+    """`rounds` are how often each subject does it without `--repeat`; 1 for what takes many samples by itself."""
+
+    name: str
+    metrics: tuple[Metric, ...]
+    subjects: Callable[[Stage], Iterator[Subject]]
+    rounds: int = 5
+
+
+def measure(work: Work, stage: Stage, rounds: int, wanted: Callable[[Subject], bool]) -> list[Row]:
+    """Take everything; one row per metric."""
+    subjects = [subject for subject in work.subjects(stage) if wanted(subject)]
+    found = {metric.key: {subject.name: list[float]() for subject in subjects} for metric in work.metrics}
+    failed = set[str]()
+    for number in range(rounds + 1):
+        for subject in subjects:
+            if subject.name not in failed and not _take(subject, found, counted=number > 0):
+                failed.add(subject.name)
+    return [Row(metric, _taken(subjects, found[metric.key])) for metric in work.metrics]
+
+
+def _take(subject: Subject, found: dict[str, dict[str, list[float]]], *, counted: bool) -> bool:
+    try:
+        sample = subject.take()
+    except Failed as error:
+        if subject.kind != "peer":
+            raise
+        print(f"{subject.name} is left out: {error}", file=sys.stderr)
+        for values in found.values():
+            values[subject.name].clear()
+        return False
+    if counted:
+        for key, values in sample.items():
+            found[key][subject.name] += values
+    return True
+
+
+def _taken(subjects: list[Subject], found: dict[str, list[float]]) -> list[Taken]:
+    return [Taken(subject.name, subject.kind, found[subject.name]) for subject in subjects if found[subject.name]]
