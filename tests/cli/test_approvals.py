@@ -48,3 +48,38 @@ def test_what_the_audit_cannot_answer_is_one_line_and_a_hint(home: Home) -> None
         assert (wrong.code, wrong.out) == (64, "")
         assert len(wrong.err.splitlines()) <= 2
         assert wrong.err.startswith("error: ")
+
+
+STRICTER = '[agent]\nmodel = "evil"\n[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
+
+
+def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home: Home) -> None:
+    ruled(home, {"text": "done"})
+    project = home.work / "buddy.toml"
+    for content, answer in ((STRICTER, "n"), (STRICTER + "# changed", "y")):
+        project.write_text(content)
+        with home.terminal() as terminal:
+            terminal.until("trust them as they are now? [y/N]")
+            assert b"adds 1 rule that ask or deny; ignored in it, trusted or not: agent" in terminal.shown
+            terminal.type(f"{answer}\n")
+            terminal.until("/help")
+        assert home.run("approvals", "explain", "echo hi").code == (3 if answer == "y" else 0)
+        with home.terminal() as terminal:
+            terminal.until("/help")
+            assert b"trust them" not in terminal.shown
+    home.run("daemon", "stop")
+
+
+def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home: Home) -> None:
+    home.script({"text": "done"})
+    (home.work / "buddy.toml").write_text(STRICTER)
+    done = home.run("exec", "go")
+    assert (done.code, done.out) == (0, "done\n")
+    (note,) = [line for line in done.err.splitlines() if "trust" in line]
+    assert note == f"note: buddy.toml has no effect before you say: buddy trust {home.work}"
+    said = home.run("trust", str(home.work))
+    assert "buddy.toml  adds 1 rule that ask or deny; ignored in it, trusted or not: agent" in said.err
+    assert "trust" not in home.run("exec", "go").err
+    assert home.run("trust", str(home.work), "--revoke").code == 0
+    assert home.run("approvals", "explain", "echo hi").code == 10
+    assert "trust" not in home.run("exec", "go").err

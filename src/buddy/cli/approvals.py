@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.config.rulefile import remove_rules
-from buddy.config.trust import Trust
+from buddy.config.trust import Trust, effects_of
 from buddy.errors import UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.terminal.escape import escape
@@ -54,14 +54,16 @@ def revoke(options: argparse.Namespace) -> int:
 
 
 def trust(options: argparse.Namespace) -> int:
-    """Let a folder's own buddy.toml make things stricter, as it is now; or no more."""
+    """Let a folder's own files have an effect, as they are now; or no more."""
     root = os.path.realpath(options.folder)
 
     async def work() -> int:
         async with connected(options, "cli") as client:
             wish = TrustFolder(root, not options.revoke)
             reply = await client.request(wish, TrustFolderReply)
-        print(f"{root} is {'no longer ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
+        print(f"{escape(root)} is {'not ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
+        for effect in effects_of(root):
+            print(f"  {escape(effect.name)}  {escape(effect.text)}", file=sys.stderr)
         return 0
 
     return asyncio.run(work())

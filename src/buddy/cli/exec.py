@@ -16,6 +16,7 @@ from buddy.cli.asking import Asking
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, whole
 from buddy.cli.report import Report
+from buddy.cli.trusting import note_untrusted
 from buddy.cli.wish import pane_of, target_of, workspace_of
 from buddy.client.client import Client
 from buddy.client.view import View
@@ -41,6 +42,7 @@ def execute(options: argparse.Namespace) -> int:
     prompt = read_prompt(options)
     wish = _session_wish(options)
     _check_cost(options)
+    note_untrusted(options)
 
     async def work() -> int:
         async with connected(options, "cli" if _asks(options) else "headless") as client:

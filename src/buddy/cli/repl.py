@@ -14,6 +14,7 @@ from pathlib import Path
 
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, read_lines, whole
+from buddy.cli.trusting import ask_for_trust
 from buddy.cli.wish import pane_of, target_of, workspace_of
 from buddy.client.client import Client
 from buddy.client.socket import SocketLink, connect_unix
@@ -65,6 +66,7 @@ def has_terminal() -> bool:
 
 
 def _run(options: argparse.Namespace, wanted: str | None) -> int:
+    ask_for_trust(options)
     if not options.config:
         from buddy.cli.daemon import launch
 

@@ -1,12 +1,13 @@
 """Which folders are trusted, and what their own files may then do: tighten, never loosen.
 
-What always holds: trust is bound to the folder's real path and to the content of the files it is about; a changed file
-is not trusted any more; without trust such a file has no effect at all.
+What always holds: an answer is bound to the folder's real path and to the content of the files it is about; a changed
+file is not trusted any more, and asked about again; without trust such a file has no effect at all.
 """
 
 import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,18 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 
-HONOURED = ("buddy.toml", "agent.toml")
+RULE_FILES = ("buddy.toml", "agent.toml")
+# What other agents would take from the folder that they work in, and what it can do there.
+OTHERS = {
+    ".mcp.json": "names programs that another agent would start as MCP servers",
+    "opencode.json": "settings of OpenCode: its servers, plugins and permissions",
+    "opencode.jsonc": "settings of OpenCode: its servers, plugins and permissions",
+    ".opencode": "settings of OpenCode: its agents, commands and plugins",
+    ".factory": "settings of Droid: its hooks, commands and MCP servers",
+}
+HONOURED = (*RULE_FILES, *OTHERS)
 MAX_BYTES = 256 * 1024
+MAX_FILES = 500
 
 
 class ProjectRules(Struct, frozen=True):
@@ -27,14 +38,26 @@ class ProjectRules(Struct, frozen=True):
     trusted: bool = True
 
 
+class Effect(Struct, frozen=True):
+    """A file that trust is about, and what it would change."""
+
+    name: str
+    text: str
+
+
+class _Answer(Struct, frozen=True):
+    hash: str
+    trusted: bool
+
+
 class Trust:
-    """The trusted folders, kept in the state directory."""
+    """The answers that were given, kept in the state directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "trust.json"
 
     def set(self, root: str, *, trusted: bool) -> str:
-        """Trust a folder as its files are now, or no more; give the hash the trust is bound to."""
+        """Remember the answer for a folder as its files are now; give the hash it is bound to."""
         folder = _real(root)
         if not os.path.isdir(folder):  # noqa: PTH112
             raise UserError(f"{folder} is not a directory")
@@ -42,11 +65,7 @@ class Trust:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            known = self._read()
-            if trusted:
-                known[folder] = found
-            else:
-                known.pop(folder, None)
+            known = {**self._read(), folder: _Answer(found, trusted)}
             fresh = self._path.with_suffix(".new")
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w") as file:
@@ -54,24 +73,31 @@ class Trust:
             fresh.replace(self._path)
         return found
 
-    def is_trusted(self, root: str) -> bool:
-        """Whether this folder is trusted with the files it has now."""
+    def answer(self, root: str) -> bool | None:
+        """What was answered for this folder with the files it has now; None where nothing was."""
         folder = _real(root)
-        return self._read().get(folder) == hash_of(folder)
+        given = self._read().get(folder)
+        try:
+            return given.trusted if given is not None and given.hash == hash_of(folder) else None
+        except UserError:
+            return None
+
+    def is_trusted(self, root: str) -> bool:
+        return self.answer(root) is True
 
     def project_rules(self, root: str) -> ProjectRules:
         """The rules of a folder's own file: `ask` and `deny` of a trusted one, and nothing of any other."""
-        path = next((path for name in HONOURED if (path := Path(_real(root)) / name).is_file()), None)
+        path = next((path for name in RULE_FILES if (path := Path(_real(root)) / name).is_file()), None)
         if path is None:
             return ProjectRules()
         if not self.is_trusted(root):
             return ProjectRules(ignored=(path.name,), trusted=False)
         return _tightening(path)
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> dict[str, _Answer]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.DecodeError):
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Answer])
+        except (OSError, msgspec.MsgspecError):
             return {}
 
 
@@ -79,24 +105,69 @@ class _Permissions(Struct, frozen=True):
     rules: tuple[dict[str, Any], ...] = ()
 
 
+def effects_of(root: str) -> list[Effect]:
+    """The files of a folder that trust is about, and what each would change."""
+    folder = Path(_real(root))
+    present = [name for name in HONOURED if (folder / name).is_file() or (name in OTHERS and (folder / name).is_dir())]
+    return [Effect(name, OTHERS.get(name) or _rules_told(folder / name)) for name in present]
+
+
 def hash_of(root: str) -> str:
     """Over the names and contents of all files that would be honoured."""
     digest = hashlib.sha256()
-    for name in HONOURED:
-        path = Path(_real(root)) / name
-        try:
-            content = path.read_bytes()[: MAX_BYTES + 1] if path.is_file() else None
-        except OSError:
-            content = None
-        digest.update(f"{name}\0{'-' if content is None else hashlib.sha256(content).hexdigest()}\n".encode())
+    for name, path in _files(Path(_real(root))):
+        digest.update(f"{name}\0{_content(path)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for name in HONOURED:
+        yield name, folder / name
+        for found in _below(folder / name):
+            yield str(found.relative_to(folder)), found
+
+
+def _below(folder: Path) -> list[Path]:
+    """All files of a directory, but for installed packages."""
+    found: list[Path] = []
+    for base, directories, names in os.walk(folder):
+        directories[:] = [name for name in directories if name != "node_modules"]
+        links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118
+        found += [Path(base, name) for name in (*names, *links)]
+        if len(found) > MAX_FILES:
+            raise UserError(f"{folder} has more than {MAX_FILES} files", hint="it is not trusted as it is")
+    return sorted(found)
+
+
+def _content(path: Path) -> str:
+    """The hash of what a regular file holds; what is none, or cannot be read, is told apart from an empty one."""
+    try:
+        if path.is_symlink() and not path.is_file():
+            return f"-> {path.readlink()}"
+        if not path.is_file():
+            return "-"
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "-"
+
+
+def _rules_told(path: Path) -> str:
+    try:
+        found = _tightening(path)
+    except UserError as error:
+        return f"cannot be read: {error}"
+    count = len(found.rules)
+    rules = f"adds {count} rule{'s' * (count != 1)} that ask or deny" if count else "adds nothing"
+    return f"{rules}; ignored in it, trusted or not: {', '.join(found.ignored)}" if found.ignored else rules
 
 
 def _tightening(path: Path) -> ProjectRules:
     import tomllib
 
     try:
-        document = tomllib.loads(path.read_bytes()[:MAX_BYTES].decode())
+        with path.open("rb") as file:
+            document = tomllib.loads(file.read(MAX_BYTES).decode())
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {error}", hint="mend the file, or buddy trust --revoke its folder") from error
     try:
