@@ -1,12 +1,13 @@
 """Known formats and private keys: hidden by their shape alone."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from buddy.scrub import MARK, Scrubber, known
+from buddy.scrub import MARK, Scrubber, known, starts
+from buddy.scrub.beginnings import beginnings, source
 from buddy.scrub.formats import GATED, PREFIXED
-from buddy.scrub.prefixes import beginnings
 from scrub.samples import TEMPLATES, sample, secret_part
 
 KEY = (
@@ -65,3 +66,8 @@ def test_a_private_key_without_its_end_is_hidden_as_far_as_it_goes():
 )
 def test_what_only_speaks_of_keys_is_left_alone(text: str):
     assert Scrubber().text(text) == text
+
+
+def test_the_table_of_beginnings_is_that_of_the_formats() -> None:
+    hint = "python -m buddy.scrub.beginnings writes it anew"
+    assert Path(starts.__file__).read_text(encoding="utf-8") == source(), hint

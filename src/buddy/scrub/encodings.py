@@ -4,9 +4,6 @@ What always holds: wherever the secret is written as it is, JSON-escaped, percen
 any offset, one of its forms occurs there.
 """
 
-import base64
-import json
-import urllib.parse
 from collections.abc import Iterator
 
 MIN_LENGTH = 8
@@ -31,6 +28,8 @@ def _written(secret: str) -> Iterator[str]:
     for line in secret.splitlines():
         if len(line) >= _MIN_LINE and not line.startswith("-----"):
             yield line
+    import json  # only where there is a secret to look for
+
     for ascii_only in (True, False):
         # Twice: tool arguments are JSON text inside JSON.
         once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
@@ -40,7 +39,10 @@ def _written(secret: str) -> Iterator[str]:
 
 
 def _percent(secret: str) -> Iterator[str]:
-    for quote in (urllib.parse.quote, urllib.parse.quote_plus):
+    from urllib.parse import quote as plain
+    from urllib.parse import quote_plus
+
+    for quote in (plain, quote_plus):
         for safe in ("", "/", "/:@!$&'()*,;=~-._"):
             text = quote(secret, safe=safe, errors="surrogatepass")
             yield text
@@ -53,6 +55,8 @@ def _lower_escapes(text: str) -> str:
 
 
 def _base64(raw: bytes) -> Iterator[str]:
+    import base64
+
     whole = base64.b64encode(raw).decode()
     yield whole
     yield whole.rstrip("=")

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping
 
-_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_PATH = re.compile(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
+from buddy.scrub.lazy import Lazy
+
+_NAME = Lazy(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_PATH = Lazy(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
 
 
 def secrets_of(env: Mapping[str, str]) -> Iterator[str]:

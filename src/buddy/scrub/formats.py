@@ -6,6 +6,11 @@ first three characters are literal or of a small class (`PREFIXED`), or it canno
 
 import re
 
+from buddy.scrub.marks import NOT_AFTER_MARK
+
+# Where a format may begin: where a word does, or behind an escape.
+START = rf"(?:(?<![A-Za-z0-9]){NOT_AFTER_MARK}|(?<=\\[nrt]))"
+
 # The characters that a token of any format consists of.
 RUN = r"A-Za-z0-9_+/=.:~|%$!?&@*\-"
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from buddy.scrub import entropy, known, named
 from buddy.scrub.formats import RUN
+from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merged
 from buddy.scrub.names import ENDING
 
@@ -20,10 +21,10 @@ LONGEST_WORD = 8 * 1024
 
 Hit = tuple[int, int, str]  # from, to, and the mark that goes there
 
-_SIGNS = re.compile(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
-_LONG_RUN = re.compile(rf"[{RUN}]{{16}}")
-_LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD}}}")
-_DELIMITER = re.compile(r".*[,;{}\[\]()&<>]", re.DOTALL)
+_SIGNS = Lazy(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
+_LONG_RUN = Lazy(rf"[{RUN}]{{16}}")
+_LONG_WORD = Lazy(rf"\S{{{LONGEST_WORD}}}")
+_DELIMITER = Lazy(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
 def mask(text: str, *, random: bool = True) -> str:

@@ -5,21 +5,19 @@ from its first armour line to its last, over at most `ARMOUR_LIMIT` characters.
 """
 
 import bisect
-import re
 from collections.abc import Iterator, Sequence
 
-from buddy.scrub.formats import GATED, PREFIXED, RUN
-from buddy.scrub.marks import NOT_AFTER_MARK, Span
-from buddy.scrub.prefixes import Prefixes
+from buddy.scrub import prefixes
+from buddy.scrub.formats import GATED, RUN, START
+from buddy.scrub.lazy import Lazy
+from buddy.scrub.marks import Span
 
 ARMOUR_LIMIT = 16 * 1024
 
 # Passing over all that is short inside one match is what keeps this cheap; matching the end, what keeps it linear.
-_RUNS = re.compile(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
-_START = rf"(?:(?<![A-Za-z0-9]){NOT_AFTER_MARK}|(?<=\\[nrt]))"
+_RUNS = Lazy(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
 
-_PREFIXED = Prefixes(PREFIXED.values(), _START)
-_GATED = [(sign, re.compile(f"{_START}(?:{shape})")) for sign, shape in GATED.values()]
+_GATED = [(sign, Lazy(f"{START}(?:{shape})")) for sign, shape in GATED.values()]
 
 _BEGIN = r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -27,14 +25,14 @@ _BETWEEN = r"(?:\s|\\[nrt]|[\"'|>,;#*\\])"
 _LONG = r"[A-Za-z0-9+/=]{16,}+(?!:|-(?!----))"  # no header's name
 _SHORT = r"[A-Za-z0-9+/=]{1,15}+"
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,100}+(?=\n|\\n)"
-_ARMOUR = re.compile(
+_ARMOUR = Lazy(
     rf"{_BEGIN}(?:(?:{_BETWEEN}|{_HEADER})*+{_LONG})++(?:{_BETWEEN}*+{_SHORT}(?={_BETWEEN}*+{_END}))?(?:{_BETWEEN}*+{_END})?"
 )
-_OPEN_ARMOUR = re.compile(
+_OPEN_ARMOUR = Lazy(
     rf"-----BEGIN(?:[ A-Z0-9]*|{_BEGIN[10:]}(?:{_LONG}|{_HEADER}|{_BETWEEN})*+(?:[A-Z][A-Za-z-]{{2,30}}:[^\n]{{0,100}}"
     rf"|{_SHORT}{_BETWEEN}*+)?(?:-----END[ A-Z0-9]*)?)\Z"
 )
-_HASH = re.compile("[0-9A-F]+|[0-9a-f]+")
+_HASH = Lazy("[0-9A-F]+|[0-9a-f]+")
 _DASHES = "-----BEGIN"
 
 
@@ -45,7 +43,7 @@ def runs(text: str) -> list[Span]:
 
 def spans(text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
     yield from _armoured(text)
-    yield from (span for span in _PREFIXED.spans(text) if not _HASH.fullmatch(text, *span))
+    yield from (span for span in prefixes.spans(text) if not _HASH.fullmatch(text, *span))
     for sign, shape in _GATED if long_runs else ():
         for start, end in _holding(sign, text, long_runs):
             yield from (token.span() for token in shape.finditer(text, start, end))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from buddy.scrub.entropy import bits
+from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import NOT_AFTER_MARK, OPENING, Span
 from buddy.scrub.names import ENDING, Kind, kind_of
 
@@ -18,50 +19,48 @@ LONGEST = 200
 
 _SIGN = r"(?:=>|:=|={1,3}|:|>)"
 _CLOSED = r"[\"'\\\]]{0,4}"
-_NAMED = re.compile(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
-_BEFORE = re.compile(rf"-{{0,2}}{NOT_AFTER_MARK}[A-Za-z0-9_.-]{{0,60}}\Z")
+_NAMED = Lazy(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
+_BEFORE = Lazy(rf"-{{0,2}}{NOT_AFTER_MARK}[A-Za-z0-9_.-]{{0,60}}\Z")
 
-_QUOTED = re.compile(
+_QUOTED = Lazy(
     rf"\"((?:[^\"\\\n]|\\[^\n]){{1,{LONGEST}}}+)\"|'((?:[^'\\\n]|\\[^\n]){{1,{LONGEST}}}+)'"
     rf"|\\[\"']([^\"'\\\n]{{1,{LONGEST}}}+)\\[\"']"
 )
-_BARE = re.compile(r"([A-Za-z0-9_+/=~!@%^*#-]{6,}+)(?![\w.(\[{$:\\])")
-_SETTING = re.compile(r"([^\s\"'\\`;,(){}\[\]<>$]{6,}+)")  # NAME=value, as in an environment: no code follows
-_QUERY = re.compile(r"([^\s\"'\\&#<>\[]{6,}+)")
-_CREDENTIAL = re.compile(
+_BARE = Lazy(r"([A-Za-z0-9_+/=~!@%^*#-]{6,}+)(?![\w.(\[{$:\\])")
+_SETTING = Lazy(r"([^\s\"'\\`;,(){}\[\]<>$]{6,}+)")  # NAME=value, as in an environment: no code follows
+_QUERY = Lazy(r"([^\s\"'\\&#<>\[]{6,}+)")
+_CREDENTIAL = Lazy(
     r"(\\?[\"']?)((?:bearer|basic|token|digest|negotiate|api-?token|api-?key|key|hmac|jwt|oauth|ntlm|splunk|bot)"
     r"[ \t]{1,2})?("
     r"[^\s\"'\\,;<>\[\]{}$]{6,}+)",
     re.IGNORECASE,
 )
-_USERINFO = re.compile(r"://([^\s/:@\"'<>\[\]]{0,64}):([^\s/@\"'<>\[\]]{3,200}+)@")
-_USER = re.compile(
-    r"-(?<!\S-)(?:u|-user)[ \t=]{0,2}[\"']?([^\s:\"'\[\]]{0,64})[\"']?:[\"']?([^\s\"'\[\]]{0,100}+)(?!\[)"
-)
+_USERINFO = Lazy(r"://([^\s/:@\"'<>\[\]]{0,64}):([^\s/@\"'<>\[\]]{3,200}+)@")
+_USER = Lazy(r"-(?<!\S-)(?:u|-user)[ \t=]{0,2}[\"']?([^\s:\"'\[\]]{0,64})[\"']?:[\"']?([^\s\"'\[\]]{0,100}+)(?!\[)")
 
 _UNCLOSED = (
     rf"\"(?:[^\"\\\n]|\\[^\n]){{0,{LONGEST}}}+|'(?:[^'\\\n]|\\[^\n]){{0,{LONGEST}}}+|\\[\"'][^\"'\\\n]{{0,{LONGEST}}}+"
 )
-_OPEN = re.compile(
+_OPEN = Lazy(
     rf"(?:{ENDING}){_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?"
     rf"(?:{_UNCLOSED}|\\?[\"']?[A-Za-z-]{{3,9}}[ \t]{{1,2}})?\Z"
     r"|(?:-u|--user)[ \t=]{0,2}\Z"
 )
 _OPEN_WITHIN = 500
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = Lazy(
     r"[\[<{$%(*&\s,:;)\]}]|.*(?:\$\{|\{\{|\.\.\.|…|\*\*\*|xxxx)|your|example|change_?me|none\b|null\b|true\b|false\b|undefined\b"
     r"|(?:~|\.{1,2})?/[^\s]*/|[a-z]+://|os\.|self\.|process\.",
     re.IGNORECASE,
 )
-_EXAMPLE = re.compile(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
-_BRACED = re.compile(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
+_EXAMPLE = Lazy(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
+_BRACED = Lazy(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
 _ONE_WORD = "[A-Za-z][a-z]*+(?:[A-Z][a-z]{2,}+)*+"
-_WORD = re.compile(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
-_LETTER_AND_DIGIT = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
-_TOKENISH = re.compile(r"[A-Za-z0-9+/=_.~|-]{16,}")
-_HASH = re.compile(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CAMEL = re.compile(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
+_WORD = Lazy(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
+_LETTER_AND_DIGIT = Lazy(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
+_TOKENISH = Lazy(r"[A-Za-z0-9+/=_.~|-]{16,}")
+_HASH = Lazy(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CAMEL = Lazy(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
 
 
 def spans(text: str) -> Iterator[Span]:
@@ -153,11 +152,11 @@ def _value(text: str, named: re.Match[str]) -> Span | None:
     return _literal(text, named.end(), kind, name, gap[0] if gap else "")
 
 
-_NAME_END = re.compile(r"[A-Za-z]+")
-_UNSIGNED = re.compile(rf"{_CLOSED}[ \t]{{0,8}}")
-_SIGNED = re.compile(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
-_WORD_AND_BLANK = re.compile(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
-_NAMED_GAP = re.compile(r"[^A-Za-z][^\n]*\Z")
+_NAME_END = Lazy(r"[A-Za-z]+")
+_UNSIGNED = Lazy(rf"{_CLOSED}[ \t]{{0,8}}")
+_SIGNED = Lazy(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
+_WORD_AND_BLANK = Lazy(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
+_NAMED_GAP = Lazy(r"[^A-Za-z][^\n]*\Z")
 
 
 def _is_flag(name: str) -> bool:
@@ -173,7 +172,7 @@ def _literal(text: str, at: int, kind: Kind, name: str, gap: str) -> Span | None
     return bare.span(1) if bare and is_secret(kind, bare[1], quoted=False) else None
 
 
-def _bare(text: str, at: int, name: str, gap: str) -> re.Pattern[str]:
+def _bare(text: str, at: int, name: str, gap: str) -> Lazy:
     start = at - len(gap) - len(name)
     if gap == "=" and start > 0 and text[start - 1] in "?&":
         return _QUERY

@@ -5,8 +5,9 @@
 - `key`: names that as often mean a key of a table; only what looks random is a secret.
 """
 
-import re
 from typing import Literal
+
+from buddy.scrub.lazy import Lazy
 
 Kind = Literal["password", "token", "key"]
 
@@ -25,15 +26,15 @@ def _ending() -> str:
 
 ENDING = _ending()
 
-_PASSWORD = re.compile(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
-_TOKEN = re.compile(
+_PASSWORD = Lazy(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
+_TOKEN = Lazy(
     r"(?:token|secret|credentials?"
     r"|(?:api|access|private|secret|auth|client|app|application|consumer|encrypt(?:ion)?|sign(?:ing)?|master|account"
     r"|service|shared|license|subscription|storage|admin|deploy|integration|webhook|ssh|hmac|jwt|session)[_\-. ]?key"
     r"|_auth|bearer|authorization)$"
 )
-_KEY = re.compile(r"[a-z0-9][_\-.]?(?:key|auth)$")
-_HARMLESS = re.compile(
+_KEY = Lazy(r"[a-z0-9][_\-.]?(?:key|auth)$")
+_HARMLESS = Lazy(
     r"(?:public|sort|primary|foreign|cache|partition|group|object|dict|map|index|hash|lookup|unique|row|idempotency)"
     r"[_\-. ]?key$|(?:next|page|continuation|sync|cancel|cancellation|start|stop|pad|eos|bos|max)[_-]?token$"
 )

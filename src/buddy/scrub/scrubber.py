@@ -10,7 +10,6 @@ What always holds:
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import eq, is_not
@@ -19,6 +18,7 @@ from typing import Any, TypeAlias, overload
 from buddy.scrub import guesses
 from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import secrets_of
+from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import MARK, OPENING
 from buddy.scrub.named import is_secret
 from buddy.scrub.names import Kind, kind_of
@@ -27,7 +27,7 @@ from buddy.scrub.values import Values
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
 
-_IDENTIFIER = re.compile(
+_IDENTIFIER = Lazy(
     r"(?:^|[_-])(?:ids?|digest|hash|sha\d*|etag|checksum|integrity|blobs?|seq)$|[a-z](?:Ids?|Hash|Digest)$"
 )
 _SHORT = 80

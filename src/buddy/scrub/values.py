@@ -9,14 +9,14 @@ What always holds:
 """
 
 import bisect
-import re
 from collections.abc import Iterator
 
 from buddy.scrub.anchors import SKIPPED, Anchors, three_characters
 from buddy.scrub.encodings import MIN_LENGTH, forms
+from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import MARK, Span
 
-_BREAK = re.compile(r"\r?\n")
+_BREAK = Lazy(r"\r?\n")
 
 
 class Values:
@@ -26,7 +26,7 @@ class Values:
         self._needles: set[str] = set()
         self._sorted: list[str] = []
         self._anchors: Anchors | None = None
-        self._firsts: re.Pattern[str] | None = None
+        self._firsts: Lazy | None = None
         self.longest = 0
         self.has_spaces = False
 
@@ -115,7 +115,7 @@ class Values:
         self.longest = max(map(len, self._needles))
         self.has_spaces = any(" " in needle for needle in self._needles)
         self._anchors = Anchors(self._sorted)
-        self._firsts = re.compile(three_characters({needle[:3] for needle in self._needles}))
+        self._firsts = Lazy(three_characters({needle[:3] for needle in self._needles}))
 
 
 class Breaks:

@@ -7,6 +7,7 @@ never used to prove that something is safe.
 import re
 from collections.abc import Callable
 
+from buddy.scrub.lazy import Lazy
 from buddy.tools.permissions.grammar import Words
 
 Test = Callable[[Words], bool]
@@ -40,51 +41,51 @@ _RUNNERS = frozenset(
     """.split()
 )
 
-_VERSIONED = re.compile(r"(?:bash|zsh|ksh|lua|luajit|tclsh)[0-9.-]*")
+_VERSIONED = Lazy(r"(?:bash|zsh|ksh|lua|luajit|tclsh)[0-9.-]*")
 
-_INLINE = re.compile(
+_INLINE = Lazy(
     r"-[A-Za-z]*[ceEimprR](?:$|[^-].*)|-$|--(?:eval|exec|print|command|require|import|interactive|run)\b.*|-r.*"
 )
 
-_OPTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (r"python[0-9.]*|pypy[0-9.]*", re.compile(r"-[A-Za-z]*[cmi].*|-$|/dev/stdin")),
-    (r"perl[0-9.]*|ruby[0-9.]*|raku", re.compile(r"-[A-Za-z0-9]*[eEimMprI].*|-$")),
+_OPTIONS: tuple[tuple[str, Lazy], ...] = (
+    (r"python[0-9.]*|pypy[0-9.]*", Lazy(r"-[A-Za-z]*[cmi].*|-$|/dev/stdin")),
+    (r"perl[0-9.]*|ruby[0-9.]*|raku", Lazy(r"-[A-Za-z0-9]*[eEimMprI].*|-$")),
     (r"node|nodejs|deno|bun|php[0-9.]*|Rscript|osascript|julia|groovy|scala", _INLINE),
-    (r"find", re.compile(r"-(?:exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls)\b.*")),
-    (r"fd|fdfind", re.compile(r"-[A-Za-z]*[xX].*|--exec.*|--list-details")),
-    (r"rg|ripgrep", re.compile(r"--pre\b.*|--pre=.*|--hostname-bin.*|-z|--search-zip|-[a-zA-Z]*z[a-zA-Z]*|--config.*")),
-    (r"grep|egrep|fgrep|zgrep", re.compile(r"--devices=.*read")),
-    (r"sort", re.compile(r"--compress-pro.*|-o.*|--o.*|-[a-zA-Z]*o.*|-T.*|--temp.*|-S.*")),
-    (r"sed|gsed", re.compile(r".*")),
-    (r"tar|gtar|bsdtar", re.compile(
+    (r"find", Lazy(r"-(?:exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls)\b.*")),
+    (r"fd|fdfind", Lazy(r"-[A-Za-z]*[xX].*|--exec.*|--list-details")),
+    (r"rg|ripgrep", Lazy(r"--pre\b.*|--pre=.*|--hostname-bin.*|-z|--search-zip|-[a-zA-Z]*z[a-zA-Z]*|--config.*")),
+    (r"grep|egrep|fgrep|zgrep", Lazy(r"--devices=.*read")),
+    (r"sort", Lazy(r"--compress-pro.*|-o.*|--o.*|-[a-zA-Z]*o.*|-T.*|--temp.*|-S.*")),
+    (r"sed|gsed", Lazy(r".*")),
+    (r"tar|gtar|bsdtar", Lazy(
         r"--checkpoint-act.*|--to-com.*|-[A-Za-z]*[IF].*|--use-comp.*|--rsh-com.*|--info-s.*|--new-vol.*|--rmt-com.*|--transform.*|-P|--absolute.*"
     )),
-    (r"zip", re.compile(r"-[A-Za-z]*T.*|--unzip-com.*|-TT.*")),
-    (r"cpio", re.compile(r"--rsh-com.*|--to-stdout")),
-    (r"curl", re.compile(
+    (r"zip", Lazy(r"-[A-Za-z]*T.*|--unzip-com.*|-TT.*")),
+    (r"cpio", Lazy(r"--rsh-com.*|--to-stdout")),
+    (r"curl", Lazy(
         r"-[A-Za-z]*[oOKTDc].*|--(?:output|remote-name|config|upload|dump-header|cookie-jar|trace|libcurl|netrc-file|proto|engine|unix-socket|data|form|json|hsts|alt-svc|etag-save|stderr).*|-[A-Za-z]*[dF].*"
     )),
-    (r"wget", re.compile(r"-[A-Za-z]*[OoiPea].*|--(?:output|input|directory|execute|config|use-askpass|post|body|warc|save).*")),
-    (r"git", re.compile(
+    (r"wget", Lazy(r"-[A-Za-z]*[OoiPea].*|--(?:output|input|directory|execute|config|use-askpass|post|body|warc|save).*")),
+    (r"git", Lazy(
         r"-c|-c.+|--exec-path.*|--upload-pack.*|--receive-pack.*|--exec=.*|-x|--exec|--config-env.*|-C|--git-dir.*|--work-tree.*"
         r"|--ext-diff|--textconv|-O.*|--open-files.*|--output.*|-o|--template.*|--namespace.*|--super-prefix.*|-u|ext::.*|.*::.*"
     )),
-    (r"hg", re.compile(r"--config.*|--cwd.*|-R.*|--debugger.*")),
-    (r"svn", re.compile(r"--config-.*|--diff-cmd.*|--diff3-cmd.*|--editor-cmd.*")),
-    (r"gcc|g\+\+|cc|c\+\+|clang.*|ld.*", re.compile(r"-wrapper|-B.*|-fplugin.*|-specs.*|@.*|-o.*|-Wl,.*|-x")),
-    (r"go", re.compile(r"-exec.*|--exec.*|-toolexec.*|run|generate|get|install|env|tool|vet|-vettool.*|-overlay.*|-o")),
+    (r"hg", Lazy(r"--config.*|--cwd.*|-R.*|--debugger.*")),
+    (r"svn", Lazy(r"--config-.*|--diff-cmd.*|--diff3-cmd.*|--editor-cmd.*")),
+    (r"gcc|g\+\+|cc|c\+\+|clang.*|ld.*", Lazy(r"-wrapper|-B.*|-fplugin.*|-specs.*|@.*|-o.*|-Wl,.*|-x")),
+    (r"go", Lazy(r"-exec.*|--exec.*|-toolexec.*|run|generate|get|install|env|tool|vet|-vettool.*|-overlay.*|-o")),
     (r"cargo|npm|npx|pnpm|yarn|bunx|uv|uvx|pip[0-9.]*|pipx|poetry|gem|bundle|composer|mvn|gradle|sbt|mix|rake|just|task|ninja|cmake",
-     re.compile(r"run.*|exec.*|x|install.*|i|add|update|publish|config.*|-C.*|--config.*|--manifest-path.*|-E|-P.*|start|create|dlx|ci|link")),
-    (r"make|gmake", re.compile(r"-[A-Za-z]*[fCIE].*|--(?:file|makefile|directory|eval|include).*|.*=.*")),
-    (r"tee|dd|cp|mv|ln|install|rm|rmdir|shred|truncate|chmod|chown|mkdir|touch|mknod|mkfifo", re.compile(r"/.*|~.*|.*\.\./.*|\.\.|of=/.*|--reference.*|-t.*|--target.*")),
+     Lazy(r"run.*|exec.*|x|install.*|i|add|update|publish|config.*|-C.*|--config.*|--manifest-path.*|-E|-P.*|start|create|dlx|ci|link")),
+    (r"make|gmake", Lazy(r"-[A-Za-z]*[fCIE].*|--(?:file|makefile|directory|eval|include).*|.*=.*")),
+    (r"tee|dd|cp|mv|ln|install|rm|rmdir|shred|truncate|chmod|chown|mkdir|touch|mknod|mkfifo", Lazy(r"/.*|~.*|.*\.\./.*|\.\.|of=/.*|--reference.*|-t.*|--target.*")),
     (r"cat|head|tail|wc|ls|stat|file|od|xxd|hexdump|strings|md5sum|sha\d+sum|diff|cmp|comm|cut|nl|tac|rev|fold|fmt|column|paste|join|uniq|tree|du|realpath|readlink",
-     re.compile(r"/proc/.*|/dev/.*|/sys/.*|--files0-from.*|-F|--follow.*|--retry|-f|--magic.*|-m.*|-C$|-r$")),
-    (r"xxd", re.compile(r"-[A-Za-z]*r.*|--revert")),
-    (r"openssl", re.compile(r".*")),
-    (r"jq|yq", re.compile(r"-[A-Za-z]*[iL].*|--in.*|.*\$ENV.*|.*\benv\b.*|.*input_filename.*|-f|--from-file")),
-    (r"date|hostname", re.compile(r"-s.*|--set.*|-f|-F|--file.*|[^-+].*")),
-    (r"nmap", re.compile(r"--script.*|--interactive|-o.*|-i.*")),
-    (r"pytest|py\.test", re.compile(r"-p|-p.+|-c|--rootdir.*|--confcutdir.*|-o|--override.*|--import.*|--pdbcls.*|--basetemp.*|--junit.*|--log-file.*|--cov-config.*")),
+     Lazy(r"/proc/.*|/dev/.*|/sys/.*|--files0-from.*|-F|--follow.*|--retry|-f|--magic.*|-m.*|-C$|-r$")),
+    (r"xxd", Lazy(r"-[A-Za-z]*r.*|--revert")),
+    (r"openssl", Lazy(r".*")),
+    (r"jq|yq", Lazy(r"-[A-Za-z]*[iL].*|--in.*|.*\$ENV.*|.*\benv\b.*|.*input_filename.*|-f|--from-file")),
+    (r"date|hostname", Lazy(r"-s.*|--set.*|-f|-F|--file.*|[^-+].*")),
+    (r"nmap", Lazy(r"--script.*|--interactive|-o.*|-i.*")),
+    (r"pytest|py\.test", Lazy(r"-p|-p.+|-c|--rootdir.*|--confcutdir.*|-o|--override.*|--import.*|--pdbcls.*|--basetemp.*|--junit.*|--log-file.*|--cov-config.*")),
 )  # fmt: skip
 
 _WRITING_GIT = frozenset(
