@@ -6,10 +6,11 @@ import time
 
 from bench.figures import Row, table
 from bench.processes import WORKS as PROCESSES
+from bench.servers import WORKS as SERVERS
 from bench.stage import Failed, Stage
 from bench.works import Work, measure
 
-WORKS: tuple[Work, ...] = PROCESSES
+WORKS: tuple[Work, ...] = (*PROCESSES, *SERVERS)
 
 
 def main() -> int:

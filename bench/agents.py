@@ -5,16 +5,17 @@ an earlier prompt as a part of this one); nobody is asked for approval.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import perf_counter_ns
+from typing import Self
 
 from msgspec import Struct
 
 from bench.figures import Kind
 from bench.model import Script
-from bench.stage import BUDDY, ROOT, Ended, Request, Stage, cpu_seconds, wait_for_socket
+from bench.stage import BUDDY, ROOT, Ended, Request, Stage, cpu_seconds, end
 
 FLOOR = str(ROOT / "bench" / "floor.py")
 
@@ -66,7 +67,11 @@ def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterato
 def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
     """`buddy exec`, in its own process or through a daemon that runs already."""
     places = configure(stage)
-    pid = run_daemon(stage, places).pid if daemon else None
+    pid = None
+    if daemon:
+        process = stage.start([BUDDY, "daemon", "run", *places])
+        stage.wait_for_socket(Path(places[-1]) / "run" / "buddyd.sock", process)
+        pid = process.pid
     flags = [*places, "--approve", "all", "--max-turns", "100000"]
     return Agent(
         "warm" if daemon else "exec",
@@ -78,16 +83,34 @@ def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
     )
 
 
-def run_daemon(stage: Stage, places: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """A daemon that answers already."""
-    process = stage.start([BUDDY, "daemon", "run", *places])
-    wait_for_socket(Path(places[-1]) / "run" / "buddyd.sock", process)
-    return process
+class Daemon:
+    """A daemon of our own, from `with Daemon(stage) as daemon` on ready; over a home that was used before, if given."""
+
+    def __init__(self, stage: Stage, home: Path | None = None) -> None:
+        places = configure(stage, home)
+        self.socket = Path(places[-1]) / "run" / "buddyd.sock"
+        began = perf_counter_ns()
+        self.process = stage.start([BUDDY, "daemon", "run", *places])
+        self.ready_seconds = (stage.wait_for_socket(self.socket, self.process) - began) / 1e9
+        self.pid = self.process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self.process)
 
 
-def configure(stage: Stage, api: str = "completions") -> list[str]:
+def run_floor(stage: Stage, scripts: Sequence[Script]) -> Ended:
+    """The asyncio floor with a log, all scripts at once; its output is when it was done."""
+    prompts = "\n".join(script.prompt() for script in scripts)
+    command = [sys.executable, FLOOR, "asyncio", str(stage.port), prompts, "NORMAL"]
+    return stage.run(command, cwd=stage.new_folder("floor"))
+
+
+def configure(stage: Stage, home: Path | None = None, api: str = "completions") -> list[str]:
     """A configuration for the measuring model; the flags that name it and a state directory of its own."""
-    home = stage.new_folder("home")
+    home = home or stage.new_folder("home")
     config = home / "buddy.toml"
     config.write_text(
         f'[agent]\nmodel = "bench"\n[models.bench]\napi = "{api}"\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'

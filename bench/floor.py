@@ -1,13 +1,15 @@
-"""The least a Python agent can do: `python floor.py raw|asyncio|httpx2 PORT PROMPT [none|NORMAL|FULL]`, as a program.
+"""The least a Python agent can do: `floor.py raw|asyncio|httpx2 PORT PROMPTS none|NORMAL|FULL`.
 
 It asks the model, does what the reply wants (reads `a.txt`, or runs `true` in a shell), keeps the history as encoded
-bytes, and asks again until there is an answer; with a log, it commits what happened
-before it goes on. It checks nothing.
+bytes, and asks again until there is an answer; with a log, it commits what happened before it
+goes on. It checks nothing. Prompts, one per line, are played at once.
+
 What always holds: only what a way of asking needs is imported, as its start is measured too.
 """
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,14 +169,18 @@ async def ask_httpx2(port: int, work: "Turns") -> None:
 
 
 def main() -> None:
-    way, port, prompt = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    work = turns(prompt, recorder(sys.argv[4] if len(sys.argv) > 4 else "none"))
+    way, port, record = sys.argv[1], int(sys.argv[2]), recorder(sys.argv[4])
+    works = [turns(prompt, record) for prompt in sys.argv[3].split("\n")]
     if way == "raw":
-        ask_raw(port, work)
+        ask_raw(port, works[0])
         return
     import asyncio
 
-    asyncio.run(ask_asyncio(port, work) if way == "asyncio" else ask_httpx2(port, work))
+    async def all_at_once() -> None:
+        await asyncio.gather(*((ask_asyncio if way == "asyncio" else ask_httpx2)(port, work) for work in works))
+
+    asyncio.run(all_at_once())
+    print(time.perf_counter_ns())
 
 
 if __name__ == "__main__":

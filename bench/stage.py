@@ -37,11 +37,12 @@ class Failed(Exception):
 
 
 class Ended(Struct, frozen=True):
-    """A program that ran: nanoseconds of the clock, seconds of CPU (its waited-for children's too)."""
+    """A program that ran: nanoseconds of the clock, seconds of CPU (its waited-for children's too), bytes at most."""
 
     started: int
     ended: int
     cpu: float
+    resident: int
     output: bytes
 
 
@@ -59,6 +60,7 @@ class Stage:
         self.quick = quick
         self.cleanup = ExitStack()
         self._folders = itertools.count(1)
+        self._errors: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         self.folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR"))))
@@ -97,12 +99,30 @@ class Stage:
         self, command: Sequence[str], *, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **env: str
     ) -> "subprocess.Popen[bytes]":
         """In the background, until the stage ends; what it says on stderr is kept in a file."""
-        errors = self.cleanup.enter_context((self.folder / f"errors-{next(self._folders)}").open("wb"))
-        process = subprocess.Popen(
-            command, env={**self.env, **env}, cwd=cwd or self.folder, stdin=stdin, stdout=subprocess.PIPE, stderr=errors
-        )
+        path = self.folder / f"errors-{next(self._folders)}"
+        with path.open("wb") as errors:
+            process = subprocess.Popen(
+                command,
+                env={**self.env, **env},
+                cwd=cwd or self.folder,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        self._errors[process.pid] = path
         self.cleanup.callback(end, process)
         return process
+
+    def wait_for_socket(self, path: Path, process: "subprocess.Popen[bytes]") -> int:
+        """Until the program listens there; gives the time of it."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and process.poll() is None:
+            with socket.socket(socket.AF_UNIX) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    return perf_counter_ns()
+            time.sleep(0.001)
+        words = self._errors[process.pid].read_text(errors="replace").strip()[-600:]
+        raise Failed(f"nobody came to listen on {path}: {words}")
 
     def run(self, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
         """To its end; a program that fails is an error with its last words."""
@@ -129,7 +149,7 @@ class Stage:
                 errors.seek(0)
                 words = (errors.read() or said).decode(errors="replace").strip()[-600:]
                 raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {words}")
-            return Ended(started, ended, usage.ru_utime + usage.ru_stime, said)
+            return Ended(started, ended, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, said)
 
 
 def gaps(requests: Sequence[Request]) -> list[float]:
@@ -143,15 +163,9 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_for_socket(path: Path, process: "subprocess.Popen[bytes]") -> int:
-    """Until somebody listens there; gives the time of it."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(str(path)) == 0:
-                return perf_counter_ns()
-        time.sleep(0.001)
-    raise Failed(f"nobody came to listen on {path}")
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has now."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:

@@ -1,0 +1,291 @@
+"""Works of a daemon with clients: many sessions, many streams, and what it costs to have them."""
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter_ns
+
+from bench.agents import READ, SHELL, Daemon, run_floor
+from bench.figures import Metric, Sample
+from bench.model import Script
+from bench.replies import WORD
+from bench.stage import Request, Stage, cpu_seconds, resident
+from bench.wire import Wire
+from bench.works import Subject, Work
+
+CONNECTIONS = 10
+MEBI = 1 << 20
+BARE = """
+import asyncio, sys
+async def main():
+    server = await asyncio.start_unix_server(lambda reader, writer: None, sys.argv[1])
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def sessions(stage: Stage) -> Iterator[Subject]:
+    count, turns = (20, 5) if stage.quick else (100, 10)
+    scripts = partial(_scripts, stage, count, turns=turns, call=READ.name, arguments=READ.arguments)
+    yield Subject("asyncio NORMAL", "floor", lambda: _floor_sessions(stage, scripts()))
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_sessions(stage, scripts())))
+
+
+def streams(stage: Stage) -> Iterator[Subject]:
+    scripts = partial(_scripts, stage, 10, deltas=2_000 if stage.quick else 20_000)
+    yield Subject("asyncio NORMAL", "floor", lambda: _floor_streams(stage, scripts()))
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_streams(stage, scripts())))
+
+
+def idle(stage: Stage) -> Iterator[Subject]:
+    def bare() -> Sample:
+        path = stage.new_folder("bare") / "sock"
+        began = perf_counter_ns()
+        process = stage.start([sys.executable, "-c", BARE, str(path)])
+        return _idle(process, (stage.wait_for_socket(path, process) - began) / 1e9)
+
+    def buddy() -> Sample:
+        with Daemon(stage) as daemon:
+            return _idle(daemon.process, daemon.ready_seconds)
+
+    yield Subject("asyncio", "floor", bare)
+    yield Subject("daemon", "buddy", buddy)
+
+
+def resume(stage: Stage) -> Iterator[Subject]:
+    turns = 50 if stage.quick else 200
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_resume(stage, turns)))
+
+
+def crowd(stage: Stage) -> Iterator[Subject]:
+    count, seconds = (100, 1.0) if stage.quick else (1000, 5.0)
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_crowd(stage, count, seconds)))
+
+
+def answers(stage: Stage) -> Iterator[Subject]:
+    runs, times = (20, 10) if stage.quick else (100, 100)
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_answers(stage, runs, times)))
+
+
+def disk(stage: Stage) -> Iterator[Subject]:
+    yield Subject("daemon", "buddy", lambda: asyncio.run(_disk(stage)))
+
+
+def _scripts(stage: Stage, count: int, **wish: object) -> list[Script]:
+    return [stage.script(**wish) for _ in range(count)]
+
+
+def _span(requests: Sequence[Sequence[Request]]) -> tuple[int, int]:
+    """From the first request of all to the last reply of all."""
+    return min(each[0].received for each in requests), max(each[-1].sent for each in requests)
+
+
+def _floor_sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
+    one, many = run_floor(stage, [stage.script()]), run_floor(stage, scripts)
+    began, ended = _span([stage.requests(script) for script in scripts])
+    turns = sum(script.turns for script in scripts)
+    memory = (many.resident - one.resident) / MEBI / len(scripts)
+    return {"turns": [turns / (ended - began) * 1e9], "turn-cpu": [many.cpu / turns * 1000], "session": [memory]}
+
+
+async def _sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
+    with Daemon(stage) as daemon:
+        # One before all others: what is loaded with the first session does not belong to each.
+        await _play(stage, daemon, [stage.script(turns=1, call=READ.name, arguments=READ.arguments)])
+        cpu, before = cpu_seconds(daemon.pid), resident(daemon.pid)
+        took = await _play(stage, daemon, scripts)
+        turns = sum(script.turns for script in scripts)
+        began, ended = _span([stage.requests(script) for script in scripts])
+        return {
+            "turns": [turns / (ended - began) * 1e9],
+            "turn-cpu": [(cpu_seconds(daemon.pid) - cpu) / turns * 1000],
+            "session": [(resident(daemon.pid) - before) / MEBI / len(scripts)],
+            "fairness": [max(took) / statistics.median(took)],
+        }
+
+
+async def _play(stage: Stage, daemon: Daemon, scripts: Sequence[Script]) -> list[int]:
+    """All at once, each in a session of its own; gives how long each run took for its client."""
+    wires = [await Wire.connect(daemon.socket) for _ in range(min(CONNECTIONS, len(scripts)))]
+    ready = [(wires[at % len(wires)], script) for at, script in enumerate(scripts)]
+    started = [(wire, await wire.start(stage.new_folder("work")), script) for wire, script in ready]
+
+    async def run(wire: Wire, session_id: str, script: Script) -> int:
+        began = perf_counter_ns()
+        await wire.send(session_id, script.prompt())
+        await wire.wait_over(session_id)
+        return wire.over[session_id] - began
+
+    took = await asyncio.gather(*(run(*each) for each in started))
+    for wire in wires:
+        wire.close()
+    return took
+
+
+def _floor_streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
+    ended = int(run_floor(stage, scripts).output)
+    return _stream_rate(stage, scripts, ended)
+
+
+async def _streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
+    with Daemon(stage) as daemon:
+        await _play(stage, daemon, scripts)
+        return _stream_rate(stage, scripts, perf_counter_ns())
+
+
+def _stream_rate(stage: Stage, scripts: Sequence[Script], ended: int) -> Sample:
+    began, _ = _span([stage.requests(script) for script in scripts])
+    return {"streams": [sum(script.deltas for script in scripts) / (ended - began) * 1e9]}
+
+
+def _idle(process: "subprocess.Popen[bytes]", ready: float) -> Sample:
+    time.sleep(1)
+    return {"idle": [resident(process.pid) / MEBI], "ready": [ready]}
+
+
+async def _resume(stage: Stage, turns: int) -> Sample:
+    """The same message to a new session and to a long one, each the first thing that a new daemon does."""
+    home = stage.new_folder("home")
+    long = stage.script(turns=turns, call=READ.name, arguments=READ.arguments)
+    with Daemon(stage, home) as daemon:
+        wire = await Wire.connect(daemon.socket)
+        session_id = await wire.start(stage.new_folder("work"))
+        await wire.send(session_id, long.prompt())
+        await wire.wait_over(session_id)
+    fresh = stage.script()
+    with Daemon(stage, home) as daemon:
+        wire = await Wire.connect(daemon.socket)
+        began = perf_counter_ns()
+        new = await wire.start(stage.new_folder("work"))
+        await wire.send(new, fresh.prompt())
+        await wire.wait_over(new)
+        first = stage.requests(fresh)[0].received - began
+    with Daemon(stage, home) as daemon:
+        wire = await Wire.connect(daemon.socket)
+        began = perf_counter_ns()
+        attached = wire.put("attach_session", {"sessionId": session_id, "lastSeenSeq": 1 << 40}, session_id)
+        await attached
+        await wire.send(session_id, "go on")
+        await wire.wait_over(session_id)
+        again = stage.requests(long)[-1].received - began
+    return {"resume": [(again - first) / 1e6]}
+
+
+async def _crowd(stage: Stage, count: int, seconds: float) -> Sample:
+    with Daemon(stage) as daemon:
+        folder = stage.new_folder("work")
+        wires = [await Wire.connect(daemon.socket) for _ in range(count)]
+        for wire in wires:
+            await wire.start(folder)
+        await asyncio.sleep(1)
+        memory, cpu = resident(daemon.pid), cpu_seconds(daemon.pid)
+        await asyncio.sleep(seconds)
+        used = cpu_seconds(daemon.pid) - cpu
+        for wire in wires:
+            wire.close()
+        return {"crowd": [memory / 1e6], "crowd-cpu": [used / seconds * 100]}
+
+
+async def _answers(stage: Stage, runs: int, times: int) -> Sample:
+    """While so many runs are busy: how long until a decision and a cancel are answered."""
+    with Daemon(stage) as daemon:
+        busy = await Wire.connect(daemon.socket)
+        for script in _scripts(stage, runs, turns=100_000, call=READ.name, arguments=READ.arguments):
+            await busy.send(await busy.start(stage.new_folder("work")), script.prompt())
+        wire = await Wire.connect(daemon.socket)
+        decided, cancelled = list[float](), list[float]()
+        for _ in range(times):
+            decided.append(await _decide(stage, wire))
+            cancelled.append(await _cancel(stage, wire))
+        return {"decided": decided, "cancelled": cancelled}
+
+
+async def _decide(stage: Stage, wire: Wire) -> float:
+    session_id = await wire.start(stage.new_folder("work"), "ask")
+    await wire.send(session_id, stage.script(turns=1, call=SHELL.name, arguments=SHELL.arguments).prompt())
+    asked = await wire.approvals.get()
+    payload = {"sessionId": session_id, "runId": asked["runId"], "approvalId": asked["payload"]["approvalId"]}
+    began = perf_counter_ns()
+    await wire.ask("submit_approval", {**payload, "decision": "approve"}, session_id)
+    answered = perf_counter_ns()
+    await wire.wait_over(session_id)
+    return (answered - began) / 1e6
+
+
+async def _cancel(stage: Stage, wire: Wire) -> float:
+    session_id = await wire.start(stage.new_folder("work"))
+    run_id = await wire.send(session_id, stage.script(think=60.0).prompt())
+    began = perf_counter_ns()
+    await wire.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
+    answered = perf_counter_ns()
+    await wire.wait_over(session_id)
+    return (answered - began) / 1e6
+
+
+async def _disk(stage: Stage) -> Sample:
+    with Daemon(stage) as daemon:
+        await _play(stage, daemon, [stage.script()])
+        before = _written(daemon.pid)
+        script = stage.script(deltas=20_000)
+        await _play(stage, daemon, [script])
+        return {"disk": [(_written(daemon.pid) - before) / (script.deltas * len(WORD))]}
+
+
+def _written(pid: int) -> int:
+    """Bytes that a process wrote to files; what it sends over sockets is not among them."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("wchar:"))
+
+
+WORKS = (
+    Work(
+        "sessions",
+        (
+            Metric("turns", "100 sessions at once, 10 tool turns each", "turns/s", "≥ 3,000", more_is_better=True),
+            Metric("turn-cpu", "the same, CPU", "ms/turn", "≤ 0.5"),
+            Metric("session", "the same, memory", "MiB/session", "≤ 0.1"),
+            Metric("fairness", "the same, slowest run", "x median", "≤ 3"),
+        ),
+        sessions,
+    ),
+    Work(
+        "streams",
+        (Metric("streams", "10 streams at once through the server", "deltas/s", "≥ 60,000", more_is_better=True),),
+        streams,
+    ),
+    Work(
+        "idle",
+        (
+            Metric("idle", "idle daemon, memory", "MiB", "≤ 40"),
+            Metric("ready", "daemon, start → ready", "s", "≤ 0.2"),
+        ),
+        idle,
+    ),
+    Work("resume", (Metric("resume", "resume after 200 turns, extra time", "ms", "≤ 5"),), resume),
+    Work(
+        "crowd",
+        (
+            Metric("crowd", "1,000 idle sessions, 1,000 clients: memory", "MB", "≤ 250"),
+            Metric("crowd-cpu", "the same, CPU", "%", "none"),
+        ),
+        crowd,
+        rounds=1,
+    ),
+    Work(
+        "answers",
+        (
+            Metric("decided", "100 busy runs: a decision is answered", "ms", "p99 ≤ 50", tail=True),
+            Metric("cancelled", "100 busy runs: a cancel is answered", "ms", "p99 ≤ 50", tail=True),
+        ),
+        answers,
+        rounds=1,
+    ),
+    Work(
+        "disk", (Metric("disk", "written to disk by an answer of 20,000 deltas", "x its text", "≤ 3"),), disk, rounds=3
+    ),
+)
