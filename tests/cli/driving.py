@@ -62,7 +62,7 @@ class Home:
         self.work.mkdir(parents=True)
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         self.env |= {"HOME": str(directory), "BUDDY_STATE_DIR": str(self.state), "PYTHONPATH": str(SOURCE)}
-        self.env |= {"TERM": "xterm", "TMPDIR": str(directory)}
+        self.env |= {"TERM": "xterm", "TMPDIR": str(directory), "TMUX_TMPDIR": str(directory)}
 
     def script(self, *replies: Reply) -> Self:
         """Have the model say this, and nothing else be configured."""

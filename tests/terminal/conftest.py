@@ -1,7 +1,7 @@
-"""A home per test, whose daemon is gone after it."""
+"""A home per test, whose daemon and shared pane are gone after it."""
 
+import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +9,9 @@ from cli.driving import Home
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    found = Home(tmp_path / "home")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """In a short place: sockets lie in it."""
+    found = Home(tmp_path_factory.mktemp("t") / "home")
     yield found
     found.run("daemon", "stop")
+    subprocess.run(["tmux", "kill-server"], env=found.env, capture_output=True, check=False)

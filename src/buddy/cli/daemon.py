@@ -74,6 +74,8 @@ def launch(options: argparse.Namespace) -> bool:
         stderr=descriptor,
         start_new_session=True,
         cwd="/",
+        # The pane of a session is where `tmux attach` looks for it, whatever terminal the daemon was started from.
+        env={name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")},
     )
     os.close(descriptor)
     deadline = time.monotonic() + START_SECONDS

@@ -8,9 +8,11 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, read_lines, whole
@@ -21,7 +23,7 @@ from buddy.client.socket import SocketLink, connect_unix
 from buddy.config.places import Places
 from buddy.config.resolve import profile_names, resolve_profile
 from buddy.config.settings import Config
-from buddy.errors import UserError
+from buddy.errors import ProtocolError, UserError
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
 from buddy.sessions.policy import parse_duration, parse_policy
@@ -50,6 +52,7 @@ class Wire:
 
 def repl(options: argparse.Namespace) -> int:
     """Start afresh; with a prompt, begin with it."""
+    _check_pane(options)
     resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
     return _run(options, None)
 
@@ -59,6 +62,17 @@ def resume_here(options: argparse.Namespace) -> int:
     if not options.last and not options.session_id:
         raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
     return _run(options, "last" if options.last else options.session_id)
+
+
+def _check_pane(options: argparse.Namespace) -> None:
+    """Refuse the pane that commands are typed into: this program would talk to itself."""
+    if not os.environ.get("TMUX_PANE") or options.no_tmux:
+        return
+    from buddy.targets.choose import own_window
+    from buddy.targets.tmux.pane import WINDOW
+
+    if own_window().endswith(f":{WINDOW}"):
+        raise UserError("commands run in this very pane", hint="start buddy in another terminal, or with --no-tmux")
 
 
 def has_terminal() -> bool:
@@ -92,7 +106,6 @@ async def _on_terminal(options: argparse.Namespace, talk: Conversation, wire: Wi
     style = style if config.display.color else Style(on=False)
     screen = Screen(HeldOutput(sys.stderr, colour=style.on))
     room = Repl(talk, screen, style, _history(places_of(options)), None if sys.stdout.isatty() else _answer)
-    room.narrator.show_tokens = config.display.show_tokens
 
     def changed(is_lost: bool) -> None:
         room.lost = is_lost
@@ -140,7 +153,8 @@ def _around(options: argparse.Namespace) -> Around:
     profile, model = _chosen(options, config)
 
     async def start(client: Client) -> str:
-        return (await client.start_session(_wish(options, root, policy))).session_id
+        wants_pane = has_terminal() and pane_of(options) is None and not getattr(options, "no_tmux", False)
+        return await _start(client, _wish(options, root, policy), wants_pane=wants_pane)
 
     async def find(client: Client, wanted: str) -> str:
         return await _find(client, wanted, options)
@@ -165,7 +179,38 @@ def _around(options: argparse.Namespace) -> Around:
         model=model,
         policy=policy,
         version=VERSION,
+        show_tokens=config.display.show_tokens,
+        show_tool_calls=config.display.show_tool_calls,
+        describe=lambda profile, pane: _describe(config, profile, pane=pane),
     )
+
+
+def _describe(config: Config, profile: str, *, pane: bool) -> tuple[str, Sequence[str]]:
+    """Loads the tools to know their names: it takes a moment, and is called where one can be taken."""
+    from urllib.parse import urlsplit
+
+    from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
+
+    tools = toolbox(config.tools, Supplies()).without(set() if pane else set(PANE_TOOLS))
+    try:
+        address = urlsplit(resolve_profile(config, os.environ, profile or None).base_url)
+    except UserError:
+        address = urlsplit("")
+    # Without a name and a password, which an address may carry.
+    endpoint = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if address.netloc else ""
+    return endpoint, [spec.name for spec in tools.specs()]
+
+
+async def _start(client: Client, wish: StartSession, *, wants_pane: bool) -> str:
+    """A session, in a pane that a person can watch where one can be had."""
+    if wants_pane and wish.options is not None:
+        paned = replace(wish, options=replace(wish.options, tmux=True))
+        try:
+            return (await client.start_session(paned)).session_id
+        except ProtocolError as error:
+            if error.code != "SANDBOX_UNAVAILABLE":
+                raise
+    return (await client.start_session(wish)).session_id
 
 
 def _wish(options: argparse.Namespace, root: str, policy: str) -> StartSession:

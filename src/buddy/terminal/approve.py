@@ -1,4 +1,4 @@
-"""The question that holds a call: everything that will run, and five answers on number keys.
+"""The question that holds a call: everything that will run, and an answer for each key.
 
 What always holds: what is shown is all that will run, escaped and wrapped; keys that were typed before the question was
 there do not answer it; a command that is longer than a page must be shown whole before it can be approved.
@@ -19,16 +19,21 @@ from buddy.terminal.wrap import cut, wrap
 PAGE = 64
 # As long nothing is typed, then keys answer: whoever was in the middle of a word goes on with it.
 CALM_SECONDS = 0.6
-NARROW = 60
+# How long the shown rule holds when it is granted for a while.
+GRANT_SECONDS = 600
 
 # Digests and sizes bind the decision; the command or the diff beside them is what a person reads.
-_SILENT = frozenset({"command", "diff", "cwd", "target", "sandbox", "why", "alwaysRule", "sha256", "replaces", "bytes"})
+_SILENT = frozenset(
+    {"command", "diff", "cwd", "target", "sandbox", "why", "alwaysRule"}
+    | {"scripts", "scriptsComplete", "sha256", "replaces", "bytes"}
+)
 
 
 class Answer(Struct, frozen=True):
     decision: Verdict
     scope: Scope = "once"
     comment: str | None = None
+    seconds: float | None = None
 
 
 class Approval:
@@ -77,12 +82,10 @@ class Approval:
         """The answers, right above the input; only while keys are heard."""
         if not self.locks:
             return [self._style.yellow("a decision is needed")]
-        answers = (
-            [("1", "yes"), ("2", "yes, in this session"), ("3", "always")] if self._is_whole else [("e", "show all")]
-        )
-        if not self._has_rule:
-            answers = [one for one in answers if one[0] != "3"]
-        answers += [("4", "no"), ("5", "no, do this instead…")]
+        answers = [("1", "yes"), ("2", "yes, in this session")] if self._is_whole else [("e", "show all")]
+        if self._is_whole and self._has_rule:
+            answers += [("3", "always"), ("t", f"{GRANT_SECONDS // 60} min")]
+        answers += [("4", "no"), ("5", "no, instead…")]
         shown = [f"{self._style.bold(key)} {text}" for key, text in answers]
         room = sum(len(key) + len(text) + 4 for key, text in answers)
         return [" · ".join(shown)] if room <= columns else [cut_answer(*one, self._style, columns) for one in answers]
@@ -100,6 +103,8 @@ class Approval:
                 self.answer(Answer("approve", "session"))
             case "3" if self._is_whole and self._has_rule:
                 self.answer(Answer("approve", "always"))
+            case "t" if self._is_whole and self._has_rule:
+                self.answer(Answer("approve", "until", seconds=GRANT_SECONDS))
             case "4" | "n":
                 self.answer(Answer("deny"))
             case "5":
@@ -144,6 +149,10 @@ class Approval:
         for key, value in details.items():
             if key not in _SILENT and value not in ("", None, {}, [], False) and value is not True:
                 facts.append((escape(key), escape(_spelt(value))))
+        if isinstance(scripts := details.get("scripts"), dict) and scripts:
+            facts.append(("runs what is in", escape(", ".join(map(str, msgspec.convert(scripts, dict[str, object]))))))
+        if details.get("scriptsComplete") is False:
+            facts.append(("note", "it may run scripts that could not be read"))
         return facts
 
 

@@ -23,6 +23,8 @@ from buddy.protocol.events import (
     RunStarted,
     SessionCompacted,
     SessionForked,
+    SessionResumed,
+    SessionStarted,
     ToolCall,
     ToolResult,
     UserMessage,
@@ -80,14 +82,24 @@ def _noted(body: EventBody, style: Style) -> str | None:
             text = f"  approvals: {body.policy} (by {escape(body.by)})"
         case ModelSwitched():
             text = f"  model: {escape(body.after.get('profile', ''))} · {escape(body.after.get('model', ''))}"
+        case _:
+            text = _session_note(body)
+    return None if text is None else style.dim(text)
+
+
+def _session_note(body: EventBody) -> str | None:
+    match body:
+        case SessionStarted() if body.watch:
+            return f"  commands run in a pane that you can watch: {escape(body.watch)}"
+        case SessionResumed():
+            return "  ↻ taken up again"
         case SessionCompacted():
             done = "taken back" if body.undo else f"{amount(body.before_tokens)} → {amount(body.after_tokens)} tokens"
-            text = f"  compacted: {done}"
+            return f"  compacted: {done}"
         case SessionForked():
-            text = f"  forked from {escape(body.from_session_id)} at {body.from_seq}"
+            return f"  forked from {escape(body.from_session_id)} at {body.from_seq}"
         case _:
             return None
-    return style.dim(text)
 
 
 def user_block(body: UserMessage, style: Style, *, me: str) -> str:
@@ -197,7 +209,7 @@ def _decision(body: ApprovalReceived, style: Style) -> str | None:
         why = f": {one_line(body.comment, 200)}" if body.comment else ""
         return style.red(f"  ✗ denied by {escape(body.by)}{why}")
     comment = f": {one_line(body.comment, 200)}" if body.comment else ""
-    scope = f" ({escape(body.scope)})" if body.scope else ""
+    scope = f" ({'for a while' if body.scope == 'until' else body.scope})" if body.scope else ""
     if body.decision == "approve":
         return style.green(f"  ✓ approved by {escape(body.by)}{scope}{comment}")
     return style.red(f"  ✗ denied by {escape(body.by)}{comment}")

@@ -4,7 +4,7 @@ What always holds: the session is started with the first thing that needs one, s
 events of a session that was left are not taken up.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
@@ -57,6 +57,10 @@ class Around(Struct, frozen=True):
     model: str = ""
     policy: str = "ask"
     version: str = ""
+    show_tokens: bool = False
+    show_tool_calls: bool = True
+    describe: Callable[[str, bool], tuple[str, Sequence[str]]] = lambda _profile, _pane: ("", ())
+    """Where a profile's model is, and the tools that it is offered, with or without a pane."""
 
 
 class Facts(Struct):
@@ -70,6 +74,7 @@ class Facts(Struct):
     policy_until: int | None = None
     context: ContextState | None = None
     root: str = ""
+    watch: str = ""
 
 
 class Said(Struct, frozen=True):
@@ -120,6 +125,7 @@ class Conversation:
                 facts.sandbox = (options.sandbox if options else None) or "host"
                 facts.policy = (options.approval_policy if options else None) or "ask"
                 facts.root = body.repo.root_path if body.repo else facts.root
+                facts.watch = body.watch or ""
             case RunStarted():
                 facts.profile = body.options.profile or facts.profile
                 facts.model = body.options.model or facts.model
@@ -181,7 +187,15 @@ class Conversation:
     async def decide(self, approval_id: str, answer: Answer) -> None:
         if self.active is not None:
             await self.client.approve(
-                SubmitApproval(self.session_id, self.active, approval_id, answer.decision, answer.comment, answer.scope)
+                SubmitApproval(
+                    self.session_id,
+                    self.active,
+                    approval_id,
+                    answer.decision,
+                    answer.comment,
+                    answer.scope,
+                    duration_seconds=answer.seconds,
+                )
             )
 
     async def set_policy(self, text: str) -> SetApprovalPolicyReply:

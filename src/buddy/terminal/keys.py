@@ -70,7 +70,12 @@ def _add_locked(keys: KeyBindings, deck: Deck) -> None:
 
     for key, name in NAMED.items():
         keys.add(key, filter=locked)(press(name))
-    for key in ("c-d", "c-j", "tab", "s-tab", "c-g", "backspace", Keys.BracketedPaste):
+
+    @keys.add("c-d", filter=locked)
+    def _(_: KeyPressEvent) -> None:
+        deck.leave()
+
+    for key in ("c-j", "tab", "s-tab", "c-g", "backspace", Keys.BracketedPaste):
         keys.add(key, filter=locked)(press("other"))
 
     @keys.add(Keys.Any, filter=locked)

@@ -37,8 +37,7 @@ class Liveness:
             parts.append(f"{amount(run.input_tokens)} in, {amount(run.output_tokens)} out")
         if self.deadline is not None:
             parts.append(f"{duration(max(0.0, self.deadline - self._now()))} left")
-        if not waiting:
-            parts.append("esc interrupts")
+        parts.append("esc interrupts")
         text = cut(" · ".join(parts), max(10, columns - 3))
         return f"{self._style.cyan(self._frame())} {self._style.dim(text)}"
 

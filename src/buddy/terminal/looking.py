@@ -1,5 +1,6 @@
 """Slash commands that show something: status, context, cost, active runs, sessions, differences."""
 
+import asyncio
 import shutil
 import time
 
@@ -7,7 +8,7 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
-from buddy.protocol.shapes import SessionSummary
+from buddy.protocol.shapes import ContextState, SessionSummary
 from buddy.terminal.conversation import Facts
 from buddy.terminal.desk import Desk
 from buddy.terminal.escape import escape, one_line
@@ -55,7 +56,7 @@ async def find_run(desk: Desk, wanted: str) -> ActiveRun:
         raise UserError("no run is active")
     if not wanted:
         if len(runs) > 1:
-            raise UserError(f"{len(runs)} runs are active: say which", hint="/ps lists them")
+            raise UserError(f"{counted(len(runs), 'run')} are active: say which", hint="/ps lists them")
         return runs[0]
     number = wanted.removeprefix("#")
     if number.isdecimal() and 1 <= int(number) <= len(runs):
@@ -69,11 +70,11 @@ async def find_run(desk: Desk, wanted: str) -> ActiveRun:
 async def show_ps(desk: Desk, _: str) -> None:
     runs = await active_runs(desk)
     if not runs:
-        desk.tell("no run is active")
+        desk.tell("  no run is active")
     for number, run in enumerate(runs, start=1):
         here = " (this session)" if run.session_id == desk.talk.session_id else ""
         state = run.state.replace("_", " ")
-        desk.tell(f"#{number}  {run.run_id}  {state}  {duration(run.seconds)}  {escape(run.root)}{here}")
+        desk.tell(f"  #{number}  {run.run_id}  {state}  {duration(run.seconds)}  {escape(run.root)}{here}")
 
 
 async def show_status(desk: Desk, _: str) -> None:
@@ -82,16 +83,24 @@ async def show_status(desk: Desk, _: str) -> None:
     runs = talk.view.runs.values()
     read, written = sum(run.input_tokens for run in runs), sum(run.output_tokens for run in runs)
     state = talk.view.state.replace("_", " ") if talk.session_id else "starts with your first message"
+    endpoint, tools = await asyncio.to_thread(talk.around.describe, facts.profile, bool(facts.watch))
     rows = [
         ("model", " · ".join(filter(None, (facts.profile, facts.model))) or "the configured one"),
+        ("endpoint", endpoint),
         ("session", f"{talk.session_id} ({state})" if talk.session_id else state),
         ("workspace", facts.root),
         ("target", f"{facts.target}, sandbox {facts.sandbox}"),
+        ("pane", facts.watch),
         ("approvals", policy_text(facts.policy, facts.policy_until)),
-        ("so far", f"{len(talk.said)} messages, {amount(read)} tokens in, {amount(written)} out"),
+        ("tools", ", ".join(tools)),
+        ("so far", f"{counted(len(talk.said), 'message')}, {amount(read)} tokens in, {amount(written)} out"),
         ("runtime", f"{runtime.runtime_name} {runtime.runtime_version}" if runtime else "gone"),
     ]
-    desk.tell("\n".join(f"  {style.dim(f'{name:<10}')} {escape(text)}" for name, text in rows))
+    desk.tell("\n".join(f"  {style.dim(f'{name:<10}')} {escape(text)}" for name, text in rows if text))
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def policy_text(policy: str, until: int | None) -> str:
@@ -119,16 +128,31 @@ def toolbar_text(facts: Facts) -> str:
 async def show_context(desk: Desk, _: str) -> None:
     talk = desk.talk
     if not talk.session_id:
-        desk.tell("nothing was said yet")
+        desk.tell("  nothing was said yet")
         return
     context = (await talk.client.request(GetSnapshot(), GetSnapshotReply, talk.session_id)).context
     share = min(1.0, context.used / context.limit)
     filled = round(share * BAR)
     bar = desk.style.cyan("█" * filled) + desk.style.dim("░" * (BAR - filled))
     desk.tell(f"  {bar} {share:.0%} · {amount(context.used)} of {amount(context.limit)} tokens")
+    for name, tokens in parts_of(context):
+        desk.tell(f"  {name:<22} {amount(tokens):>6}  {tokens / context.limit:>4.0%}")
     runs = talk.view.runs.values()
     read, written = sum(run.input_tokens for run in runs), sum(run.output_tokens for run in runs)
     desk.tell(desk.style.dim(f"  in this session {amount(read)} tokens in, {amount(written)} out"))
+
+
+def parts_of(context: ContextState) -> list[tuple[str, int]]:
+    """What the window is filled with, as far as it was counted."""
+    parts = {
+        "system prompt": context.system,
+        "tools": context.tools,
+        "memory": context.memory,
+        "summary": context.summary,
+        "messages": context.history,
+        "kept for the reply": context.buffer,
+    }
+    return [(name, tokens) for name, tokens in parts.items() if tokens]
 
 
 async def show_cost(desk: Desk, _: str) -> None:
@@ -136,7 +160,7 @@ async def show_cost(desk: Desk, _: str) -> None:
     prices = [run.cost_usd for run in runs if run.cost_usd is not None]
     read, written = sum(run.input_tokens for run in runs), sum(run.output_tokens for run in runs)
     price = f"${sum(prices):.4f}" if prices else "the price of this model is not known"
-    desk.tell(f"  {price} · {amount(read)} tokens in, {amount(written)} out, {len(runs)} runs")
+    desk.tell(f"  {price} · {amount(read)} tokens in, {amount(written)} out, {counted(len(runs), 'run')}")
 
 
 async def sessions_here(desk: Desk, limit: int = LISTED) -> list[SessionSummary]:

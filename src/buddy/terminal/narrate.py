@@ -51,7 +51,6 @@ class Narrator:
         self._write = write
         self._answer = answer
         self.liveness = Liveness(style)
-        self.show_tokens = False
         self.reset()
 
     def reset(self) -> None:
@@ -92,11 +91,10 @@ class Narrator:
         """What is still changing: the end of the paragraph, the thought or the output."""
         most = max(2, rows // 3)
         pending = self._markdown.pending
+        lines = self._dim_tail(self._thought, "✻ ", columns)
         if pending and self._answer is None:
-            return list(wrap(escape(pending[-columns * most :]), columns - 1))[-most:]
-        if self._thought:
-            return self._dim_tail(self._thought, "✻ ", columns)
-        return self._dim_tail(self._output, "    ", columns) if self._output else []
+            lines += list(wrap(escape(pending[-columns * most :]), columns - 1))[-most:]
+        return lines or self._dim_tail(self._output, "    ", columns)
 
     def _dim_tail(self, text: str, sign: str, columns: int) -> list[str]:
         lines = [line for line in escape(text).rstrip("\n").split("\n") if line.strip()][-OUTPUT_LINES:]
@@ -106,10 +104,11 @@ class Narrator:
         if self._talk.is_replaying or self._answer is not None:
             self._held += text
             return
-        self._end_thought()
         text, self._held = self._held + text, ""
         self._streamed = True
         for block in self._markdown.feed(text):
+            # Not with the first token: the end of a thought may come after it.
+            self._end_thought()
             self._block("answer", block, apart=True)
 
     def _message(self, body: AssistantMessage) -> None:
@@ -135,7 +134,7 @@ class Narrator:
                 self.liveness.message = body.message
             case RunStarted():
                 self.liveness.message, self.liveness.started_ts = "", event.ts
-            case Usage() if self.show_tokens:
+            case Usage() if self._talk.around.show_tokens:
                 text = f"  {amount(body.input_tokens)} tokens in, {amount(body.output_tokens)} out"
                 self._block("note", self._style.dim(text))
             case RunComplete():
@@ -144,6 +143,8 @@ class Narrator:
                 self._block("outcome", outcome_block(body, self._talk.view.runs[body.run_id], self._style), apart=True)
             case ToolResult():
                 self._output = ""
+                if not self._talk.around.show_tool_calls:
+                    return
             case _:
                 pass
         block = told(body, self._style)
@@ -156,6 +157,8 @@ class Narrator:
         if call is None or body is None or isinstance(body, (Progress, Usage)):
             return
         self._call = None
+        if not self._talk.around.show_tool_calls:
+            return
         if not isinstance(body, ApprovalRequired) or self._talk.is_replaying:
             self._block("call", told(call, self._style) or "", apart=True)
 

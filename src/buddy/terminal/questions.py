@@ -22,11 +22,14 @@ Whole = Callable[[ApprovalRequired], Awaitable[ApprovalRequired]]
 
 
 class Questions:
-    def __init__(self, screen: Screen, style: Style, decide: Decide, whole: Whole) -> None:
+    def __init__(
+        self, screen: Screen, style: Style, decide: Decide, whole: Whole, interrupt: Callable[[], object]
+    ) -> None:
         self._screen = screen
         self._style = style
         self._decide = decide
         self._whole = whole
+        self._interrupt = interrupt
         self._asked: set[str] = set()
         self._approval: Approval | None = None
         self._picker: Picker | None = None
@@ -64,7 +67,9 @@ class Questions:
         self._typed_at = asyncio.get_running_loop().time()
 
     def press(self, key: str) -> None:
-        if self._approval is not None:
+        if self._approval is not None and key == "escape":
+            self._interrupt()
+        elif self._approval is not None:
             self._approval.press(key)
         elif self._picker is not None:
             self._picker.press(key)

@@ -60,7 +60,7 @@ class Repl:
         self._screen = screen
         self.narrator = Narrator(talk, style, lambda: screen.columns, screen.above, answer)
         self._outside = Outside(screen, style)
-        self._questions = Questions(screen, style, self._decide, self._whole_question)
+        self._questions = Questions(screen, style, self._decide, self._whole_question, self.interrupt)
         self._escaped_at = 0.0
         self._lines: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
