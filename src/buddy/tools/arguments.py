@@ -4,7 +4,6 @@ What always holds: nothing is coerced except that an optional argument given as 
 wrong becomes a `ToolError` that says which argument and what was wanted.
 """
 
-import difflib
 import re
 from typing import Any
 
@@ -66,6 +65,8 @@ def _check_names(name: str, args: type[Struct], given: dict[str, object]) -> Non
     fields = msgspec.structs.fields(args)
     known = [field.encode_name for field in fields]
     for unknown in given.keys() - known:
+        import difflib
+
         near = difflib.get_close_matches(unknown, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         takes = ", ".join(known) or "no arguments"

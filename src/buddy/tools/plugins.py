@@ -5,15 +5,19 @@ tool that is there already.
 """
 
 import logging
+import os
+import sys
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint, entry_points
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from msgspec import Struct
 
 from buddy.protocol.codes import Source, Tier
 from buddy.tools.arguments import schema_of
 from buddy.tools.registry import AnyTool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "buddy.tools"
 
@@ -24,6 +28,10 @@ def installed(taken: Iterable[str]) -> list[AnyTool]:
     """The tools that are installed beside Buddy, without those whose names are `taken`."""
     names = set(taken)
     found: list[AnyTool] = []
+    if not any(map(_may_bring_tools, sys.path)):
+        return found
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
             tool = _load(point)
@@ -37,7 +45,29 @@ def installed(taken: Iterable[str]) -> list[AnyTool]:
     return found
 
 
-def _load(point: EntryPoint) -> AnyTool:
+def _may_bring_tools(folder: str) -> bool:
+    """Whether a package in this folder of the path names our group: told by a look at its file, where asking the
+    library for it takes longer than all else that a start does with tools."""
+    try:
+        entries = os.listdir(folder or ".")  # noqa: PTH208 - a path object for each takes longer than the look at it
+    except OSError:
+        return os.path.isfile(folder)  # noqa: PTH113 - an archive, which the library can look into
+    return any(
+        _names_group(f"{folder or '.'}/{name}/entry_points.txt")
+        for name in entries
+        if name.endswith((".dist-info", ".egg-info"))
+    )
+
+
+def _names_group(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return GROUP.encode() in file.read()
+    except OSError:
+        return False
+
+
+def _load(point: "EntryPoint") -> AnyTool:
     tool: AnyTool = point.load()()
     problems = list(_problems(tool))
     if problems:

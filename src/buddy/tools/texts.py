@@ -1,7 +1,9 @@
 """What the model is told about a tool: the Markdown file beside it."""
 
-from importlib import resources
+from pathlib import Path
+
+_HERE = Path(__file__).parent
 
 
 def text_of(name: str) -> str:
-    return resources.files("buddy.tools").joinpath(f"{name}.md").read_text(encoding="utf-8").strip()
+    return (_HERE / f"{name}.md").read_text(encoding="utf-8").strip()
