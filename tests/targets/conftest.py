@@ -3,9 +3,11 @@
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,8 +15,9 @@ import pytest
 
 from buddy.targets.carriers import Container, Here, Ssh, hang_up
 from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.prove import prove
-from buddy.targets.confine.target import WRAPS, Confined
+from buddy.targets.confine.prove import Proof, attempt, prove
+from buddy.targets.confine.target import Confined
+from buddy.targets.confine.ways import WRAPS
 from buddy.targets.local import Local
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane
@@ -96,7 +99,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
         if not proof.how:
             pytest.skip(proof.why)
         fence = Fence(str(tmp_path), home=str(tmp_path.parent), own=())
-        return Where(kind, Confined(fence, WRAPS[proof.how], grace=0.2), str(tmp_path), Here())
+        return Where(kind, Confined(fence, prove, grace=0.2), str(tmp_path), Here())
     return Where(kind, Local(grace=0.2), str(tmp_path), Here())
 
 
@@ -115,3 +118,51 @@ def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     finally:
         subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
         shutil.rmtree(place)
+
+
+why_not = cache(attempt)
+
+
+@pytest.fixture(params=sorted(WRAPS))
+def way(request: pytest.FixtureRequest) -> str:
+    """Each way to confine that holds here."""
+    how: str = request.param
+    why = why_not(how)
+    if why:
+        pytest.skip(f"{how} does not hold here: {why}")
+    return how
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    place = tmp_path / "home"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    place = tmp_path / "work"
+    (place / ".git" / "hooks").mkdir(parents=True)
+    (place / ".git" / "config").write_text("[core]\n")
+    return place
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    place = tmp_path / "own"
+    place.mkdir()
+    (place / "auth.json").write_text("secret")
+    return place
+
+
+@pytest.fixture
+def confined(way: str, root: Path, home: Path, own: Path) -> Confined:
+    fence = Fence(str(root), home=str(home), own=(str(own),))
+    return Confined(fence, lambda: Proof(way), grace=0.2)
+
+
+@pytest.fixture
+def listener() -> Generator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from buddy.errors import ProtocolError
-from buddy.targets.choose import Own, Wish, choose, levels
+from buddy.errors import ProtocolError, ToolError
+from buddy.targets.choose import Own, Wish, check_reach, choose, levels
 from buddy.targets.confine import prove
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Terminal
 from buddy.targets.local import Local
 from targets.machines import need
+from targets.taking import Taken
 
 
 @pytest.fixture
@@ -48,9 +49,12 @@ def test_confined_is_had_where_it_is_proven(own: Own, root: str, wish: tuple[str
     assert levels(attempt=False)["confined"] == f"proven: {proof.how}"
 
 
-def test_confined_is_refused_where_it_is_not_proven(own: Own, root: str) -> None:
+async def test_confined_is_refused_where_it_is_not_proven(own: Own, root: str) -> None:
+    chosen = choose(Wish("confined", root), own, lambda: prove.Proof(why="bubblewrap: bwrap is not installed"))
     with pytest.raises(ProtocolError, match=r"bwrap is not installed.*install bubblewrap") as refused:
-        choose(Wish("confined", root), own, lambda: prove.Proof(why="bubblewrap: bwrap is not installed"))
+        await check_reach(chosen.target, root)
+    with pytest.raises(ToolError, match="cannot be proven"):
+        await chosen.target.run("true", cwd=root, nonce="n", on_output=Taken())
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 

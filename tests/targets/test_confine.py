@@ -1,10 +1,7 @@
 """Confinement as it really holds: both ways of it, by what commands inside can and cannot do."""
 
 import asyncio
-import socket
 import sys
-from collections.abc import Generator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,69 +10,11 @@ from buddy.errors import ToolError
 from buddy.targets import strays
 from buddy.targets.confine import prove
 from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.target import WRAPS, Confined
-from buddy.targets.contract import Finished, Target
+from buddy.targets.confine.target import Confined
+from buddy.targets.confine.ways import WRAPS
+from buddy.targets.contract import Finished
+from targets.looking import contents, mode_of, run
 from targets.taking import Taken
-
-why_not = cache(prove.attempt)
-
-
-@pytest.fixture(params=sorted(WRAPS))
-def way(request: pytest.FixtureRequest) -> str:
-    how: str = request.param
-    why = why_not(how)
-    if why:
-        pytest.skip(f"{how} does not hold here: {why}")
-    return how
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    place = tmp_path / "home"
-    place.mkdir()
-    return place
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    place = tmp_path / "work"
-    (place / ".git" / "hooks").mkdir(parents=True)
-    (place / ".git" / "config").write_text("[core]\n")
-    return place
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    place = tmp_path / "own"
-    place.mkdir()
-    (place / "auth.json").write_text("secret")
-    return place
-
-
-@pytest.fixture
-def confined(way: str, root: Path, home: Path, own: Path) -> Confined:
-    return Confined(Fence(str(root), home=str(home), own=(str(own),)), WRAPS[way], grace=0.2)
-
-
-@pytest.fixture
-def listener() -> Generator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
-def contents(place: Path) -> dict[str, bytes]:
-    """Every file below a directory, by its path."""
-    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
-
-
-def mode_of(path: str) -> int:
-    return Path(path).stat().st_mode & 0o777
-
-
-async def run(target: Target, command: str, root: Path, nonce: str, timeout: float | None = None) -> tuple[int, str]:
-    taken = Taken()
-    finished = await target.run(command, cwd=str(root), nonce=nonce, on_output=taken, timeout=timeout)
-    return finished.exit_code, (taken.output["stdout"] + taken.output["stderr"]).decode()
 
 
 async def test_the_workspace_can_be_written_and_the_rest_cannot(
@@ -114,7 +53,7 @@ async def test_what_is_protected_cannot_be_moved_aside(confined: Confined, root:
 async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
-    target = Confined(Fence(str(bare), home=str(home), own=()), WRAPS[way])
+    target = Confined(Fence(str(bare), home=str(home), own=()), lambda: prove.Proof(way))
     code, _ = await run(target, "mkdir -p .git/hooks && echo evil >.git/hooks/pre-commit", bare, nonce)
     assert code != 0
     assert list(bare.iterdir()) == []
@@ -123,7 +62,7 @@ async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: P
 async def test_start_up_files_are_protected_where_the_home_directory_is_the_workspace(
     way: str, home: Path, nonce: str
 ) -> None:
-    target = Confined(Fence(str(home), home=str(home), own=()), WRAPS[way])
+    target = Confined(Fence(str(home), home=str(home), own=()), lambda: prove.Proof(way))
     (home / ".bashrc").write_text("mine\n")
     await run(
         target, "echo evil >>.bashrc; echo evil >.profile; mkdir .ssh; echo evil >.ssh/rc; echo ok >x", home, nonce
@@ -195,7 +134,7 @@ async def test_a_repository_behind_a_link_is_refused(way: str, tmp_path: Path, h
     work.mkdir()
     (work / "elsewhere").mkdir()
     (work / ".git").symlink_to("elsewhere")
-    target = Confined(Fence(str(work), home=str(home), own=()), WRAPS[way])
+    target = Confined(Fence(str(work), home=str(home), own=()), lambda: prove.Proof(way))
     with pytest.raises(ToolError, match="is a link"):
         await target.run("true", cwd=str(work), nonce=nonce, on_output=Taken())
 

@@ -108,16 +108,13 @@ def _confined(root: str, wish: Wish, own: Own, prove: "Callable[[], Proof] | Non
     # Paid for by who uses it.
     from buddy.targets.confine.fence import Fence
     from buddy.targets.confine.prove import prove as prove_here
-    from buddy.targets.confine.target import WRAPS, Confined
+    from buddy.targets.confine.target import Confined
 
-    proof = (prove or prove_here)()
-    if not proof.how:
-        raise _unavailable(f"confined cannot be proven here ({proof.why}); install bubblewrap, or use a container")
     places = tuple(str(place) for place in (own.config_dir, own.state_dir))
     for place in map(os.path.realpath, places):
         if f"{root}/".startswith(f"{place}/"):
             raise _unavailable(f"the workspace {root} lies in {place}, which a confined command may not see")
-    return Confined(Fence(root, home=str(Path.home()), own=places), WRAPS[proof.how])
+    return Confined(Fence(root, home=str(Path.home()), own=places), prove or prove_here)
 
 
 def _container(wish: Wish, name: str) -> Chosen:
@@ -182,9 +179,9 @@ def _control_dir(own: Own) -> Path:
 
 
 def _confined_word(*, attempt: bool) -> str:
-    from buddy.targets.confine.prove import prove
+    from buddy.targets.confine.prove import is_tried, prove
 
-    if not attempt and not prove.cache_info().currsize:
+    if not attempt and not is_tried():
         return "untried: proven when it is first asked for"
     proof = prove()
     return f"proven: {proof.how}" if proof.how else f"unavailable: {proof.why}"

@@ -16,6 +16,8 @@ from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.targets.environment import environment
 
 GRACE = 0.5
+# Whoever cancels waits for it: what does not end when it is asked to is ended within a moment.
+CANCEL_GRACE = 0.1
 
 
 class Local:
@@ -43,6 +45,9 @@ class Local:
         # `--`: a command that starts with a dash is a command, not options for the shell.
         return (self._shell, "-c", "--", command)
 
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return environment(more)
+
     async def _start(
         self,
         argv: Sequence[str],
@@ -53,7 +58,7 @@ class Local:
         env: Mapping[str, str] | None,
     ) -> Finished:
         faults.reached("tool.start.before")
-        started = child.start(argv, cwd, environment({**(env or {}), strays.VARIABLE: nonce}))
+        started = child.start(argv, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -90,7 +95,7 @@ class Local:
         return paths.locate(path, root)
 
     async def _abandon(self, started: child.Child, nonce: str) -> None:
-        await started.end(self._grace)
+        await started.end(min(self._grace, CANCEL_GRACE))
         await self.end_strays(nonce)
 
 

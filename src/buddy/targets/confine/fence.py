@@ -1,10 +1,11 @@
 """What a confined command may touch: the workspace but for its protected paths, and nothing of ours.
 
 What always holds: a protected path is protected also where it does not exist yet, and a directory on the way to one
-cannot be moved aside; what had to be made for that is taken away again.
+cannot be moved aside; what had to be made for that is taken away again, once no command of this process needs it.
 """
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,25 +13,87 @@ from pathlib import Path
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.targets.confine.repositories import DIRS, FILES, guarded, named, repositories, stand_in
+from buddy.targets.confine.sockets import bound_sockets
 
-# What a program that comes by later would run: git, an editor, a shell, this one.
-PROJECT_DIRS = (".git/hooks",)
-PROJECT_FILES = (".git/config", ".git/config.worktree", ".vscode/tasks.json", "buddy.toml", "agent.toml")
-HOME_DIRS = (".ssh", ".config/fish", ".config/git", ".config/autostart")
+# What a program that comes by later would run: git, an editor, a shell, another agent, this one. An empty directory
+# stands in for what is missing, for a file too: `git add` passes it by, and nobody takes it for a configuration.
+PROJECT = (
+    *(f".git/{name}" for name in DIRS),
+    *(".vscode/tasks.json", ".vscode/settings.json", ".vscode/launch.json", ".envrc"),
+    *(".mcp.json", ".opencode", "opencode.json", "opencode.jsonc", ".factory", "buddy.toml", "agent.toml"),
+)
+# These are read where they are found, by git and by shells: an empty file stands in.
+PROJECT_FILES = tuple(f".git/{name}" for name in FILES)
+HOME_DIRS = (".ssh", ".config/fish", ".config/git", ".config/autostart", ".config/systemd")
 HOME_FILES = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".inputrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".tmux.conf"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".tmux.conf", ".vimrc", ".npmrc"),
 )
 
 
+# Replaced by empty ones of the command's own.
+PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108
+
+
 class Plan(Struct, frozen=True):
-    """For one command: `pins` stay where they are, `readonly` is not written, `hidden` is not seen."""
+    """For one command: `private` directories are its own and empty, but for what is `visible` in them; `pins` stay
+    where they are, `readonly` is not written, `hidden` is not seen, `sockets` do not answer."""
 
     root: str
+    private: tuple[str, ...]
+    visible: tuple[str, ...]
     pins: tuple[str, ...]
     readonly: tuple[str, ...]
     hidden: tuple[str, ...]
+    sockets: tuple[str, ...]
     network: bool
+
+
+class Made:
+    """What stands in for missing paths, counted over all commands of this process.
+
+    A mount inside one command's view ends when the path below it is removed, so that nothing is removed while any
+    command runs.
+    """
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._places: dict[Path, bytes | None] = {}
+
+    def make(self, place: Path, *, is_dir: bool) -> None:
+        with suppress(FileExistsError):
+            if is_dir:
+                place.mkdir()
+                self._places[place] = None
+            else:
+                content = stand_in(str(place))
+                with place.open("xb") as file:
+                    file.write(content)
+                self._places[place] = content
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._clear()
+
+    def _clear(self) -> None:
+        """Nobody could write there meanwhile, so what is not as it was made came from outside and stays."""
+        for place, content in reversed(self._places.items()):
+            with suppress(OSError):
+                if content is None:
+                    place.rmdir()
+                elif place.read_bytes() == content:
+                    place.unlink()
+        self._places.clear()
+
+
+_made = Made()
 
 
 class Fence:
@@ -39,41 +102,53 @@ class Fence:
     def __init__(self, root: str, *, home: str, own: tuple[str, ...]) -> None:
         self.root = os.path.realpath(root)
         self._own = tuple(os.path.realpath(place) for place in own)
-        self._dirs = (*_join(self.root, PROJECT_DIRS), *_join(home, HOME_DIRS), *self._own)
+        self._dirs = (*_join(self.root, PROJECT), *_join(home, HOME_DIRS), *self._own)
         self._files = (*_join(self.root, PROJECT_FILES), *_join(home, HOME_FILES))
-        self._users = 0
-        self._made: list[Path] = []
 
     def check(self, path: str) -> None:
         """Refuse to write a protected path, or what stands where one would be; `path` is canonical."""
-        for place in (*self._dirs, *self._files):
-            if path == place or path.startswith(f"{place}/") or place.startswith(f"{path}/"):
-                raise ToolError(
-                    f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
-                )
+        inside = path.removeprefix(self.root).split("/") if path.startswith(f"{self.root}/") else []
+        places = (*self._dirs, *self._files, *(place for place, _ in named(f"{self.root}/.git")))
+        met = (path == place or path.startswith(f"{place}/") or place.startswith(f"{path}/") for place in places)
+        if ".git" in inside or any(met):
+            raise ToolError(
+                f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
+            )
 
     @contextmanager
     def raised(self, *, network: bool) -> Generator[Plan]:
         """The plan for a command, while it runs."""
-        self._users += 1
-        try:
+        with _made.used():
             yield self._plan(network=network)
-        finally:
-            self._users -= 1
-            if self._users == 0:
-                self._clear()
 
     def _plan(self, *, network: bool) -> Plan:
         readonly: dict[str, None] = {}
         pins: dict[str, None] = {}
-        for place, is_dir in (*((place, True) for place in self._dirs), *((place, False) for place in self._files)):
-            if place != self.root and place.startswith(f"{self.root}/"):
-                *above, last = self._walk(place, is_dir=is_dir)
-                pins.update(dict.fromkeys(above))
-                readonly[last] = None
+        for place, is_dir in self._protected():
+            *above, last = self._walk(place, is_dir=is_dir)
+            pins.update(dict.fromkeys(above))
+            readonly[last] = None
         hidden = tuple(place for place in self._own if os.path.isdir(place))  # noqa: PTH112 - plain text
-        kept = tuple(pin for pin in pins if pin not in readonly)
-        return Plan(self.root, kept, tuple(readonly), hidden, network)
+        return Plan(
+            self.root,
+            PRIVATE,
+            _own_python(),
+            tuple(pin for pin in pins if pin not in readonly),
+            tuple(place for place in readonly if place not in hidden),
+            hidden,
+            tuple(place for place in bound_sockets() if self._is_seen(place)),
+            network,
+        )
+
+    def _protected(self) -> Iterator[tuple[str, bool]]:
+        """The paths below the root that must stay as they are, and whether a directory stands in for each."""
+        places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
+        places += [place for repository in repositories(self.root) for place in guarded(repository)]
+        return (place for place in places if is_below(place[0], self.root))
+
+    def _is_seen(self, place: str) -> bool:
+        gone = any(is_below(place, hidden) for hidden in (*PRIVATE, *self._own))
+        return is_below(place, self.root) or not gone
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from below the root to `place`; what is missing first is made, and is the last."""
@@ -85,30 +160,22 @@ class Fence:
             if at.is_symlink():
                 raise ToolError(f"{at} is a link, and what it protects could be swapped; a confined run needs its own")
             if not at.exists():
-                self._make(at, is_dir=is_dir or not is_last)
+                _made.make(at, is_dir=is_dir or not is_last)
                 yield str(at)
                 return
             yield str(at)
             if not at.is_dir():
                 return
 
-    def _make(self, place: Path, *, is_dir: bool) -> None:
-        with suppress(FileExistsError):
-            if is_dir:
-                place.mkdir()
-            else:
-                place.touch(exist_ok=False)
-            self._made.append(place)
 
-    def _clear(self) -> None:
-        """Nobody could write there meanwhile, so what is not empty came from outside and stays."""
-        for place in reversed(self._made):
-            with suppress(OSError):
-                if place.is_dir():
-                    place.rmdir()
-                elif place.stat().st_size == 0:
-                    place.unlink()
-        self._made.clear()
+def is_below(place: str, root: str) -> bool:
+    return place.startswith(f"{root}/")
+
+
+def _own_python() -> tuple[str, ...]:
+    """Where this interpreter is installed, if that is in a place that is replaced: the self-test runs in there."""
+    homes = dict.fromkeys(os.path.realpath(home) for home in (sys.base_prefix, sys.prefix))
+    return tuple(home for home in homes if any(is_below(home, place) for place in PRIVATE))
 
 
 def _join(base: str, names: tuple[str, ...]) -> Iterator[str]:

@@ -15,11 +15,11 @@ from typing import NoReturn, TypedDict
 
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY = -100, 0x8000, 1
+AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY, ATTR_NODEV = -100, 0x8000, 1, 4
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CAPSET = 442, 444, 445, 446, 126
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
-PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - replaced by empty ones
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm")  # noqa: S108
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 # Everything that changes something: writing, removing, making of each kind, linking across, truncating.
 CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 14)) | TRUNCATE
@@ -30,9 +30,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 class Plan(TypedDict):
     root: str
+    private: list[str]
+    visible: list[str]
     pins: list[str]
     readonly: list[str]
     hidden: list[str]
+    sockets: list[str]
     network: bool
 
 
@@ -79,23 +82,51 @@ def _unshare(*, network: bool) -> None:
 
 def _mount_all(plan: Plan) -> None:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    root = os.open(plan["root"], os.O_PATH | os.O_DIRECTORY)
+    # Held open from before: what stands in their way is mounted over.
+    root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan["root"], *plan["visible"]))
     _set_readonly("/", on=True, recursive=True)
-    for place in PRIVATE:
-        if os.path.isdir(place):  # noqa: PTH112
-            _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV)
+    _mount_devices()
+    for place in filter(os.path.isdir, plan["private"]):
+        _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV)
+    for place, opened in zip(plan["visible"], visible, strict=True):
+        _show(opened, place)
+        _set_readonly(place, on=True)
     below = f"{plan['root']}/"
     _hide([place for place in plan["hidden"] if not place.startswith(below)])
-    if any(below.startswith(f"{place}/") for place in PRIVATE):
-        os.makedirs(plan["root"], exist_ok=True)  # noqa: PTH103
-    _mount(f"/proc/self/fd/{root}", plan["root"], None, MS_BIND | MS_REC)
+    _show(root, plan["root"])
     _set_readonly(plan["root"], on=False)
     _hide([place for place in plan["hidden"] if place.startswith(below)])
     for place in (*plan["pins"], *plan["readonly"]):
-        if place not in plan["hidden"]:
-            _mount(place, place, None, MS_BIND)
-            _set_readonly(place, on=place in plan["readonly"])
-    os.close(root)
+        _mount(place, place, None, MS_BIND)
+        _set_readonly(place, on=place in plan["readonly"])
+    for place in filter(os.path.exists, plan["sockets"]):
+        _mount("/dev/null", place, None, MS_BIND)
+        _set_attributes(place, ATTR_RDONLY | ATTR_NODEV, 0)
+
+
+def _show(opened: int, place: str) -> None:
+    """What was opened, at its own path again."""
+    if not os.path.isdir(place):  # noqa: PTH112
+        os.makedirs(place)  # noqa: PTH103
+    _mount(f"/proc/self/fd/{opened}", place, None, MS_BIND | MS_REC)
+    os.close(opened)
+
+
+def _mount_devices() -> None:
+    """A /dev of its own: without disks, other people's terminals and shared memory."""
+    held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110
+    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID)
+    for name, opened in held.items():
+        os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY))
+        _mount(f"/proc/self/fd/{opened}", f"/dev/{name}", None, MS_BIND)
+        os.close(opened)
+    for name, target in LINKS.items():
+        os.symlink(target, f"/dev/{name}")  # noqa: PTH211
+    os.mkdir("/dev/pts")  # noqa: PTH102
+    _mount("devpts", "/dev/pts", "devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620")
+    os.mkdir("/dev/shm")  # noqa: PTH102, S108
+    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108
+    _set_readonly("/dev", on=True)
 
 
 def _hide(places: Sequence[str]) -> None:
@@ -103,15 +134,18 @@ def _hide(places: Sequence[str]) -> None:
         _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY)
 
 
-def _mount(source: str, place: str, kind: str | None, flags: int) -> None:
+def _mount(source: str, place: str, kind: str | None, flags: int, data: bytes | None = None) -> None:
     named = None if kind is None else kind.encode()
-    done = _libc.mount(os.fsencode(source), os.fsencode(place), named, ctypes.c_ulong(flags), None)
+    done = _libc.mount(os.fsencode(source), os.fsencode(place), named, ctypes.c_ulong(flags), data)
     _check(done, f"mount {place}")
 
 
 def _set_readonly(place: str, *, on: bool, recursive: bool = False) -> None:
-    wish = struct.pack("QQQQ", ATTR_RDONLY if on else 0, 0 if on else ATTR_RDONLY, 0, 0)
-    flags = AT_RECURSIVE if recursive else 0
+    _set_attributes(place, ATTR_RDONLY if on else 0, 0 if on else ATTR_RDONLY, AT_RECURSIVE if recursive else 0)
+
+
+def _set_attributes(place: str, added: int, removed: int, flags: int = 0) -> None:
+    wish = struct.pack("QQQQ", added, removed, 0, 0)
     _check(_libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(place), flags, wish, len(wish)), f"protect {place}")
 
 
@@ -126,10 +160,10 @@ def _landlock(plan: Plan) -> None:
         parts.append(1)
     wish = struct.pack(f"{len(parts)}Q", *parts)
     rules = _check(_libc.syscall(CREATE_RULESET, wish, len(wish), 0), "make Landlock rules")
-    for place in (plan["root"], *PRIVATE):
+    for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108
         _allow(rules, place, CHANGES)
-    for place in DEVICES:
-        _allow(rules, place, (CHANGES if os.path.isdir(place) else WRITE_FILE | TRUNCATE))  # noqa: PTH112
+    for name in DEVICES:
+        _allow(rules, f"/dev/{name}", WRITE_FILE | TRUNCATE)
     _check(_libc.syscall(RESTRICT_SELF, rules, 0), "apply Landlock rules")
     os.close(rules)
 

@@ -1,7 +1,7 @@
 """Whether confinement really holds here: tried, not assumed.
 
 What always holds: a way to confine counts only after a command inside it tried to write outside, to write what is
-protected, to move it aside, to reach the network, and failed each time, and could write in the workspace.
+protected, to move it aside, to reach the network or a socket, and failed each time, and could write in the workspace.
 """
 
 import json
@@ -13,11 +13,12 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from msgspec import Struct
 
 from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.target import WRAPS
+from buddy.targets.confine.ways import WRAPS
 from buddy.targets.environment import environment
 
 SECONDS = 20
@@ -45,6 +46,8 @@ attempt("write to a protected file that was missing", lambda: write(work + "/bud
 attempt("move a protected directory", lambda: os.rename(work + "/.git", work + "/moved"))
 attempt("see this program's own files", lambda: os.stat(work + "/own/secret"))
 attempt("connect", lambda: socket.create_connection(("127.0.0.1", port), 2))
+attempt("connect to a socket in the file system", lambda: socket.socket(socket.AF_UNIX).connect(work + "/door"))
+attempt("open the kernel's settings", lambda: open("/proc/sys/kernel/core_pattern", "ab").close())
 print(json.dumps(through))
 """
 
@@ -56,9 +59,21 @@ class Proof(Struct, frozen=True):
     why: str = ""
 
 
-@cache
+_trying = Lock()
+
+
 def prove() -> Proof:
-    """The first way that holds; tried once per process."""
+    """The first way that holds; tried once per process. It takes a while: not in an event loop."""
+    with _trying:
+        return _prove()
+
+
+def is_tried() -> bool:
+    return _prove.cache_info().currsize > 0
+
+
+@cache
+def _prove() -> Proof:
     reasons: list[str] = []
     for how in WRAPS:
         why = attempt(how)
@@ -74,17 +89,24 @@ def attempt(how: str) -> str:
         return "only Linux has it"
     if how == "bubblewrap" and shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    with tempfile.TemporaryDirectory(prefix="buddy-probe-") as place, socket.create_server(("127.0.0.1", 0)) as server:
-        return _judge(how, Path(place), server.getsockname()[1])
+    with (
+        tempfile.TemporaryDirectory(prefix="buddy-probe-") as place,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as door,
+    ):
+        work = Path(place) / "work"
+        work.mkdir()
+        door.bind(str(work / "door"))
+        door.listen()
+        return _judge(how, work, server.getsockname()[1])
 
 
-def _judge(how: str, place: Path, port: int) -> str:
-    work = place / "work"
+def _judge(how: str, work: Path, port: int) -> str:
     (work / ".git" / "hooks").mkdir(parents=True)
     (work / ".git" / "config").write_text("as it was")
     (work / "own").mkdir()
     (work / "own" / "secret").touch()
-    outside = [place / "outside", Path.home() / f".buddy-probe-{os.getpid()}"]
+    outside = [work.parent / "outside", Path.home() / f".buddy-probe-{os.getpid()}"]
     fence = Fence(str(work), home=str(Path.home()), own=(str(work / "own"),))
     words = [sys.executable, "-I", "-S", "-c", ATTEMPTS, str(work), *map(str, outside), str(port)]
     try:

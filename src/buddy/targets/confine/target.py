@@ -1,43 +1,46 @@
 """This machine as a target whose commands are confined.
 
 What always holds: as for `Local`; and a command, or a file tool, writes only in the workspace and not to what is
-protected there, and has no network unless it was asked for by name.
+protected there, and has no network unless its call was allowed to. Nothing is run before a way to confine was proven.
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import asyncio
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from buddy.errors import ToolError
+from buddy.scrub.environment import secrets_of
 from buddy.targets import paths
-from buddy.targets.confine import bubblewrap
-from buddy.targets.confine.fence import Fence, Plan
+from buddy.targets.confine.fence import Fence
+from buddy.targets.confine.prove import Proof, prove
+from buddy.targets.confine.ways import WRAPS, Wrap
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
 from buddy.targets.remote import signed
 
-Wrap = Callable[[Plan, Sequence[str], str], list[str]]
-
-
-def landlocked(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
-    helper = Path(__file__).with_name("landlock.py")
-    return [sys.executable, "-I", "-S", str(helper), msgspec.json.encode(plan).decode(), cwd, "--", *argv]
-
-
-WRAPS: dict[str, Wrap] = {"bubblewrap": bubblewrap.wrap, "landlock": landlocked}
-
 
 class Confined(Local):
-    def __init__(self, fence: Fence, wrap: Wrap, *, network: bool = False, grace: float = GRACE) -> None:
+    """`proof` says which way holds, or tries them."""
+
+    def __init__(
+        self,
+        fence: Fence,
+        proof: Callable[[], Proof] = prove,
+        *,
+        network: bool = False,
+        grace: float = GRACE,
+    ) -> None:
         super().__init__(grace=grace)
         self._fence = fence
-        self._wrap = wrap
+        self._proof = proof
         self._network = network
 
     def with_network(self) -> "Confined":
-        """The same, for a call that was allowed to use the network."""
-        return Confined(self._fence, self._wrap, network=True, grace=self._grace)
+        return Confined(self._fence, self._proof, network=True, grace=self._grace)
+
+    async def reach(self, root: str) -> None:  # noqa: ARG002 - it holds everywhere here, or nowhere
+        await self._proven()
 
     async def run(
         self,
@@ -49,11 +52,27 @@ class Confined(Local):
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
+        wrap = await self._proven()
         with self._fence.raised(network=self._network) as plan:
-            argv = self._wrap(plan, self._argv(command), paths.locate(cwd, self._fence.root))
+            argv = wrap(plan, self._argv(command), paths.locate(cwd, self._fence.root))
             finished = await self._start(argv, cwd, nonce, on_output, timeout, env)
         return msgspec.structs.replace(finished, exit_code=signed(finished.exit_code))
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         self._fence.check(paths.locate(path, root))
         await super().write_file(path, content, root=root)
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Without the secrets of this one: what cannot be told over the network can still be told to the model."""
+        whole = super()._environment(more)
+        secret = set(secrets_of(whole))
+        return {name: value for name, value in whole.items() if name in more or value not in secret}
+
+    async def _proven(self) -> Wrap:
+        proof = await asyncio.to_thread(self._proof)
+        if not proof.how:
+            raise ToolError(
+                f"confined cannot be proven here ({proof.why}); install bubblewrap, or use a container",
+                code="SANDBOX_UNREACHABLE",
+            )
+        return WRAPS[proof.how]

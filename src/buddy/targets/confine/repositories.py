@@ -1,0 +1,100 @@
+"""What of the git repositories in a workspace would make git run something: hooks, configuration, what they name.
+
+What always holds: looking is bounded, follows no link and runs nothing of the repository. A file that git must not
+find by itself stands in for one that is missing: see `stand_in`.
+"""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+
+MAX_DIRECTORIES = 2000
+MAX_DEPTH = 4
+MAX_CONFIG = 256 * 1024
+SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"})
+DIRS = ("hooks",)
+# With a `commondir` of its own a repository would take its configuration and its hooks from there.
+FILES = ("config", "config.worktree", "commondir")
+
+_SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
+_PAIR = re.compile(r'\s*(path|hookspath)\s*=\s*"?([^"#;\n]+)', re.IGNORECASE)
+
+
+def repositories(root: str) -> list[str]:
+    """Every `.git` at and below a directory, breadth first, and the repositories of submodules inside them."""
+    found: list[str] = []
+    waiting = deque([(root, 0)])
+    for _ in range(MAX_DIRECTORIES):
+        if not waiting:
+            break
+        directory, depth = waiting.popleft()
+        try:
+            with os.scandir(directory) as entries:
+                inner = [entry for entry in entries if not entry.is_symlink()]
+        except OSError:
+            continue
+        for entry in inner:
+            if entry.name == ".git":
+                found += [entry.path, *_modules(f"{entry.path}/modules")]
+            elif depth < MAX_DEPTH and entry.name not in SKIPPED and entry.is_dir(follow_symlinks=False):
+                waiting.append((entry.path, depth + 1))
+    return found
+
+
+def guarded(repository: str) -> Iterator[tuple[str, bool]]:
+    """The paths of a repository that must stay as they are, and whether each is a directory."""
+    if os.path.isfile(repository):  # noqa: PTH113 - plain text: it names the repository of a worktree or submodule
+        yield repository, False
+        return
+    yield from ((f"{repository}/{name}", True) for name in DIRS)
+    yield from ((f"{repository}/{name}", False) for name in FILES)
+    yield from named(repository)
+    trees = f"{repository}/worktrees"
+    for name in _names(trees):
+        yield from ((f"{trees}/{name}/{file}", False) for file in ("commondir", "config.worktree"))
+
+
+def named(repository: str) -> Iterator[tuple[str, bool]]:
+    """What its configuration has git run or read: a directory of hooks, a file to include."""
+    section = ""
+    for line in _text(f"{repository}/config").splitlines():
+        opened = _SECTION.match(line)
+        section = opened[1].lower() if opened else section
+        # A pair may stand behind its section's head.
+        pair = _PAIR.match(line.partition("]")[2] if opened else line)
+        if not pair:
+            continue
+        key, value = pair[1].lower(), os.path.expanduser(pair[2].strip())  # noqa: PTH111 - plain text
+        if (section, key) == ("core", "hookspath"):
+            yield os.path.normpath(os.path.join(os.path.dirname(repository), value)), True  # noqa: PTH118, PTH120
+        elif section in ("include", "includeif") and key == "path":
+            yield os.path.normpath(os.path.join(repository, value)), False  # noqa: PTH118
+
+
+def stand_in(path: str) -> bytes:
+    """What a missing file holds while it is guarded: an empty `commondir` would break git, this one means itself."""
+    return b".\n" if path.endswith("/commondir") else b""
+
+
+def _modules(directory: str) -> Iterator[str]:
+    """Submodules can be nested, and their names can have slashes."""
+    for place, names, files in os.walk(directory):
+        if "HEAD" in files and "config" in files:
+            yield place
+            names[:] = [name for name in names if name == "modules"]
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - plain text
+            return file.read(MAX_CONFIG)
+    except OSError:
+        return ""

@@ -1,0 +1,20 @@
+"""The ways to confine a command, in the order in which they are tried."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from buddy.targets.confine import bubblewrap
+from buddy.targets.confine.fence import Plan
+
+Wrap = Callable[[Plan, Sequence[str], str], list[str]]
+
+
+def landlocked(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
+    helper = Path(__file__).with_name("landlock.py")
+    return [sys.executable, "-I", "-S", str(helper), msgspec.json.encode(plan).decode(), cwd, "--", *argv]
+
+
+WRAPS: dict[str, Wrap] = {"bubblewrap": bubblewrap.wrap, "landlock": landlocked}
