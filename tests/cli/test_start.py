@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from buddy.cli.commands import COMMANDS, build_parser
+from buddy.cli.completion import words_of
 from buddy.version import VERSION
 from cli.driving import Home
 
@@ -32,6 +34,13 @@ def test_help_shows_examples_and_no_inner_flags(home: Home) -> None:
     assert "buddy exec" in home.run("--help").out
     assert "--child" not in home.run("demo", "--help").out
     assert home.run("help").code == 0
+
+
+def test_each_command_is_parsed_without_the_others() -> None:
+    everything = {word.after[0] if word.after else word.text for word in words_of(build_parser())}
+    assert {name for name in everything if not name.startswith("-")} == set(COMMANDS)
+    for name in COMMANDS:
+        assert name in {word.text for word in words_of(build_parser(name)) if not word.after}
 
 
 def _modules(report: str) -> set[str]:
