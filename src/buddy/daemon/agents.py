@@ -105,8 +105,9 @@ class Agents:
             return Droid(self._env, self._places.config_dir, salt=salt)
         if name == "opencode":
             from buddy.backends.opencode.agent import OpenCode
+            from buddy.config.trust import Trust
 
-            return OpenCode(self._env, salt=salt)
+            return OpenCode(self._env, salt=salt, is_trusted=Trust(self._places.state_dir).is_trusted)
         from buddy.backends.acp.agent import Acp
 
         return Acp(name.removeprefix(ACP), self._env)

@@ -1,0 +1,204 @@
+"""OpenCode as an agent: one server per target, any number of conversations with it, one stream of what happens.
+
+What always holds: the stream is open before the first message is sent, and opened again as long as the server runs;
+an event reaches the conversation whose session it belongs to and no other; when the server is gone, so are they all.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+
+from buddy.backends.external import loose
+from buddy.backends.external.contract import Executor, Request, Result, SessionLost, once
+from buddy.backends.native.digest import nonce_of
+from buddy.backends.native.notes import MAX_BYTES, find_notes, told
+from buddy.backends.opencode.repository import check_repository
+from buddy.backends.opencode.settings import INSTALL, session_rules
+from buddy.backends.opencode.wire import Event, Missing, read_event, read_list, read_object
+from buddy.errors import ProviderError, UserError
+from buddy.targets.contract import Target
+from buddy.tools.contract import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from buddy.backends.opencode.conversation import Conversation
+    from buddy.backends.opencode.server import Server
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+STREAM_SECONDS = 30.0
+
+log = logging.getLogger("buddy.backends")
+
+
+class OpenCode:
+    """Satisfies `Agent`. A server that a dead process left behind is known by `salt` and ended at the next start.
+
+    `is_trusted` tells of a folder whether its own settings may have an effect.
+    """
+
+    name = "opencode"
+    reports_cost = True
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        salt: str,
+        is_trusted: Callable[[str], bool],
+        program: Sequence[str] = ("opencode",),
+    ) -> None:
+        self._env = env
+        self._is_trusted = is_trusted
+        self._salt = salt
+        self._program = tuple(program)
+        self._target: Target | None = None
+        self._server: Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._streaming = asyncio.Event()
+        self._conversations: dict[str, Conversation] = {}
+        """By the sessions of the server, those of sub-agents too."""
+
+    @property
+    def is_available(self) -> bool:
+        return shutil.which(self._program[0], path=self._env.get("PATH")) is not None
+
+    def check(self) -> None:
+        """Its credentials are its own affair: keys, a login, or a model on this machine that needs none."""
+        if not self.is_available:
+            raise UserError(f"{self._program[0]} is not installed", hint=INSTALL)
+
+    async def start(self, target: Target, project: str) -> None:  # noqa: ARG002 - each request names its directory
+        from buddy.backends.opencode.server import start
+
+        nonce = nonce_of(self._salt, f"{self.name} on {target.name}")
+        self._target, self._server = target, await start(target, self._program, nonce)
+        self._tasks = {asyncio.create_task(self._follow(self._server)), asyncio.create_task(self._mourn(self._server))}
+        try:
+            async with asyncio.timeout(STREAM_SECONDS):
+                await self._streaming.wait()
+        except TimeoutError:
+            await self.close()
+            raise ProviderError("OpenCode's server gives no stream of events", retryable=True) from None
+
+    async def execute(self, request: Request) -> Executor:
+        from buddy.backends.opencode.conversation import Conversation, Prompt
+
+        server, target = self._server, self._target
+        if server is None or target is None:
+            raise ProviderError("OpenCode was not started", retryable=False)
+        await check_repository(target, request.cwd, self._env.get("HOME", ""), self._is_trusted)
+        notes = told(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
+        prompt = Prompt(
+            request.cwd,
+            "plan" if request.plan else "build",
+            _model_of(request.model),
+            "\n\n".join(text for text in (request.instructions, notes) if text),
+        )
+        if request.session_id is None:
+            rules = {"permission": session_rules(plan=request.plan)}
+            made = loose.text(read_object(await server.call("POST", "/session", request.cwd, rules)).get("id"))
+            if not made:
+                raise ProviderError("OpenCode made no session", retryable=True)
+            conversation = Conversation(server, prompt, made)
+        else:
+            anchor, children = await _look_back(server, request.cwd, request.session_id)
+            conversation = Conversation(server, prompt, request.session_id, anchor)
+            conversation.sessions |= children
+        self._conversations |= dict.fromkeys(conversation.sessions, conversation)
+        if request.text:
+            await conversation.send_message(request.text)
+        return conversation
+
+    async def execute_once(self, request: Request) -> Result:
+        return await once(self, request)
+
+    async def ping(self) -> None:
+        if self._server is None:
+            raise ProviderError("OpenCode was not started", retryable=False)
+        await self._server.health()
+
+    async def close(self) -> None:
+        server, self._server = self._server, None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for conversation in set(self._conversations.values()):
+            conversation.lose("OpenCode's server was closed")
+        if server is not None:
+            await server.close()
+
+    # --- the stream -------------------------------------------------------------------------------------------------
+
+    async def _follow(self, server: "Server") -> None:
+        wait = FIRST_WAIT
+        while server.program.is_running:
+            try:
+                async for line in server.lines():
+                    if (event := _understood(line)) is None:
+                        continue
+                    if event.kind == "server.connected":
+                        wait = FIRST_WAIT
+                        self._connected()
+                    else:
+                        self._route(event)
+            except ProviderError as error:
+                log.info("%s", error)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _connected(self) -> None:
+        if self._streaming.is_set():
+            for conversation in set(self._conversations.values()):
+                conversation.miss()
+        self._streaming.set()
+
+    def _route(self, event: Event) -> None:
+        parent = loose.text(loose.mapping(event.body.get("info")).get("parentID"))
+        if event.kind == "session.created" and parent in self._conversations:
+            self._conversations[event.session_id] = self._conversations[parent]
+            self._conversations[parent].sessions.add(event.session_id)
+        conversation = self._conversations.get(event.session_id)
+        if conversation is None:
+            return
+        if conversation.is_closed:
+            for session_id in conversation.sessions:
+                self._conversations.pop(session_id, None)
+            return
+        conversation.offer(event)
+
+    async def _mourn(self, server: "Server") -> None:
+        code = await server.program.wait()
+        why = server.program.complaint
+        self._streaming.set()  # there is nothing to wait for any more
+        for conversation in set(self._conversations.values()):
+            conversation.lose(f"OpenCode's server ended with {code}{': ' + why if why else ''}")
+
+
+async def _look_back(server: "Server", directory: str, session_id: str) -> tuple[str, set[str]]:
+    """Of a session that goes on: the id of its newest message, and the sessions of its sub-agents."""
+    try:
+        await server.call("GET", f"/session/{session_id}", directory)
+        messages = read_list(await server.call("GET", f"/session/{session_id}/message", directory))
+        children = read_list(await server.call("GET", f"/session/{session_id}/children", directory))
+    except Missing:
+        raise SessionLost(f"OpenCode knows no session {session_id}") from None
+    newest = max((loose.text(loose.mapping(one.get("info")).get("id")) for one in messages), default="")
+    return newest, {loose.text(child.get("id")) for child in children}
+
+
+def _understood(line: str) -> Event | None:
+    try:
+        return read_event(line)
+    except ValueError:
+        log.warning("OpenCode's stream carried what is no event: %.200r", line)
+        return None
+
+
+def _model_of(model: str | None) -> tuple[str, str] | None:
+    if not model:
+        return None
+    provider, _, name = model.partition("/")
+    if not provider or not name:
+        raise UserError(f"OpenCode has no model {model!r}: it names them PROVIDER/MODEL", hint="opencode models")
+    return provider, name

@@ -1,0 +1,332 @@
+"""One conversation with OpenCode: a session of its server, and what happens in it as our events.
+
+What always holds: for each message one completion, at the first idle after it was taken up; what belongs to earlier
+messages, or to other sessions, is not told; what its sub-agents want to do is asked as well; after a gap in the stream
+the server is asked where things stand, and what was missed is told, once.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import Literal
+
+from msgspec import Struct
+
+from buddy.backends.external import loose
+from buddy.backends.external.channel import HELD, Channel
+from buddy.backends.external.contract import Answer, Completion, Failure, System, ToolEnded
+from buddy.backends.opencode.asking import permission_of
+from buddy.backends.opencode.server import Server
+from buddy.backends.opencode.story import Call, Key, Story
+from buddy.backends.opencode.wire import Event, Json, Missing, complaint_of, is_abort, read_list, read_object
+from buddy.errors import BuddyError, ProviderError
+
+Gap = Literal["gap"]
+GAP: Gap = "gap"
+
+
+class Prompt(Struct, frozen=True):
+    """What goes with every message."""
+
+    directory: str
+    agent: str
+    model: tuple[str, str] | None
+    system: str
+
+    def body(self, text: str) -> Json:
+        said: Json = {"parts": [{"type": "text", "text": text}], "agent": self.agent}
+        if self.model is not None:
+            said["model"] = {"providerID": self.model[0], "modelID": self.model[1]}
+        return {**said, "system": self.system} if self.system else said
+
+
+class Conversation(Channel):
+    """Satisfies `Executor`. `anchor` is the id of its last message so far; ids grow."""
+
+    def __init__(self, server: Server, prompt: Prompt, session_id: str, anchor: str = "") -> None:
+        super().__init__()
+        self.sessions: set[str] = {session_id}
+        """Its own and those of its sub-agents."""
+        self._server = server
+        self._prompt = prompt
+        self._session_id = session_id
+        self._anchor = anchor
+        self._newest = anchor
+        self._inbox: deque[Event | Gap] = deque()
+        self._came = asyncio.Event()
+        self._closed = False
+        self._story = Story()
+        self._roles: dict[str, str] = {}
+        self._is_owed = False
+        self._is_busy = False
+        self._is_cancelled = False
+        self._unseen = 0
+        self._error = ""
+        self._finish = ""
+        self._held: dict[Key, list[Json]] = {}
+        self._asked: set[str] = set()
+        self._granted: set[str] = set()
+        self._attending = asyncio.create_task(self._attend())
+
+    # --- what is asked of it ----------------------------------------------------------------------------------------
+
+    @property
+    def backend_session_id(self) -> str:
+        return self._session_id
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    async def send_message(self, text: str) -> None:
+        if self.done.is_set():
+            raise ProviderError("OpenCode's server is gone", retryable=True)
+        if not self._is_owed:
+            self._is_owed, self._is_busy, self._is_cancelled, self._unseen = True, False, False, 0
+            self._error = self._finish = ""
+        self._unseen += 1
+        try:
+            await self._call("POST", f"/session/{self._session_id}/prompt_async", self._prompt.body(text))
+        except (Missing, ProviderError) as error:
+            self._is_owed = False
+            raise ProviderError(f"OpenCode did not take the message: {error}", retryable=True) from error
+
+    async def cancel(self) -> None:
+        self._is_cancelled = True
+        with suppress(Missing):
+            await self._call("POST", f"/session/{self._session_id}/abort")
+
+    async def wait(self) -> int:
+        await self.done.wait()
+        return 0 if self._server.program.is_running else await self._server.program.wait()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._is_owed and not self.done.is_set():
+            with suppress(BuddyError):
+                await self.cancel()
+        self._attending.cancel()
+        await asyncio.wait({self._attending})
+        self.end()
+
+    # --- what comes of the stream -----------------------------------------------------------------------------------
+
+    def offer(self, event: Event) -> None:
+        """Something happened in one of its sessions. Where it cannot keep up, it looks at the whole again later."""
+        if len(self._inbox) >= HELD:
+            self.miss()
+            return
+        self._inbox.append(event)
+        self._came.set()
+
+    def miss(self) -> None:
+        """Something may have been missed."""
+        self._inbox.clear()
+        self._inbox.append(GAP)
+        self._came.set()
+
+    def lose(self, why: str) -> None:
+        """The server is gone."""
+        self.errors.append(ProviderError(why, retryable=True))
+        self.end()
+
+    async def _attend(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            while self._inbox:
+                item = self._inbox.popleft()
+                try:
+                    await (self._take(item) if isinstance(item, Event) else self._catch_up())
+                except BuddyError as error:
+                    self.errors.append(error)
+                    await self.tell(Failure(str(error)))
+
+    async def _take(self, event: Event) -> None:
+        if not self._is_owed:
+            return
+        body, is_ours = event.body, event.session_id == self._session_id
+        match event.kind:
+            case "message.updated":
+                self._message(loose.mapping(body.get("info")), is_ours=is_ours)
+            case "message.part.updated":
+                await self._part(loose.mapping(body.get("part")), is_ours=is_ours)
+            case "message.part.delta" if is_ours and self._is_current(loose.text(body.get("messageID"))):
+                for told in self._story.delta(body):
+                    await self.tell(told)
+            case "permission.asked":
+                await self._permission(body)
+            case "question.asked":
+                await self._question(body)
+            case _ if is_ours:
+                await self._stands(event)
+            case _:
+                pass
+
+    # --- messages and parts -----------------------------------------------------------------------------------------
+
+    def _is_current(self, message_id: str) -> bool:
+        return self._roles.get(message_id) == "assistant"
+
+    def _message(self, info: Json, *, is_ours: bool) -> None:
+        message_id, role = loose.text(info.get("id")), loose.text(info.get("role"))
+        if message_id <= self._anchor:
+            return
+        is_new = message_id not in self._roles
+        self._roles[message_id] = role
+        self._newest = max(self._newest, message_id)
+        if not is_ours:
+            return
+        if role == "user":
+            self._unseen -= is_new
+            return
+        if is_new:
+            self._error = ""  # it went on all the same
+        self._finish = loose.text(info.get("finish"))
+        if info.get("error") and not is_abort(info["error"]):
+            self._error = self._error or complaint_of(info["error"])
+
+    async def _part(self, part: Json, *, is_ours: bool) -> None:
+        message_id = loose.text(part.get("messageID"))
+        if not self._is_current(message_id):
+            return
+        for told in self._story.part(part, is_ours=is_ours):
+            await self.tell(told)
+        key = message_id, loose.text(part.get("callID"))
+        call = self._story.calls.get(key)
+        if key in self._held and call is not None and call.is_started:
+            for asked in self._held.pop(key):
+                await self._ask(asked, call)
+
+    # --- how it stands ----------------------------------------------------------------------------------------------
+
+    async def _stands(self, event: Event) -> None:
+        status = loose.mapping(event.body.get("status"))
+        match event.kind, status.get("type"):
+            case ("session.idle", _) | ("session.status", "idle"):
+                await self._idle()
+            case "session.status", "busy" | "retry" as word:
+                if self._is_cancelled and not self._is_busy:
+                    await self.cancel()  # it came before the work began, and had nothing to stop
+                self._is_busy = True
+                if word == "retry":
+                    await self.tell(System(f"OpenCode tries again: {loose.text(status.get('message'))[:300]}"))
+            case "session.error", _:
+                await self._failed(event.body.get("error"))
+            case _:
+                pass
+
+    async def _idle(self) -> None:
+        if self._is_busy and self._unseen <= 0:
+            await self._complete()
+        self._is_busy = False
+
+    async def _failed(self, error: object) -> None:
+        """Alone it says nothing about the end: it may go on. Where the message was not even taken up, it is the end."""
+        if is_abort(error):
+            self._is_cancelled = True
+            return
+        self._error = self._error or complaint_of(error)
+        if self._unseen > 0 and not self._is_busy and self._session_id not in await self._statuses():
+            await self._complete()
+
+    async def _complete(self) -> None:
+        story, self._story = self._story, Story()
+        self._is_owed = self._is_busy = False
+        self._anchor = self._newest
+        for forgotten in (self._roles, self._held, self._asked, self._granted):
+            forgotten.clear()
+        if self._is_cancelled:
+            completion = Completion("cancelled", story.last_text)
+        elif self._error:
+            completion = Completion("error", story.last_text, self._error)
+        else:
+            completion = Completion("truncated" if self._finish == "length" else "completed", story.last_text)
+        await self.tell(completion)
+
+    # --- what it asks -----------------------------------------------------------------------------------------------
+
+    async def _permission(self, asked: Json) -> None:
+        """Asked as soon as it is known what the call was given, which may be said after the request."""
+        request_id = loose.text(asked.get("id"))
+        if request_id in self._asked:
+            return
+        self._asked.add(request_id)
+        of = loose.mapping(asked.get("tool"))
+        key = loose.text(of.get("messageID")), loose.text(of.get("callID"))
+        call = self._story.calls.get(key)
+        if not key[1]:
+            await self._ask(asked, Call(self._story.unused_id(request_id), loose.text(asked.get("permission"))))
+        elif call is None or not call.is_started:
+            self._held.setdefault(key, []).append(asked)
+        elif not call.is_over:
+            await self._ask(asked, call)
+
+    async def _ask(self, asked: Json, call: Call) -> None:
+        async def reply(answer: Answer) -> None:
+            if answer.approved and permission.kind == "exec":
+                self._granted.add(call.call_id)
+            await self._reply(asked, answer)
+            if not asked.get("tool"):  # there is no call that would tell its end
+                word = "allowed" if answer.approved else f"denied: {answer.comment}"
+                await self.tell(ToolEnded(call.call_id, word, not answer.approved))
+
+        permission = permission_of(asked, call, self._prompt.directory, reply)
+        if self._is_cancelled:
+            await self._reply(asked, Answer(approved=False, comment="cancelled"))
+        elif call.call_id in self._granted:  # first for a place outside, then for the same command
+            await self._reply(asked, Answer(approved=True))
+        else:
+            await self.tell(permission)
+
+    async def _reply(self, asked: Json, answer: Answer) -> None:
+        """Without a word for the model a refusal would end its work."""
+        request_id, session_id = loose.text(asked.get("id")), loose.text(asked.get("sessionID"))
+        word = "once" if answer.approved else "reject"
+        said: Json = {"reply": word} if answer.approved else {"reply": word, "message": answer.comment or "denied"}
+        try:
+            await self._call("POST", f"/permission/{request_id}/reply", said)
+        except Missing:
+            with suppress(Missing):  # it no longer waits for the answer
+                await self._call("POST", f"/session/{session_id}/permissions/{request_id}", {"response": word})
+
+    async def _question(self, asked: Json) -> None:
+        questions = [loose.text(question.get("question")) for question in loose.mappings(asked.get("questions"))]
+        await self.tell(System(f"OpenCode asked, and nobody is there to answer: {' '.join(questions)[:500]}"))
+        with suppress(Missing):
+            await self._call("POST", f"/question/{loose.text(asked.get('id'))}/reject")
+
+    # --- after a gap ------------------------------------------------------------------------------------------------
+
+    async def _catch_up(self) -> None:
+        if not self._is_owed:
+            return
+        self._story.leave_hole()
+        statuses = await self._statuses()
+        for session_id in sorted(self.sessions, key=lambda one: one != self._session_id):
+            for message in await self._messages(session_id):
+                self._message(loose.mapping(message.get("info")), is_ours=session_id == self._session_id)
+                for part in loose.mappings(message.get("parts")):
+                    await self._part(part, is_ours=session_id == self._session_id)
+        self._story.leave_hole()
+        if self._session_id in statuses:
+            self._is_busy = True
+            for asked in read_list(await self._call("GET", "/permission")):
+                if asked.get("sessionID") in self.sessions:
+                    await self._permission(asked)
+        elif "assistant" in self._roles.values() or self._is_busy:
+            await self._complete()
+
+    async def _statuses(self) -> Json:
+        return read_object(await self._call("GET", "/session/status"))
+
+    async def _messages(self, session_id: str) -> list[Json]:
+        try:
+            return read_list(await self._call("GET", f"/session/{session_id}/message"))
+        except Missing:
+            return []
+
+    async def _call(self, method: str, path: str, body: object = None) -> bytes:
+        return await self._server.call(method, path, self._prompt.directory, body)

@@ -1,0 +1,170 @@
+"""OpenCode's server: one process on a target, asked over HTTP.
+
+What always holds: it listens on loopback, with a password that is made for it and known to nobody else; no request is
+sent before it says that it listens, and none waits without a limit; what it started is gone after `close`.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+import httpx2
+
+from buddy.backends.opencode import settings
+from buddy.backends.opencode.wire import Missing
+from buddy.errors import ProviderError, UserError
+from buddy.targets.bridge import Bridge
+from buddy.targets.contract import Target
+from buddy.targets.hosting import Program, host
+from buddy.targets.remote import Remote
+
+START_SECONDS = 30.0
+PROBE_SECONDS = 1.0
+CALL_SECONDS = 60.0
+# It says something every ten seconds, older ones every thirty.
+SILENCE_SECONDS = 75.0
+ATTEMPTS = 3
+NOT_FOUND = 404
+NO_PROGRAM = 127
+_LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
+
+
+class Server:
+    """A running server; `start` makes one."""
+
+    def __init__(self, program: Program, bridge: Bridge | None, port: int, password: str) -> None:
+        self.program = program
+        self._bridge = bridge
+        self._client = httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{bridge.port if bridge else port}",
+            auth=(settings.USER, password),
+            timeout=CALL_SECONDS,
+            limits=httpx2.Limits(max_connections=8, max_keepalive_connections=4),
+            trust_env=False,
+        )
+        self._drain = asyncio.create_task(_drain(program))
+
+    async def health(self, seconds: float = PROBE_SECONDS) -> None:
+        """ProviderError where it does not answer."""
+        try:
+            answer = await self._client.get("/global/health", timeout=seconds)
+        except httpx2.HTTPError as error:
+            raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
+        if not answer.is_success:
+            raise ProviderError(f"OpenCode's server answers {answer.status_code}", retryable=True)
+
+    async def call(self, method: str, path: str, directory: str, body: object = None) -> bytes:
+        """The body of its answer; Missing where it knows no such thing, ProviderError where it fails."""
+        try:
+            answer = await self._client.request(method, path, params={"directory": directory}, json=body)
+        except httpx2.HTTPError as error:
+            raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
+        # Older ones answer an unknown path with a page.
+        is_page = answer.content and "json" not in answer.headers.get("content-type", "")
+        if answer.status_code == NOT_FOUND or (answer.is_success and is_page):
+            raise Missing(path)
+        if not answer.is_success:
+            said = answer.text[:300]
+            raise ProviderError(f"OpenCode's server answers {answer.status_code} to {path}: {said}", retryable=False)
+        return answer.content
+
+    async def lines(self) -> AsyncIterator[str]:
+        """The stream of everything that happens in it; it ends, or breaks with ProviderError, when it is cut."""
+        timeout = httpx2.Timeout(CALL_SECONDS, read=SILENCE_SECONDS)
+        try:
+            async with self._client.stream("GET", "/global/event", timeout=timeout) as answer:
+                if not answer.is_success:
+                    raise ProviderError(f"OpenCode's stream answers {answer.status_code}", retryable=True)
+                async for line in answer.aiter_lines():
+                    yield line
+        except httpx2.HTTPError as error:
+            raise ProviderError(f"OpenCode's stream broke: {_why(error)}", retryable=True) from error
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        await self.program.end()
+        if self._bridge is not None:
+            await self._bridge.close()
+        self._drain.cancel()
+        await asyncio.wait({self._drain})
+
+
+async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
+    """A server that answers. UserError where the program is missing, ProviderError where it does not come up."""
+    await target.end_strays(nonce)
+    why = ""
+    for _ in range(ATTEMPTS):  # another program may have the port
+        password, port = secrets.token_urlsafe(24), secrets.randbelow(30_000) + 20_000
+        asked = [*words, "serve", "--port", str(port), "--hostname", "127.0.0.1"]
+        # Not in the workspace: the program would take a repository's `.env` for its own environment.
+        program = await host(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
+        try:
+            if await _listens(program):
+                return await _reach(target, program, port, password, nonce)
+            code = await program.wait()
+            why = program.complaint or f"it ended with {code}"
+        except BaseException:
+            await program.end()
+            raise
+        await program.end()
+        if code == NO_PROGRAM:
+            raise UserError(f"{words[0]} is not installed on {target.name}", hint=settings.INSTALL)
+    raise ProviderError(f"OpenCode's server did not start: {why}", retryable=False)
+
+
+async def _listens(program: Program) -> bool:
+    """Wait until it says that it listens; False where it ended instead."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while line := await program.stdout.readline():
+                if _LISTENING.search(line):
+                    return True
+    except TimeoutError:
+        raise ProviderError(
+            f"OpenCode's server does not listen after {START_SECONDS:g} s: {program.complaint}", retryable=True
+        ) from None
+    return False
+
+
+async def _reach(target: Target, program: Program, port: int, password: str, nonce: str) -> Server:
+    bridge = await _bridged(target, port, nonce)
+    server = Server(program, bridge, port, password)
+    try:
+        await _wait_healthy(server)
+    except BaseException:
+        await server.close()
+        raise
+    return server
+
+
+async def _bridged(target: Target, port: int, nonce: str) -> Bridge | None:
+    place = getattr(target, "unwatched", target)
+    if not isinstance(place, Remote):
+        return None
+    bridge = Bridge(place.carrier, port, nonce)
+    await bridge.open()
+    return bridge
+
+
+async def _wait_healthy(server: Server) -> None:
+    """A request of its first instants may never be answered, so each has a short limit and is sent anew."""
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            try:
+                return await server.health()
+            except ProviderError:
+                if not server.program.is_running:
+                    raise
+                await asyncio.sleep(0.05)
+
+
+async def _drain(program: Program) -> None:
+    with suppress(ValueError):  # a line without an end
+        while await program.stdout.read(65536):
+            pass
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__

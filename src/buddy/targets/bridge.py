@@ -1,0 +1,96 @@
+"""A port on a target, reached through a port of this machine's loopback.
+
+What always holds: each connection is carried by a command of its own on that target; a connection ends when either
+side ends it, and after `close` no connection and no command of it is left here.
+"""
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import suppress
+
+from buddy.targets.carriers import Carrier
+from buddy.targets.completion import see_through
+from buddy.targets.environment import environment
+from buddy.targets.strays import VARIABLE
+
+CHUNK = 64 * 1024
+GRACE = 2.0
+# Whatever can open a connection there: a shell that can, or a program made for it. The end of either direction ends
+# both, as the other would wait for ever.
+_SHELL = """
+if command -v bash >/dev/null 2>&1; then
+  exec bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 69
+    { cat <&3; kill $$; } & cat >&3; kill $! 2>/dev/null' bash "$1"
+elif command -v nc >/dev/null 2>&1; then exec nc 127.0.0.1 "$1"
+elif command -v socat >/dev/null 2>&1; then exec socat - "TCP:127.0.0.1:$1"
+fi
+echo "bash, nc or socat is needed there" >&2; exit 69
+"""
+
+
+class Bridge:
+    """Listens here while it is open; `port` is where."""
+
+    def __init__(self, carrier: Carrier, port: int, nonce: str) -> None:
+        self.port = 0
+        self._carrier = carrier
+        self._there = port
+        self._nonce = nonce
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.get_running_loop().create_task(self._carry(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mark = f"{VARIABLE}={self._nonce}"
+        argv = await self._carrier.argv(["env", mark, "sh", "-c", _SHELL, "sh", str(self._there)])
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), start_new_session=True
+        )
+        try:
+            if process.stdin is not None and process.stdout is not None:
+                there = asyncio.create_task(_copy(reader, process.stdin))
+                back = asyncio.create_task(_copy(process.stdout, writer))
+                try:
+                    await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    there.cancel()
+                    back.cancel()
+                    await asyncio.wait({there, back})
+        finally:
+            writer.close()
+            await see_through(_end(process))
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while chunk := await source.read(CHUNK):
+            sink.write(chunk)
+            await sink.drain()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """The end of its input ends what runs there, where a signal to the command here would not reach."""
+    if process.stdin is not None:
+        process.stdin.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE):
+            await process.wait()
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
