@@ -6,6 +6,7 @@ changed meanwhile is asked again; a call is claimed before the agent hears yes; 
 
 import asyncio
 from collections.abc import Callable
+from posixpath import join
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +15,9 @@ import msgspec
 from buddy.backends.contract import Question, Ruling, Run, RunDenied, RunEnded
 from buddy.backends.external.contract import Answer, Permission
 from buddy.backends.native.digest import digest_of
+from buddy.errors import ToolError
 from buddy.protocol.codes import Tier
-from buddy.tools.contract import Intent
+from buddy.tools.contract import Intent, Place
 from buddy.tools.scripts import scripts_of
 from buddy.tools.writing import is_protected
 
@@ -95,11 +97,20 @@ class Clerk:
                 scripts = await scripts_of(asked.command, place.root, place)
                 details |= {"scripts": scripts.digests, "scriptsComplete": scripts.complete}
             case "write":
-                summary = details["path"] = asked.path
-                details["protected"] = is_protected(asked.path)
+                summary = details["path"] = path = await _where(asked.path, place)
+                details["protected"] = is_protected(path)
             case "fetch":
                 summary = details["url"] = asked.url
                 details["host"] = urlsplit(asked.url).hostname or ""
             case _:
                 summary = asked.name
         return Intent(asked.kind, TITLES.get(asked.kind, f"use {asked.name}"), summary, details)
+
+
+async def _where(path: str, place: Place) -> str:
+    """Where a path really leads, inside the workspace or not: a rule about paths must not be led astray by a link."""
+    whole = join(place.root, path)
+    try:
+        return await place.target.locate(whole, root="/")
+    except ToolError:
+        return whole

@@ -121,6 +121,8 @@ class Scribe:
         self._run.stream("assistant_token", event.text)
 
     def _whole(self, event: Message) -> None:
+        if not self._pieces and event.message_id == self._message_id != "" and event.text == self._last_said:
+            return  # a call came between its pieces and the whole
         if self._pieces and event.message_id != self._message_id:
             self._flush()
         said = "".join(self._pieces)
