@@ -141,6 +141,8 @@ class Journal:
         return body
 
     def _scrubbed(self, body: EventBody) -> EventBody:
+        if not (isinstance(body, AssistantMessage) and body.opaque) and self._scrubber.is_clean(body):
+            return body
         tree: dict[str, Any] = msgspec.to_builtins(body)
         opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
         kept = {name: item for name, item in opaque.items() if not self._holds_secret(name, item)}
