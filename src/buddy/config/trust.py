@@ -87,12 +87,13 @@ class Trust:
 
     def project_rules(self, root: str) -> ProjectRules:
         """The rules of a folder's own file: `ask` and `deny` of a trusted one, and nothing of any other."""
-        path = next((path for name in RULE_FILES if (path := Path(_real(root)) / name).is_file()), None)
-        if path is None:
+        # Asked with every tool call: two looks at the disk where there is no such file, and no more.
+        name = next((name for name in RULE_FILES if os.path.isfile(f"{root}/{name}")), None)  # noqa: PTH113
+        if name is None:
             return ProjectRules()
         if not self.is_trusted(root):
-            return ProjectRules(ignored=(path.name,), trusted=False)
-        return _tightening(path)
+            return ProjectRules(ignored=(name,), trusted=False)
+        return _tightening(Path(_real(root)) / name)
 
     def _read(self) -> dict[str, _Answer]:
         try:

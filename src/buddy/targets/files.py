@@ -9,6 +9,7 @@ import secrets
 import stat as modes
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 
 from buddy.errors import ToolError
@@ -16,6 +17,7 @@ from buddy.targets.contract import Entry, FileStat
 from buddy.targets.paths import enter, reach
 
 MAX_ENTRIES = 10_000
+SMALL = 64 * 1024
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,12 +26,24 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def read(path: str, root: str, limit: int) -> bytes:
     """At most `limit` bytes from the start of a regular file."""
+    return _read(path, root, limit, None) or b""
+
+
+def read_small(path: str, root: str, limit: int) -> bytes | None:
+    """The same; None where there is so much of it that others would have to wait."""
+    return _read(path, root, limit, SMALL)
+
+
+def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
     with reach(path, root) as spot:
         if len(spot.rest) != 1:
             raise _not_a_file(path) if not spot.rest else _missing(path)
         try:
             # Looked at before it is opened: opening alone can already have an effect on a device.
-            _check_regular(os.stat(spot.rest[0], dir_fd=spot.directory, follow_symlinks=False), path)
+            info = os.stat(spot.rest[0], dir_fd=spot.directory, follow_symlinks=False)
+            _check_regular(info, path)
+            if most is not None and info.st_size > most:
+                return None
             opened = os.open(spot.rest[0], _READ, dir_fd=spot.directory)
             with open(opened, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 _check_regular(os.fstat(opened), path)
@@ -171,8 +185,9 @@ def _check_regular(info: os.stat_result, path: str, code: str = "UNKNOWN") -> No
         raise _not_a_file(path, code)
 
 
-def _kernel_devices() -> set[int]:
-    return {os.stat(place).st_dev for place in ("/proc", "/sys") if os.path.ismount(place)}  # noqa: PTH116
+@cache
+def _kernel_devices() -> frozenset[int]:
+    return frozenset({os.stat(place).st_dev for place in ("/proc", "/sys") if os.path.ismount(place)})  # noqa: PTH116
 
 
 def _not_a_file(path: str, code: str = "UNKNOWN") -> ToolError:

@@ -76,14 +76,16 @@ class Local:
         return Finished(exit_code=code, timed_out=not in_time)
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
-        return await asyncio.to_thread(files.read, path, root, limit)
+        # In place where that takes less time than going to a thread and back, which is some 0.1 ms.
+        small = files.read_small(path, root, limit)
+        return small if small is not None else await asyncio.to_thread(files.read, path, root, limit)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         # Seen through: whoever is told that the call was cancelled must not find the file changed later.
         await see_through(asyncio.to_thread(files.write, path, content, root))
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
-        return await asyncio.to_thread(files.stat, path, root)
+        return files.stat(path, root)
 
     async def list_dir(self, path: str, *, root: str) -> list[Entry]:
         return await asyncio.to_thread(files.list_dir, path, root)

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -81,7 +82,7 @@ class _Walk:
     def __init__(self, path: str, root: str) -> None:
         self.asked = path
         self.given_root = os.path.abspath(root)  # noqa: PTH100 - lexical, pathlib has no equal
-        self.root = os.path.realpath(root)
+        self.root = _canonical(root)
         self.names: list[str] = []
         self.pending = self._parts(path)
         self.links = 0
@@ -176,6 +177,11 @@ class _Walk:
 
     def _outside(self) -> ToolError:
         return ToolError(f"{self.asked!r} is outside the workspace {self.root}; only paths below it can be used")
+
+
+@lru_cache(maxsize=64)
+def _canonical(root: str) -> str:
+    return os.path.realpath(root)
 
 
 def _below(path: str, base: str) -> str | None:

@@ -5,6 +5,7 @@ wrong becomes a `ToolError` that says which argument and what was wanted.
 """
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,12 +22,22 @@ def schema_of(args: type[Struct]) -> dict[str, Any]:
 
 def parse(name: str, args: type[Struct], text: str) -> Struct:
     """Read the arguments of a call to the tool `name`; no text at all means no arguments."""
+    try:
+        if args.__struct_config__.forbid_unknown_fields:
+            return _decoder(args).decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        pass  # taken apart below, where it is seen what is wrong, or that it is only a null
     given = _drop_nulls(_read_object(name, text), args)
     _check_names(name, args, given)
     try:
         return msgspec.convert(given, args, strict=True)
     except msgspec.ValidationError as error:
         raise ToolError(f"{name}: {_reword(str(error))}") from error
+
+
+@cache
+def _decoder(args: type[Struct]) -> "msgspec.json.Decoder[Struct]":
+    return msgspec.json.Decoder(args)
 
 
 def _inline(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

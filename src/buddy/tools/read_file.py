@@ -43,8 +43,9 @@ class ReadFile:
     async def run(self, args: ReadFileArgs, call: Call) -> Output:
         place = call.place
         content = await place.target.read_file(args.path, root=place.root, limit=MAX_FILE)
-        info = await place.target.stat(args.path, root=place.root)
-        size = len(content) if info is None else max(info.size, len(content))
+        size = len(content)
+        if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
+            size = max(info.size, size)
         note_seen(await place.target.locate(args.path, root=place.root), content, place)
         if b"\0" in content[:8192]:
             return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
