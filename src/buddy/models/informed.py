@@ -52,20 +52,22 @@ class Informed:
         return None if self._facts.prices is None else self._facts.prices.cost(usage)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
-        learning = asyncio.ensure_future(self.learn())
+        learning = None if self._is_settled else asyncio.ensure_future(self.learn())
         try:
             async with closing(self._provider.stream(prompt)) as pieces:
                 async for piece in pieces:
                     if not isinstance(piece, Reply):
                         yield piece
                         continue
-                    await learning
+                    if learning is not None:
+                        await learning
                     for notice in self._notices():
                         yield notice
                     yield self._priced(piece)
         finally:
-            learning.cancel()
-            await asyncio.wait([learning])
+            if learning is not None:
+                learning.cancel()
+                await asyncio.wait([learning])
 
     async def close(self) -> None:
         await self._provider.close()

@@ -81,6 +81,5 @@ class Native:
         names = tuple(call.item.name for call in run.state.open_calls.values())
         message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
         begun = Progress(kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names)
-        with timed(run, TurnState.TOOL_EXECUTION):
-            async with watching(run, begun):
-                await self._dispatch.settle(run)
+        with timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
+            await self._dispatch.settle(run)

@@ -4,8 +4,10 @@ What always holds: nothing here changes what a run does.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
 
 from buddy.backends.contract import Run
 from buddy.backends.runstate import TurnState
@@ -23,16 +25,15 @@ def timed(run: Run, state: TurnState) -> Generator[None]:
     run.emit(Phase(name=state, duration_ms=round(max(0.0, run.seconds() - began) * 1000, 3)))
 
 
-@asynccontextmanager
-async def watching(run: Run, begun: Progress) -> AsyncGenerator[None]:
+@contextmanager
+def watching(run: Run, begun: Progress) -> Generator[None]:
     """Tell every few seconds that the tools still run, and at the end where the same was done for nothing."""
     run.emit(begun)
-    beating = asyncio.get_running_loop().create_task(_beat(run, begun))
+    heart = _Heart(run, begun)
     try:
         yield
     finally:
-        beating.cancel()
-        await asyncio.wait([beating])
+        heart.stop()
     state = run.state
     if state.repeated >= REPEATS:
         name = state.last_done[0]
@@ -40,20 +41,21 @@ async def watching(run: Run, begun: Progress) -> AsyncGenerator[None]:
         run.emit(Warning(code="REPEATED_CALL", message=message))
 
 
-async def _beat(run: Run, begun: Progress) -> None:
-    began = run.seconds()
-    while True:
-        await asyncio.sleep(HEARTBEAT_SECONDS)
-        if run.state.pending:
-            continue  # nothing runs: a person is being asked
-        elapsed = run.seconds() - began
-        message = f"{begun.message} ({elapsed:.0f} s)"
-        run.emit(
-            Progress(
-                kind=begun.kind,
-                message=message,
-                turn=begun.turn,
-                max_turns=begun.max_turns,
-                tool_names=begun.tool_names,
-            )
-        )
+class _Heart:
+    """Beats by a timer and not by a task: most tools are done long before the first beat."""
+
+    def __init__(self, run: Run, begun: Progress) -> None:
+        self._run = run
+        self._begun = begun
+        self._began = run.seconds()
+        self._next = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+
+    def stop(self) -> None:
+        self._next.cancel()
+
+    def _beat(self) -> None:
+        self._next = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+        if self._run.state.pending:
+            return  # nothing runs: a person is being asked
+        elapsed = self._run.seconds() - self._began
+        self._run.emit(replace(self._begun, message=f"{self._begun.message} ({elapsed:.0f} s)"))
