@@ -34,6 +34,8 @@ BACKLOG = 200
 RECALL_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
 EMBEDDER_AFTER = 2.0
+# A run does not recall what it said itself, so nothing is lost by waiting for its end.
+_PAUSES = frozenset({"run_complete", "session_compacted"})
 
 log = logging.getLogger("buddy.memory")
 
@@ -78,12 +80,13 @@ class Memory:
     # --- what is remembered -----------------------------------------------------------------------------------------
 
     def heard(self, events: Sequence[Event]) -> None:
-        """Note that a session has news; nothing else happens here."""
+        """Note that a session has news; they are read up when its run is over, not beside it."""
         if self._closing:
             return
         for event in events:
-            if event.type in REMEMBERED or event.type == "session_compacted":
+            if event.type in REMEMBERED or event.type in _PAUSES:
                 self._news[event.session_id] = None
+            if event.type in _PAUSES:
                 self._wake()
 
     async def catch_up(self) -> None:
