@@ -8,9 +8,10 @@ from bench.figures import Row, table
 from bench.processes import WORKS as PROCESSES
 from bench.servers import WORKS as SERVERS
 from bench.stage import Failed, Stage
+from bench.storage import WORKS as STORAGE
 from bench.works import Work, measure
 
-WORKS: tuple[Work, ...] = (*PROCESSES, *SERVERS)
+WORKS: tuple[Work, ...] = (*PROCESSES, *SERVERS, *STORAGE)
 
 
 def main() -> int:

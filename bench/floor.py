@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Record = Callable[[tuple[bytes, ...]], None]
 
 END = b"\r\n0\r\n\r\n"
+SHORT = 4096
 
 
 def turns(prompt: str, record: "Record") -> "Turns":
@@ -78,13 +79,22 @@ def framed(body: bytes) -> bytes:
     return b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def count_text(data: bytes) -> int:
-    """How much text the deltas of a stream have: each is decoded, to types, which is the cheapest way that we know.
+class Texts:
+    """Counts the text of a stream's deltas: each is decoded, to types, which is the cheapest way that we know.
 
     A short reply is not looked into: the decoder's import would be the largest part of it.
     """
-    if len(data) < 4096:
-        return 0
+
+    decode: "Callable[[bytes], int] | None" = None
+
+    def count(self, data: bytes) -> int:
+        if len(data) < SHORT:
+            return 0
+        self.decode = decode = self.decode or decoder()
+        return sum(decode(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {"))
+
+
+def decoder() -> "Callable[[bytes], int]":
     import msgspec
 
     class Delta(msgspec.Struct, gc=False):
@@ -97,8 +107,7 @@ def count_text(data: bytes) -> int:
         choices: tuple[Choice, ...]
 
     decode = msgspec.json.Decoder(Chunk).decode
-    chunks = [decode(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {")]
-    return sum(len(chunk.choices[0].delta.content) for chunk in chunks if chunk.choices)
+    return lambda chunk: sum(len(choice.delta.content) for choice in decode(chunk).choices)
 
 
 def ask_raw(port: int, work: "Turns") -> None:
@@ -114,11 +123,11 @@ def ask_raw(port: int, work: "Turns") -> None:
         try:
             body = work.send(bytes(reply))
         except StopIteration:
-            count_text(bytes(reply))
+            Texts().count(bytes(reply))
             return
 
 
-async def ask_asyncio(port: int, work: "Turns") -> None:
+async def ask_asyncio(port: int, work: "Turns", record: "Record") -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -131,11 +140,13 @@ async def ask_asyncio(port: int, work: "Turns") -> None:
             self.transport = transport
             self.pieces = list[bytes]()
             self.rest = b""
+            self.texts = Texts()
             transport.write(framed(next(work)))
 
         def data_received(self, data: bytes) -> None:
             events, cut, rest = (self.rest + data).rpartition(b"\n\n")
-            count_text(events + cut)
+            if self.texts.count(events + cut):
+                record((b'{"type":"assistant_token"}',))
             self.rest = rest
             self.pieces.append(data)
             if not data.endswith(END):
@@ -152,7 +163,7 @@ async def ask_asyncio(port: int, work: "Turns") -> None:
     transport.close()
 
 
-async def ask_httpx2(port: int, work: "Turns") -> None:
+async def ask_httpx2(port: int, work: "Turns", _: "Record") -> None:
     import httpx2
 
     async with httpx2.AsyncClient(trust_env=False) as client:
@@ -164,7 +175,7 @@ async def ask_httpx2(port: int, work: "Turns") -> None:
             try:
                 body = work.send(reply)
             except StopIteration:
-                count_text(reply)
+                Texts().count(reply)
                 return
 
 
@@ -177,7 +188,8 @@ def main() -> None:
     import asyncio
 
     async def all_at_once() -> None:
-        await asyncio.gather(*((ask_asyncio if way == "asyncio" else ask_httpx2)(port, work) for work in works))
+        ask = ask_asyncio if way == "asyncio" else ask_httpx2
+        await asyncio.gather(*(ask(port, work, record) for work in works))
 
     asyncio.run(all_at_once())
     print(time.perf_counter_ns())

@@ -1,0 +1,278 @@
+"""Works of the log and the socket: appends, replay, opening, fan-out, round trips."""
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+
+from bench.agents import Daemon
+from bench.figures import Metric, Sample
+from bench.stage import ROOT, Stage
+from bench.wire import Wire
+from bench.works import Subject, Work
+from buddy.log.contract import Batch, Lease, SessionRecord
+from buddy.log.owners import this_owner
+from buddy.log.schema import open_database
+from buddy.log.sqlite import SqliteLog
+from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.events import AssistantToken, SessionStarted
+from buddy.protocol.shapes import Repo
+
+TEXT = "The quick brown fox jumps over the lazy dog. " * 4
+SESSIONS = 100
+CLIENTS = 10
+INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))"
+
+
+def trip(stage: Stage) -> Iterator[Subject]:
+    times = 500 if stage.quick else 2000
+    pair, daemon = _pair(stage, 1, 120), Daemon(stage)
+
+    def bare() -> Sample:
+        return {"trip": _round_trips(pair, b"ping\n", times)}
+
+    def buddy() -> Sample:
+        hello = {"clientName": "bench", "clientVersion": "1", "capabilities": list[str]()}
+        return {"trip": _round_trips(daemon.socket, _line("ping", {}), times, first=_line("hello", hello))}
+
+    yield Subject("asyncio", "floor", bare)
+    yield Subject("daemon", "buddy", buddy)
+
+
+def fanout(stage: Stage) -> Iterator[Subject]:
+    count = 5_000 if stage.quick else 20_000
+    home = stage.new_folder("home")
+    session_id = asyncio.run(seed(home / "state", "sess_fan", count))
+    pair = _pair(stage, count, len(_token(session_id, count).line()) + 1)
+
+    async def buddy() -> float:
+        # A new daemon for each time: it keeps what it sent last, and a second look would find it ready.
+        with Daemon(stage, home) as daemon:
+            opener = await Wire.connect(daemon.socket)
+            await opener.attach(session_id, count)
+            counters = [await Counter.greet(daemon.socket) for _ in range(CLIENTS)]
+            wish = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
+            return await _rate(counters, wish, count + 1)
+
+    async def bare() -> float:
+        return await _rate([await Counter.connect(pair) for _ in range(CLIENTS)], b"all\n", count)
+
+    yield Subject("asyncio", "floor", lambda: {"fanout": [asyncio.run(bare())]})
+    yield Subject("daemon", "buddy", lambda: {"fanout": [asyncio.run(buddy())]})
+
+
+def replay(stage: Stage) -> Iterator[Subject]:
+    """By a daemon that was just started: first the opening alone, then another that sends it all."""
+    count = 20_000 if stage.quick else 100_000
+    home = stage.new_folder("home")
+    session_id = asyncio.run(seed(home / "state", "sess_long", count))
+    pair = _pair(stage, count, 0, home / "state" / "buddy.db")
+
+    async def opening() -> float:
+        with Daemon(stage, home) as daemon:
+            wire = await Wire.connect(daemon.socket)
+            began = perf_counter()
+            await wire.attach(session_id, count)
+            took = perf_counter() - began
+            wire.close()
+            return took
+
+    async def buddy() -> Sample:
+        opened = await opening()
+        with Daemon(stage, home) as daemon:
+            counter = await Counter.greet(daemon.socket)
+            wish = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
+            return {"replay": [await _rate([counter], wish, count + 1)], "open": [opened]}
+
+    async def bare() -> Sample:
+        return {"replay": [await _rate([await Counter.connect(pair)], b"log\n", count)]}
+
+    yield Subject("asyncio apsw", "floor", lambda: asyncio.run(bare()))
+    yield Subject("daemon", "buddy", lambda: asyncio.run(buddy()))
+
+
+def appends(stage: Stage) -> Iterator[Subject]:
+    seconds = 0.5 if stage.quick else 2.0
+    yield Subject("apsw FULL", "floor", lambda: {"appends": [_bare_appends(stage.new_folder("log"), seconds)]})
+    yield Subject("log", "buddy", lambda: {"appends": [asyncio.run(_appends(stage.new_folder("log"), seconds))]})
+
+
+class Counter(asyncio.Protocol):
+    """Takes lines without looking into them."""
+
+    def __init__(self) -> None:
+        self._left = 1
+        self._there = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def connect(cls, path: Path) -> "Counter":
+        _, counter = await asyncio.get_running_loop().create_unix_connection(cls, str(path))
+        return counter
+
+    @classmethod
+    async def greet(cls, path: Path) -> "Counter":
+        counter = await cls.connect(path)
+        hello = {"clientName": "bench", "clientVersion": "1", "capabilities": ["stream_tokens"]}
+        await counter.take(_line("hello", hello), 1)
+        return counter
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._left -= data.count(b"\n")
+        if self._left <= 0 and not self._there.done():
+            self._there.set_result(None)
+
+    async def take(self, wish: bytes, lines: int) -> None:
+        """Ask, and wait until so many lines came."""
+        self._left = lines
+        self._there = asyncio.get_running_loop().create_future()
+        self.transport.write(wish)
+        await asyncio.wait_for(self._there, 60)
+
+
+async def _rate(counters: Sequence[Counter], wish: bytes, lines: int) -> float:
+    """Lines per second, of all together."""
+    began = perf_counter()
+    await asyncio.gather(*(counter.take(wish, lines) for counter in counters))
+    took = perf_counter() - began
+    for counter in counters:
+        counter.transport.close()
+    return lines * len(counters) / took
+
+
+def _round_trips(path: Path, ask: bytes, times: int, first: bytes = b"") -> list[float]:
+    """Microseconds each, by a client that only waits."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        if first:
+            connection.sendall(first)
+            connection.recv(65536)
+        found: list[float] = []
+        for _ in range(times):
+            began = perf_counter_ns()
+            connection.sendall(ask)
+            connection.recv(65536)
+            found.append((perf_counter_ns() - began) / 1000)
+        return found
+
+
+def _line(kind: str, payload: Mapping[str, object]) -> bytes:
+    message: dict[str, object] = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_bench", "type": kind}
+    if "sessionId" in payload:
+        message["sessionId"] = payload["sessionId"]
+    return json.dumps({**message, "payload": payload}).encode() + b"\n"
+
+
+def _pair(stage: Stage, count: int, size: int, database: Path | None = None) -> Path:
+    path = stage.new_folder("pair") / "sock"
+    command = [sys.executable, str(ROOT / "bench" / "pair.py"), str(path), str(count), str(size)]
+    process = stage.start([*command, str(database)] if database else command)
+    stage.wait_for_socket(path, process)
+    return path
+
+
+async def seed(state_dir: Path, session_id: str, count: int) -> str:
+    """A session of so many events, written straight into the log of a daemon that does not run yet."""
+    log = SqliteLog.open(state_dir, _now)
+    lease = await log.create(_record(session_id), this_owner())
+    await log.append(Batch(session_id, lease.epoch, 0, [_started(session_id)]))
+    for after in range(1, count, 1000):
+        events = [_token(session_id, seq) for seq in range(after + 1, min(after + 1000, count) + 1)]
+        await log.append(Batch(session_id, lease.epoch, after, events))
+    await log.release(lease)
+    await log.close()
+    return session_id
+
+
+def _started(session_id: str) -> Event:
+    body = SessionStarted(
+        session_id=session_id,
+        state="idle",
+        mode="interactive",
+        provider="default",
+        sandbox_provider="local",
+        repo=Repo("/"),
+    )
+    return event_of(body, session_id=session_id, seq=1, ts=_now())
+
+
+def _token(session_id: str, seq: int) -> Event:
+    return event_of(AssistantToken(text=TEXT), session_id=session_id, seq=seq, ts=_now(), run_id="run_seeded")
+
+
+def _record(session_id: str) -> SessionRecord:
+    return SessionRecord(session_id, Repo("/"), "interactive", "idle", _now(), _now(), 1, 0)
+
+
+async def _appends(place: Path, seconds: float) -> float:
+    """Each session waits for the answer to its one durable event before it appends the next."""
+    log = SqliteLog.open(place, _now)
+    leases = [await log.create(_record(f"sess_{number}"), this_owner()) for number in range(SESSIONS)]
+    until = perf_counter() + seconds
+
+    async def stream(lease: Lease) -> int:
+        seq = 0
+        while perf_counter() < until:
+            await log.append(
+                Batch(lease.session_id, lease.epoch, seq, [_token(lease.session_id, seq + 1)], durable=True)
+            )
+            seq += 1
+        return seq
+
+    began = perf_counter()
+    written = sum(await asyncio.gather(*(stream(lease) for lease in leases)))
+    rate = written / (perf_counter() - began)
+    await log.close()
+    return rate
+
+
+def _bare_appends(place: Path, seconds: float) -> float:
+    """One event of each session in each commit, which is the most that can wait at once."""
+    db = open_database(place / "bare.db")
+    db.execute("PRAGMA synchronous = FULL", can_cache=False)
+    began, written = perf_counter(), 0
+    while perf_counter() - began < seconds:
+        events = [_token(f"sess_{number}", written + 1) for number in range(SESSIONS)]
+        db.execute("BEGIN IMMEDIATE")
+        rows = [(at, event.seq, event.ts, event.run_id, event.type, event.payload) for at, event in enumerate(events)]
+        db.executemany(INSERT, rows)
+        db.execute("COMMIT")
+        written += SESSIONS
+    rate = written / (perf_counter() - began)
+    db.close()
+    return rate
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+WORKS = (
+    Work("trip", (Metric("trip", "socket round trip", "µs", "≤ 120 / 300", tail=True),), trip),
+    Work(
+        "fanout",
+        (Metric("fanout", "fan-out to 10 clients, delivered", "events/s", "≥ 400,000", more_is_better=True),),
+        fanout,
+    ),
+    Work(
+        "appends",
+        (Metric("appends", "durable acknowledged appends, 100 sessions", "events/s", "≥ 35,000", more_is_better=True),),
+        appends,
+        rounds=3,
+    ),
+    Work(
+        "replay",
+        (
+            Metric("replay", "replay of 100,000 events from the log", "events/s", "≥ 400,000", more_is_better=True),
+            Metric("open", "opening a session of 100,000 events", "s", "≤ 0.2"),
+        ),
+        replay,
+    ),
+)
