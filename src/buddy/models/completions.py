@@ -14,7 +14,7 @@ import msgspec
 
 from buddy.models.calls import call_ids, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
-from buddy.models.encoded import EncodedItems
+from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.folding import CALL_FIELDS, ORIGIN, Fold
 from buddy.models.wire import Wire
@@ -53,6 +53,7 @@ class Completions:
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
         self._messages = Messages(self._wire.origin)
+        self._tools = Kept(_tools)
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = Fold(self._wire.origin)
@@ -61,10 +62,10 @@ class Completions:
     async def close(self) -> None:
         await self._wire.close()
 
-    def _body(self, prompt: Prompt, left_out: LeftOut) -> bytes:
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
         parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.joined(prompt), b"]"]
         if prompt.tools:
-            parts += [b',"tools":', _encode([_tool(tool) for tool in prompt.tools])]
+            parts += [b',"tools":', self._tools.of(prompt.tools)]
         if prompt.temperature is not None:
             parts += [b',"temperature":', _encode(prompt.temperature)]
         if prompt.top_p is not None:
@@ -73,7 +74,7 @@ class Completions:
             parts.append(b',"stream":true')
         if not left_out & {"stream", "stream_options"}:
             parts.append(b',"stream_options":{"include_usage":true}')
-        return b"".join([*parts, b"}"])
+        return [*parts, b"}"]
 
 
 class Messages:
@@ -83,6 +84,7 @@ class Messages:
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._items = EncodedItems(self._message)
+        self._system = Kept(_system)
         self._reasons = False
 
     def joined(self, prompt: Prompt) -> bytes:
@@ -91,8 +93,7 @@ class Messages:
         if self._reasons != reasoned:
             self._items.forget()
             encoded = self._items.of(prompt.items)
-        system = [_encode({"role": "system", "content": prompt.system})] if prompt.system else []
-        return b",".join(system + encoded)
+        return b",".join([self._system.of(prompt.system), *encoded] if prompt.system else encoded)
 
     def _message(self, item: Item) -> bytes:
         match item:
@@ -125,9 +126,12 @@ def _call(call: "ToolCallItem") -> dict[str, object]:
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _tool(tool: ToolSpec) -> dict[str, object]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
+def _system(text: str) -> bytes:
+    return _encode({"role": "system", "content": text})
+
+
+def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
+    return _encode([{"type": "function", "function": tool} for tool in tools])
 
 
 _encode = msgspec.json.Encoder().encode

@@ -9,10 +9,11 @@ What always holds:
 
 import asyncio
 import base64
+import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -78,7 +79,7 @@ class Server:
         self._idle_seconds = idle_seconds
         self._free: list[tuple[Connection, float]] = []
 
-    async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> "Call":
+    async def ask(self, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes] = ()) -> "Call":
         """Send a request; give the answer once its head is there. OSError where that fails, ValueError for a header."""
         address, proxy = self._address, _proxy_of(self._address)
         target = f"{address.path}{path}"
@@ -158,29 +159,34 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._broken: Exception | None = None
         self.has_heard = False
-        self._changed = asyncio.Event()
+        self._waiter: asyncio.Future[bool] | None = None
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, data: bytes) -> Answer:
+    async def send(self, parts: Sequence[bytes]) -> Answer:
         """Send a request; give the answer once its head is there."""
         answer = Answer()
         self._answer, self.has_heard = answer, False
         if self._transport is None or not self.is_open:
             raise Cut("the connection was closed")
-        self._transport.write(data)
+        self._transport.writelines(parts)
         while not answer.status:
-            await self._wait()
+            await self._wait(self._idle_seconds)
         return answer
 
-    async def read(self) -> bytes:
-        """All of the body that came since the last call, waiting for the first; empty at its end."""
+    async def read(self, seconds: float | None = None) -> bytes:
+        """All of the body that came since the last call, waiting for the first; empty at its end.
+
+        Silent where nothing came for `seconds`, or for as long as this connection may be idle.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = math.inf if seconds is None else now() + seconds
         while not self._pieces:
             if self._answer is None or self._answer.is_done:
                 return b""
-            await self._wait()
+            await self._wait(min(deadline - now(), self._idle_seconds))
         return self._take()
 
     def rest(self) -> bool:
@@ -193,17 +199,25 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float) -> None:
         if self._broken is not None:
             raise self._broken
-        self._changed.clear()
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        # A timer of its own: `asyncio.timeout` takes four times as long, and there is a wait in every turn.
+        giving_up = loop.call_later(seconds, _give_up, waiter)
         try:
-            async with asyncio.timeout(self._idle_seconds):
-                await self._changed.wait()
-        except TimeoutError as error:
-            raise Silent(f"no byte for {self._idle_seconds:g} s") from error
+            if not await waiter:
+                raise Silent(f"no byte for {seconds:g} s")
+        finally:
+            giving_up.cancel()
+            self._waiter = None
         if self._broken is not None and not self._pieces:
             raise self._broken
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
 
     def _take(self) -> bytes:
         pieces, self._pieces, self._size = self._pieces, [], 0
@@ -234,7 +248,7 @@ class Connection(asyncio.Protocol):
             if self._size > MAX_AHEAD and self._transport is not None and not self._is_paused:
                 self._is_paused = True
                 self._transport.pause_reading()
-        self._changed.set()
+        self._wake()
 
     def eof_received(self) -> None:
         if self._answer is not None and not self._answer.is_done:
@@ -242,17 +256,22 @@ class Connection(asyncio.Protocol):
                 self._answer.end()
             except Cut as error:
                 self._break(error)
-        self._changed.set()
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.is_done and self._broken is None:
             self._broken = Cut(str(exc or "the connection was closed"))
-        self._changed.set()
+        self._wake()
 
     def _break(self, error: Exception) -> None:
         self._broken = error
         self.abort()
-        self._changed.set()
+        self._wake()
+
+
+def _give_up(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 async def _dial(address: Address, proxy: Address | None, idle_seconds: float) -> Connection:

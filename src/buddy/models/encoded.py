@@ -7,10 +7,13 @@ history that was compacted, forked or rebuilt is encoded anew from the first ite
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import is_not, itemgetter
+from typing import Generic, TypeVar
 
 from buddy.models.contract import Item
 
 _HISTORIES = 16
+
+Value = TypeVar("Value")
 
 
 class EncodedItems:
@@ -42,6 +45,20 @@ class EncodedItems:
         if len(self._histories) > _HISTORIES:
             self._histories.popitem(last=False)
         return entry
+
+
+class Kept(Generic[Value]):
+    """The bytes of the one value that is sent again and again, recognised by identity."""
+
+    def __init__(self, encode: Callable[[Value], bytes]) -> None:
+        self._encode = encode
+        self._value: Value | None = None
+        self._bytes = b""
+
+    def of(self, value: Value) -> bytes:
+        if value is not self._value:
+            self._value, self._bytes = value, self._encode(value)
+        return self._bytes
 
 
 def _shared(known: Sequence[Item], items: Sequence[Item]) -> int:

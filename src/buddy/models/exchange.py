@@ -6,11 +6,11 @@ What always holds:
 - a stream that breaks after its text began is not lost: the fold says what it is worth.
 """
 
-import asyncio
+import math
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import Protocol
 
 from buddy.errors import ProviderError
@@ -51,27 +51,32 @@ class Exchange:
         self._left_out: LeftOut = frozenset()
 
     async def stream(
-        self, body: Callable[[LeftOut], bytes], fold: Folding, taken: AbstractSet[str]
+        self, body: Callable[[LeftOut], Sequence[bytes]], fold: Folding, taken: AbstractSet[str]
     ) -> AsyncIterator[Piece]:
         """All pieces of one reply; `body` makes the request without the parameters that were refused."""
-        async with AsyncExitStack() as stack:
-            answer = await self._open(stack, body)
+        answer = await self._open(body)
+        try:
             reading = _Reading(answer, fold)
             while (pieces := await reading.next()) is not None:
                 for piece in pieces:
                     yield piece
             if fold.done:
                 with suppress(TimeoutError, ProviderError):
-                    async with asyncio.timeout(self._linger):
-                        while await answer.batch() is not None:
-                            pass
-        yield fold.reply(taken)
+                    while await answer.batch(self._linger) is not None:
+                        pass
+            reply = fold.reply(taken)
+        except ProviderError as error:
+            self._wire.without_key(error)
+            raise
+        finally:
+            answer.close()
+        yield reply
 
-    async def _open(self, stack: AsyncExitStack, body: Callable[[LeftOut], bytes]) -> Answer:
+    async def _open(self, body: Callable[[LeftOut], Sequence[bytes]]) -> Answer:
         left_out = self._left_out
         while True:
             try:
-                answer = await stack.enter_async_context(self._wire.post(self._path, body(left_out)))
+                answer = await self._wire.post(self._path, body(left_out))
             except Refused as error:
                 named = self._named(error, left_out)
                 if not named:
@@ -125,8 +130,7 @@ class _Reading:
     async def _batch(self) -> bytes | None:
         """What came next; None at the end, which a reply that is whole or has text does not wait for in vain."""
         try:
-            async with asyncio.timeout(_WAIT_FOR_USAGE if self._fold.finish else None):
-                return await self._answer.batch()
+            return await self._answer.batch(_WAIT_FOR_USAGE if self._fold.finish else math.inf)
         except TimeoutError:
             return None
         except Broken:

@@ -6,7 +6,8 @@ What always holds:
 - only an answer that was read to its end, on a connection the server keeps open, lets the connection be used again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 MAX_HEAD = 64 * 1024
 MAX_LINE = 4 * 1024
@@ -17,14 +18,14 @@ class Cut(ConnectionError):
     """The connection ended before the answer did, or what came over it is no answer."""
 
 
-def request(method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """A whole request; a header that would break out of its line is refused."""
+def request(method: str, target: str, headers: Mapping[str, str], body: Sequence[bytes] = ()) -> list[bytes]:
+    """A whole request, in parts; a header that would break out of its line is refused."""
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body or method == "POST":
-        lines.append(f"content-length: {len(body)}")
+        lines.append(f"content-length: {sum(map(len, body))}")
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a line break in a header")
-    return "\r\n".join([*lines, "\r\n"]).encode("ascii") + body
+    return ["\r\n".join([*lines, "\r\n"]).encode("ascii"), *body]
 
 
 class Answer:
@@ -131,6 +132,10 @@ class Answer:
                 break
             left = self._read_line(data[at:end].rstrip(b"\r"))
             at = end + 1
+            if left and data.startswith(b"\r\n", at + left):  # all of it is there, as mostly in a burst
+                pieces.append(data[at : at + left])
+                at += left + 2
+                left = 0
         self._left = left
         if self.is_done:
             self._finish(data[at:])
@@ -173,6 +178,7 @@ def _number(text: str) -> int:
     return int(number)
 
 
+@lru_cache(maxsize=1024)
 def _chunk_size(line: bytes) -> int:
     digits = line.partition(b";")[0].strip()
     if not digits or len(digits) > 15 or not _HEX.issuperset(digits):

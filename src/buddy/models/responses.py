@@ -14,7 +14,7 @@ import msgspec
 
 from buddy.models.calls import call_ids
 from buddy.models.contract import Piece, Prompt, ToolSpec
-from buddy.models.encoded import EncodedItems
+from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.response_fold import ResponseFold
 from buddy.models.response_items import encode_item
@@ -52,6 +52,8 @@ class Responses:
         self._login = login
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
+        self._system = Kept[str](_encode)
+        self._tools = Kept(_tools)
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
@@ -61,19 +63,19 @@ class Responses:
     async def close(self) -> None:
         await self._wire.close()
 
-    def _body(self, prompt: Prompt, left_out: LeftOut) -> bytes:
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
         items = b",".join(filter(None, self._items.of(prompt.items)))
         parts = [b'{"model":', _encode(self.model), b',"input":[', items, b"]"]
         if prompt.system or self._login:
-            parts += [b',"instructions":', _encode(prompt.system)]
+            parts += [b',"instructions":', self._system.of(prompt.system)]
         if prompt.tools:
-            parts += [b',"tools":', _encode([_tool(tool) for tool in prompt.tools])]
+            parts += [b',"tools":', self._tools.of(prompt.tools)]
         if prompt.temperature is not None and not self._login:
             parts += [b',"temperature":', _encode(prompt.temperature)]
         if prompt.top_p is not None and not self._login:
             parts += [b',"top_p":', _encode(prompt.top_p)]
         parts += [text for name, text in _OPTIONS if name not in left_out]
-        return b"".join([*parts, b"}"])
+        return [*parts, b"}"]
 
 
 _OPTIONS = (
@@ -81,6 +83,10 @@ _OPTIONS = (
     ("include", b',"include":["reasoning.encrypted_content"]'),
     ("stream", b',"stream":true'),
 )
+
+
+def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
+    return _encode([_tool(tool) for tool in tools])
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:

@@ -2,15 +2,16 @@
 
 What always holds:
 - every failure is a `ProviderError`, and the key is in none of them;
-- leaving `post`, in whatever way, ends the exchange: the connection is closed or kept for the next;
+- an `Answer` is closed by who got it: its connection is then closed too, or kept for the next;
 - a server that sends nothing is given up after `idle_timeout`; one that trickles bytes without ever ending a line (or
   its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive.
 """
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+import math
+from collections.abc import Sequence
+from contextlib import suppress
 
 from buddy.errors import ProviderError
 from buddy.models.credentials import ApiKey, Credentials
@@ -35,31 +36,32 @@ class Wire:
         self._credentials = ApiKey(api_key) if isinstance(api_key, str) else api_key
         self._key = ""
         self._api = api
-        self._idle_timeout = idle_timeout
+        self.idle_timeout = idle_timeout
         self._server: Server | None = None
 
-    @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> "AsyncGenerator[Answer]":
+    async def post(self, path: str, body: Sequence[bytes]) -> "Answer":
         """Send a JSON body; give the answer once its headers are there, or raise what its status means."""
         call = await self._send_allowed(path, body)
         try:
-            answer = Answer(call, self)
-            if call.status != 200:
-                said = await answer.read_some(MAX_REFUSAL)
-                raise refused(call.status, call.headers, said, self._api)
-            yield answer
-        except ProviderError as error:
-            self._without_key(error)
-            raise
-        finally:
+            return await self._accepted(call)
+        except BaseException as error:
             call.close()
+            if isinstance(error, ProviderError):
+                self.without_key(error)
+            raise
 
     async def close(self) -> None:
         """End the connections that were kept."""
         if self._server is not None:
             self._server.close()
 
-    async def _send_allowed(self, path: str, body: bytes) -> Call:
+    async def _accepted(self, call: Call) -> "Answer":
+        answer = Answer(call, self)
+        if call.status != 200:
+            raise refused(call.status, call.headers, await answer.read_some(MAX_REFUSAL), self._api)
+        return answer
+
+    async def _send_allowed(self, path: str, body: Sequence[bytes]) -> Call:
         """Send, and once more with newer credentials where there are any; a second refusal is theirs to explain."""
         call = await self._send(path, body)
         for _ in range(2):
@@ -75,7 +77,7 @@ class Wire:
             call = await self._send(path, body)
         return call
 
-    async def _send(self, path: str, body: bytes) -> Call:
+    async def _send(self, path: str, body: Sequence[bytes]) -> Call:
         proof = await self._credentials.headers()
         self._key = proof.get("authorization", "").removeprefix("Bearer ")
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **proof}
@@ -85,7 +87,7 @@ class Wire:
         except TimeoutError as error:
             raise ProviderError("the model API did not finish the headers of its answer", retryable=True) from error
         except OSError as error:
-            raise self._without_key(self.trouble(error)) from error
+            raise self.without_key(self.trouble(error)) from error
 
     def _reach(self) -> Server:
         if self._server is None:
@@ -95,7 +97,7 @@ class Wire:
                 hint = "base_url starts with https:// or http://"
                 told = f"base_url is not a URL that can be called: {error}"
                 raise ProviderError(told, retryable=False, hint=hint) from error
-            self._server = Server(address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self._idle_timeout)
+            self._server = Server(address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self.idle_timeout)
         return self._server
 
     @property
@@ -106,7 +108,7 @@ class Wire:
     @property
     def line_patience(self) -> float:
         """How long a line of an answer may take."""
-        return SLOWEST * self._idle_timeout
+        return SLOWEST * self.idle_timeout
 
     def trouble(self, error: OSError) -> ProviderError:
         """What a failure of the transport means."""
@@ -121,7 +123,7 @@ class Wire:
             case _:
                 return ProviderError(f"no connection to the model API: {told}", retryable=True)
 
-    def _without_key(self, error: ProviderError) -> ProviderError:
+    def without_key(self, error: ProviderError) -> ProviderError:
         """The same error, of the same type, without the key."""
         if self._key:
             error.args = (str(error).replace(self._key, "[key]"),)
@@ -136,6 +138,7 @@ class Answer:
         encoding = call.headers.get("content-encoding", "identity")
         if encoding != "identity":
             raise ProviderError(f"the server compressed its answer ({encoding}) unasked", retryable=False)
+        self.close = call.close
         self._call = call
         self._wire = wire
         self._patience = wire.line_patience
@@ -144,18 +147,22 @@ class Answer:
     def content_type(self) -> str:
         return self._call.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    async def batch(self) -> bytes | None:
-        """All bytes that came since the last call, waiting for the first; None at the end of the body."""
+    async def batch(self, within: float = math.inf) -> bytes | None:
+        """All bytes that came since the last call, waiting for the first; None at the end of the body.
+
+        TimeoutError where nothing came `within` so many seconds.
+        """
         now = asyncio.get_running_loop().time
-        began = now()
+        began, seconds = now(), min(self._patience, within)
         try:
             # Only the time spent waiting here counts, not how long the reader of the pieces took.
-            async with asyncio.timeout(self._patience):
-                got = await self._call.read()
-        except TimeoutError as error:
-            raise ProviderError("the model API sends bytes, but no whole line of them", retryable=True) from error
+            got = await self._call.read(seconds)
         except OSError as error:
-            raise self._wire.trouble(error) from error
+            if not isinstance(error, Silent) or seconds >= self._wire.idle_timeout:
+                raise self._wire.trouble(error) from error
+            if within < self._patience:
+                raise TimeoutError from error
+            raise ProviderError("the model API sends bytes, but no whole line of them", retryable=True) from error
         if b"\n" in got or b"\r" in got:
             self._patience = self._wire.line_patience
         else:
