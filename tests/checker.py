@@ -156,17 +156,18 @@ def check_messages(history: History) -> Iterator[str]:
 
 
 def check_calls(history: History, *, complete: bool) -> Iterator[str]:
-    """Each call the model made is seen once and has one result; nothing else has one."""
+    """Each call the model made, or another agent's, is seen once and has one result; nothing else has one."""
     asked = Counter(
         item.call_id for _, body in history.bodies if isinstance(body, AssistantMessage) for item in body.tool_calls
     )
     called = Counter(body.call_id for _, body in history.bodies if isinstance(body, ToolCall))
+    delegated = {body.call_id for _, body in history.bodies if isinstance(body, ToolCall) and body.source == "delegate"}
     answered = {call_id: len(results) for call_id, results in history.results().items()}
     for call_id in dict.fromkeys([*asked, *called, *answered]):
         counts = asked[call_id or ""], called[call_id], answered.get(call_id or "", 0)
         if max(counts) > 1:
             yield history.says(f"{call_id} was asked for, called and answered {counts} times")
-        if counts[0] == 0:
+        if counts[0] == 0 and call_id not in delegated:
             yield history.says(f"{call_id} has a call or a result, but no assistant_message asked for it")
         if counts[2] > counts[1]:
             yield history.says(f"{call_id} has a tool_result without a tool_call")

@@ -15,7 +15,7 @@ from buddy.backends.budget import Budget
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
 from buddy.backends.external.clerk import Clerk
 from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
-from buddy.backends.external.history import LOST, SESSION, History
+from buddy.backends.external.history import LOST, SESSION, STARTING, History
 from buddy.backends.external.scribe import Scribe
 from buddy.backends.native.digest import nonce_of
 from buddy.errors import ProviderError, ToolError, UserError
@@ -135,10 +135,10 @@ class External:
             return self._executor
         await self._let_go()
         Budget.of(run).check()
-        run.emit(Status(source="delegate", phase=f"Starting {self.name}", detail=run.place.target.name))
+        await run.place.target.end_strays(agent_nonce(self._session_id, self._history.starts))
+        run.emit(Status(source="delegate", phase=STARTING, detail=f"{self.name} on {run.place.target.name}"))
         await run.commit()
-        nonce = nonce_of(self._session_id, "agent")
-        await run.place.target.end_strays(nonce)
+        nonce = agent_nonce(self._session_id, self._history.starts)
         try:
             agent = await self._hire(run.place.target, run.place.root)
             self._executor = await self._continued(run, agent, nonce)
@@ -210,3 +210,11 @@ class External:
         executor, self._executor = self._executor, None
         if executor is not None:
             await executor.close()
+
+
+def agent_nonce(session_id: str, start: int) -> str:
+    """What the processes of a session's nth start of its agent carry.
+
+    Each start has its own: whoever started one before, and finds out late that it is over, ends nothing of the next.
+    """
+    return nonce_of(session_id, f"agent.{start}")

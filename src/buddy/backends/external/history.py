@@ -12,6 +12,7 @@ from buddy.protocol.events import (
 from buddy.protocol.events import Warning as Warned
 
 SESSION = "backend session"
+STARTING = "starting backend"
 LOST = "BACKEND_SESSION_LOST"
 TOLD_AGAIN = 24_000
 """How many characters of an earlier conversation an agent that does not know it is told."""
@@ -20,6 +21,7 @@ TOLD_AGAIN = 24_000
 class History:
     def __init__(self) -> None:
         self.session_id: str | None = None
+        self.starts = 0
         self._is_stranger = False
         self._unsent: list[str] = []
         self._current = ""
@@ -37,6 +39,8 @@ class History:
                 self._remember(f"You: {body.text}")
             case Status() if body.source == "delegate" and body.phase == SESSION:
                 self.session_id = body.detail
+            case Status() if body.source == "delegate" and body.phase == STARTING:
+                self.starts += 1
             case ToolCall() if body.call_id is not None:
                 self.calls.add(body.call_id)
             case SessionForked():

@@ -1,0 +1,121 @@
+"""One tongue for all backends: who plays in a scene, and how each of them is made to do what a message says.
+
+A message is a word and its rest: `say`, `look FILE`, `run COMMAND`, `wait`, `die`, `recall`. The agents under `fakes/`
+understand it, and so does the model that our own agent is given here.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from buddy.config.places import Places
+from buddy.config.settings import AgentSettings, Config, Profile, ServerSettings
+from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.errors import ProviderError
+from buddy.log.contract import Log
+from buddy.log.memory import MemoryLog
+from buddy.models.contract import Piece, Prompt, Reply, TextDelta, TokenUsage, ToolItem, UserItem
+from buddy.protocol.shapes import ToolCallItem
+from harness import House
+from sessions.stage import check_all
+
+FAKES = Path(__file__).parent / "fakes"
+
+
+class Cast(Struct, frozen=True):
+    """Who works for a session: its agent runtime, and what is on the PATH and in the environment for it."""
+
+    name: str
+    runtime: str | None = None
+    script: str = ""
+    env: dict[str, str] = {}
+
+
+CASTS = (
+    Cast("native"),
+    Cast("acp", runtime=f"acp:{sys.executable} {FAKES / 'acp.py'}"),
+)
+
+
+class Obedient:
+    """A model that understands the tongue, for our own agent."""
+
+    profile = "test"
+    model = "obedient"
+    api = "scripted"
+    context_limit = 128_000
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        last = prompt.items[-1]
+        if isinstance(last, ToolItem):
+            text = "went on" if "unknown" in last.text else "done"
+            yield TextDelta(text)
+            yield Reply(text, (), "stop", usage=TokenUsage(20, 10))
+            return
+        said = [item.text for item in prompt.items if isinstance(item, UserItem)]
+        word, _, rest = said[-1].partition(" ")
+        call: tuple[str, dict[str, str]] | None = None
+        text = ""
+        match word:
+            case "look":
+                call = "read_file", {"path": rest}
+            case "run":
+                call = "run_shell", {"command": rest}
+            case "wait":
+                yield TextDelta("waiting for it\n")
+                await asyncio.Event().wait()
+            case "die":
+                raise ProviderError("the model met its end", retryable=False)
+            case "recall":
+                text = f"{len(said) - 1} before"
+            case _:
+                text = rest
+        for piece in text.split(" ") if text else ():
+            yield TextDelta(f"{piece} ")
+        calls: tuple[ToolCallItem, ...] = ()
+        if call is not None:
+            self._calls += 1
+            calls = (ToolCallItem(f"call-{self._calls}-{id(self)}", call[0], msgspec.json.encode(call[1]).decode()),)
+        yield Reply(f"{text} " if text else "", calls, "tool_calls" if calls else "stop", usage=TokenUsage(20, 10))
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None) -> Runtime:
+    """A runtime of its own for this cast; with the log of another, it is what comes after it."""
+    programs = workspace.parent / f"{workspace.name}-programs"
+    programs.mkdir(exist_ok=True)
+    if cast.script:
+        program = programs / cast.name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKES / cast.script}" "$@"\n')
+        program.chmod(0o755)
+    env = {**os.environ, **cast.env, **(more or {}), "PATH": f"{programs}:{os.environ['PATH']}"}
+    profiles = {"test": Profile(api="scripted")}
+    config = Config(profiles, AgentSettings(model="test"), server=ServerSettings(cast.runtime or "native"))
+    places = Places(programs / "config", programs / "state", programs / "socket")
+    parts = Parts(log=log or MemoryLog(unix_ms), provider=lambda _: Obedient())
+    return Runtime(config, places, env, parts)
+
+
+@asynccontextmanager
+async def scene(
+    cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None
+) -> AsyncGenerator[House]:
+    """A house for this cast; at its end its log passes the checker."""
+    runtime = runtime_of(cast, workspace, log, more=more)
+    home = House(runtime, workspace)
+    try:
+        yield home
+        await check_all(home)
+    finally:
+        await runtime.close()

@@ -1,0 +1,200 @@
+"""An agent that speaks ACP on stdin and stdout and does what the first word of a message says.
+
+say, think, look, run COMMAND, edit PATH TEXT, fetch URL, always COMMAND, wait, die, garbage, recall, refuse; its
+sessions are kept in .fake-agent.json in its working directory, so that they can be gone on with.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+MODE = os.environ.get("FAKE_AGENT", "")
+STORE = Path(".fake-agent.json")
+output = threading.Lock()
+waiting: dict[int, "list[Any]"] = {}
+answered = threading.Condition()
+cancelled = threading.Event()
+sessions: dict[str, list[str]] = json.loads(STORE.read_text()) if STORE.exists() else {}
+numbers = iter(range(1000, 10_000))
+
+
+def write(message: dict[str, Any]) -> None:
+    with output:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def update(session: str, **fields: Any) -> None:
+    write({"method": "session/update", "params": {"sessionId": session, "update": fields}})
+
+
+def chunk(session: str, text: str, kind: str = "agent_message_chunk") -> None:
+    update(session, sessionUpdate=kind, content={"type": "text", "text": text})
+
+
+def ask(session: str, call: dict[str, Any], options: tuple[str, ...] = ("allow_once", "reject_once")) -> str:
+    """Ask for permission; the kind of option that was chosen, or cancelled."""
+    number = next(numbers)
+    offered = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in options]
+    with answered:
+        waiting[number] = []
+    write(
+        {
+            "id": number,
+            "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": call, "options": offered},
+        }
+    )
+    with answered:
+        while not waiting[number] and not cancelled.is_set():
+            answered.wait(0.05)
+        reply = waiting.pop(number)
+    outcome = reply[0]["outcome"] if reply else {"outcome": "cancelled"}
+    return str(outcome.get("optionId", "cancelled")).removeprefix("id-")
+
+
+def call(session: str, kind: str, title: str, raw: dict[str, Any], **more: Any) -> dict[str, Any]:
+    told = {"toolCallId": f"call-{next(numbers)}", "title": title, "kind": kind, "status": "pending"}
+    update(session, sessionUpdate="tool_call", **told, rawInput={})
+    return {**told, "rawInput": raw, **more}
+
+
+def end(session: str, told: dict[str, Any], text: str, *, failed: bool = False) -> None:
+    content = [{"type": "content", "content": {"type": "text", "text": text}}]
+    status = "failed" if failed else "completed"
+    update(session, sessionUpdate="tool_call_update", toolCallId=told["toolCallId"], status=status, content=content)
+
+
+def gated(session: str, told: dict[str, Any], work: Any, *options: str) -> str:
+    """Do something above reading: asked before, and told after."""
+    chosen = ask(session, told, options or ("allow_once", "reject_once"))
+    if chosen not in ("allow_once", "allow_always"):
+        end(session, told, f"not done: {chosen}", failed=True)
+        return chosen
+    update(session, sessionUpdate="tool_call_update", toolCallId=told["toolCallId"], status="in_progress")
+    end(session, told, work())
+    return "done"
+
+
+def shell(command: str) -> str:
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url) as reply:  # noqa: S310 - a test's own server
+        return reply.read().decode()
+
+
+def obey(session: str, text: str) -> str:  # noqa: C901 - one arm per word
+    """Do what the message says; the stop reason."""
+    if "You were interrupted" in text:
+        chunk(session, "went on")
+        return "end_turn"
+    word, _, rest = text.strip().split("\n")[-1].partition(" ")
+    match word:
+        case "think":
+            chunk(session, rest, "agent_thought_chunk")
+            chunk(session, "thought")
+        case "look":
+            told = call(session, "read", "read", {"path": rest})
+            update(session, sessionUpdate="tool_call_update", **{**told, "status": "in_progress"})
+            end(session, told, f"contents of {rest}")
+            chunk(session, "looked")
+        case "run" | "always":
+            told = call(session, "execute", "bash", {"command": rest})
+            options = ("allow_always", "reject_once") if word == "always" else ()
+            chunk(session, gated(session, told, lambda: shell(rest), *options))
+        case "edit":
+            name, _, new = rest.partition(" ")
+            path = Path(name).absolute()
+            old = path.read_text() if path.exists() else ""
+            diff = [{"type": "diff", "path": str(path), "oldText": old, "newText": new}]
+            told = call(session, "edit", "edit", {"filePath": str(path), "content": new}, content=diff)
+            chunk(session, gated(session, told, lambda: f"{path.write_text(new)} bytes"))
+        case "fetch":
+            told = call(session, "fetch", "fetch", {"url": rest})
+            chunk(session, gated(session, told, lambda: _get(rest)))
+        case "wait":
+            chunk(session, "waiting for it\n")
+            cancelled.wait()
+            return "cancelled"
+        case "die":
+            chunk(session, "dying")
+            sys.stderr.write("the agent met its end\n")
+            sys.stderr.flush()
+            os._exit(7)
+        case "garbage":
+            with output:
+                sys.stdout.write('this is not JSON\n{"half": \n')
+                sys.stdout.flush()
+            update(session, sessionUpdate="of_another_kind", content=[1, 2])
+            update(session, sessionUpdate="agent_message_chunk", content="no object")
+            chunk(session, "still here")
+        case "recall":
+            chunk(session, f"{len(sessions[session]) - 1} before")
+        case "refuse":
+            return "refusal"
+        case _:
+            for piece in text.removeprefix("say ").split(" "):
+                chunk(session, piece + " ")
+    return "end_turn"
+
+
+def prompt(number: int, session: str, text: str) -> None:
+    sessions[session].append(text)
+    STORE.write_text(json.dumps(sessions))
+    stop = obey(session, text)
+    usage = {"totalTokens": 30, "inputTokens": 20, "outputTokens": 10}
+    write({"id": number, "result": {"stopReason": "cancelled" if cancelled.is_set() else stop, "usage": usage}})
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    session = params.get("sessionId", "")
+    match method:
+        case "initialize":
+            resume = {} if MODE == "forgetful" else {"loadSession": True}
+            return {"protocolVersion": 9 if MODE == "future" else 1, "agentCapabilities": resume}
+        case "session/new":
+            session = f"theirs-{os.getpid()}-{len(sessions)}"
+            sessions[session] = []
+            modes = [{"id": "normal", "name": "Normal"}, {"id": "plan", "name": "Plan"}]
+            return {"sessionId": session, "modes": {"currentModeId": "normal", "availableModes": modes}}
+        case "session/load":
+            for text in sessions[session]:
+                chunk(session, f"again: {text}")
+            return {}
+        case _:
+            STORE.with_suffix(".asked").write_text(json.dumps([method, params]))
+            return {}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        message: dict[str, Any] = json.loads(line)
+        params: dict[str, Any] = message.get("params") or {}
+        number, method = message.get("id", 0), message.get("method")
+        if method is None:
+            with answered:
+                waiting.get(number, []).append(message.get("result"))
+                answered.notify_all()
+        elif method == "session/prompt":
+            cancelled.clear()
+            said = params["prompt"][0]["text"]
+            threading.Thread(target=prompt, args=(number, params["sessionId"], said), daemon=True).start()
+        elif method == "session/cancel":
+            cancelled.set()
+        elif MODE == "login" and method == "session/new":
+            write({"id": number, "error": {"code": -32000, "message": "Authentication required"}})
+        elif method == "session/load" and params.get("sessionId") not in sessions:
+            write({"id": number, "error": {"code": -32002, "message": "no such session"}})
+        else:
+            write({"id": number, "result": answer(method, params)})
+
+
+main()

@@ -1,0 +1,181 @@
+"""What is ACP's own: modes, logins, resuming, odd messages, and what its permission requests show."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from backends.casts import CASTS, FAKES, scene
+from backends.test_table import ask, decide
+from buddy.backends.acp.agent import Acp
+from buddy.backends.acp.presets import PRESETS
+from buddy.backends.external.contract import Completion, Delta, Executor, Request, SessionLost
+from buddy.errors import ProviderError, UserError
+from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplete, ToolResult, Warning  # noqa: A004
+from buddy.targets.local import Local
+
+COMMAND = f"{sys.executable} {FAKES / 'acp.py'}"
+ACP = next(cast for cast in CASTS if cast.name == "acp")
+
+
+@asynccontextmanager
+async def talking(cwd: Path, **more: object) -> AsyncGenerator[Executor]:
+    agent = Acp(COMMAND, {})
+    await agent.start(Local(), str(cwd))
+    executor = await agent.execute(Request("", str(cwd), "f" * 32, **more))  # pyright: ignore[reportArgumentType]
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+async def said(executor: Executor, text: str) -> tuple[str, Completion]:
+    await executor.send_message(text)
+    pieces: list[str] = []
+    async for event in executor.events():
+        match event:
+            case Delta():
+                pieces.append(event.text)
+            case Completion():
+                return "".join(pieces).strip(), event
+            case _:
+                pass
+    raise AssertionError("the agent was gone before it was done")
+
+
+async def test_a_conversation_has_the_agents_own_id_and_ends_when_it_is_closed(tmp_path: Path) -> None:
+    async with talking(tmp_path) as executor:
+        assert executor.backend_session_id.startswith("theirs-")
+        assert await said(executor, "say one two") == ("one two", Completion("completed"))
+        assert not executor.is_closed
+    assert executor.is_closed
+    assert executor.done.is_set()
+
+
+async def test_one_message_can_be_sent_alone(tmp_path: Path) -> None:
+    agent = Acp(COMMAND, {})
+    await agent.start(Local(), str(tmp_path))
+    result = await agent.execute_once(Request("run touch made", str(tmp_path), "e" * 32))
+    assert result.reason == "completed"
+    assert not (tmp_path / "made").exists()
+
+
+async def test_what_a_resumed_session_tells_again_is_not_news(tmp_path: Path) -> None:
+    async with talking(tmp_path) as executor:
+        await said(executor, "say first")
+        theirs = executor.backend_session_id
+    async with talking(tmp_path, session_id=theirs) as executor:
+        assert await said(executor, "recall") == ("1 before", Completion("completed"))
+
+
+async def test_a_session_that_the_agent_does_not_know_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(SessionLost, match="no such session"):
+        async with talking(tmp_path, session_id="theirs-0"):
+            pass
+
+
+async def test_an_agent_that_cannot_resume_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "forgetful")
+    with pytest.raises(SessionLost, match="cannot go on"):
+        async with talking(tmp_path, session_id="theirs-0"):
+            pass
+
+
+async def test_a_login_that_is_missing_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "login")
+    with pytest.raises(UserError, match="wants a login"):
+        async with talking(tmp_path):
+            pass
+
+
+async def test_another_version_of_the_protocol_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "future")
+    with pytest.raises(ProviderError, match="speaks ACP 9"):
+        async with talking(tmp_path):
+            pass
+
+
+async def test_garbage_on_the_wire_is_skipped(tmp_path: Path) -> None:
+    async with talking(tmp_path) as executor:
+        assert await said(executor, "garbage") == ("still here", Completion("completed"))
+
+
+async def test_a_refusal_is_not_a_success(tmp_path: Path) -> None:
+    async with talking(tmp_path) as executor:
+        _, completion = await said(executor, "refuse")
+        assert completion.reason == "error"
+        assert "refusal" in completion.error
+
+
+async def test_plan_is_the_agents_planning_mode(tmp_path: Path) -> None:
+    async with talking(tmp_path, plan=True) as executor:
+        asked = json.loads((tmp_path / ".fake-agent.asked").read_text())
+        assert asked == ["session/set_mode", {"sessionId": executor.backend_session_id, "modeId": "plan"}]
+
+
+async def test_a_model_is_a_config_option_of_the_session(tmp_path: Path) -> None:
+    async with talking(tmp_path, model="big-one"):
+        method, params = json.loads((tmp_path / ".fake-agent.asked").read_text())
+        assert (method, params["configId"], params["value"]) == ("session/set_config_option", "model", "big-one")
+
+
+async def test_an_edit_is_shown_with_its_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("edit a.txt new")
+        asked = await decide(guest, run_id, "approve")
+        assert asked.kind == "write"
+        assert asked.details["path"] == str(tmp_path / "a.txt")
+        assert "-old" in asked.details["diff"]
+        assert "+new" in asked.details["diff"]
+        await guest.until(RunComplete)
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+async def test_an_offer_to_allow_always_only_is_not_taken(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("always touch made")
+        await decide(guest, run_id, "approve")
+        await guest.until(RunComplete)
+        assert "no way to allow this once" in guest.bodies(Warning)[0].message
+        assert guest.bodies(ToolResult)[0].is_error
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_session_the_agent_lost_starts_anew_and_is_told_what_was_said(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        await ask(guest, "say the word is plum")
+        await ask(guest, "die")
+        (tmp_path / ".fake-agent.json").unlink()
+        await ask(guest, "say more")
+        assert guest.bodies(Warning)[0].code == "BACKEND_SESSION_LOST"
+        assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake says what it was told
+
+
+async def test_each_call_has_an_approval_and_an_id_of_its_own(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        for name in ("one", "two"):
+            run_id = await guest.send(f"run touch {name}")
+            await decide(guest, run_id, "approve")
+            await guest.until(RunComplete)
+        assert len({asked.approval_id for asked in guest.bodies(ApprovalRequired)}) == 2
+        assert len({result.call_id for result in guest.bodies(ToolResult)}) == 2
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_that_is_not_installed_names_its_install_command(name: str) -> None:
+    with pytest.raises(UserError) as missing:
+        Acp(name, {"PATH": "/nowhere"}).check()
+    assert missing.value.hint == PRESETS[name].install
+
+
+def test_a_command_with_a_broken_quote_is_refused() -> None:
+    with pytest.raises(UserError, match="not a command"):
+        Acp("agent 'half", {})
