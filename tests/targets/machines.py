@@ -104,10 +104,10 @@ class Engine:
         subprocess.run(["tar", "-C", place / "image", "-cf", archive, "."], check=True)
         self._podman("import", str(archive), "localhost/buddy:test")
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *flags: str) -> None:
         self.containers.append(name)
         idle = "trap exit TERM; while :; do sleep 1000 & wait; done"
-        self._podman("run", "-d", "--name", name, "localhost/buddy:test", "/bin/sh", "-c", idle)
+        self._podman("run", "-d", "--name", name, *flags, "localhost/buddy:test", "/bin/sh", "-c", idle)
 
     def remove(self, name: str) -> None:
         self._podman("rm", "-f", "-t", "0", name)

@@ -46,7 +46,7 @@ def test_confined_is_had_where_it_is_proven(own: Own, root: str, wish: tuple[str
     chosen = choose(Wish(wish[0], root, wish[1]), own)
     assert isinstance(chosen.target, Confined)
     assert chosen.sandbox == "confined"
-    assert levels(attempt=False)["confined"] == f"proven: {proof.how}"
+    assert levels()["confined"] == f"proven: {proof.how}"
 
 
 async def test_confined_is_refused_where_it_is_not_proven(own: Own, root: str) -> None:

@@ -108,7 +108,7 @@ class Requests:
     async def hello(self, peer: Connection, wish: ask.Hello, _: str) -> Shape:
         peer.introduce(wish.client_name)
         # Nothing is tried here: a client that only wants to say hello does not wait for proofs.
-        held = levels(attempt=False)
+        held = levels()
         return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, held)
 
     async def ping(self, _peer: Connection, _wish: ask.Ping, _: str) -> Shape:

@@ -46,18 +46,22 @@ class Container:
     """A running container, by whichever engine knows it; `engine` names one for certain."""
 
     def __init__(self, container: str, engine: str | None = None) -> None:
-        self._container = names.container(container)
-        self.name: str = f"container:{self._container}"
+        self.container = names.container(container)
+        self.name: str = f"container:{self.container}"
         self._engine = engine
 
-    async def argv(self, words: Sequence[str]) -> list[str]:
+    async def engine(self) -> str:
+        """The engine that runs it."""
         if self._engine is None:
-            self._engine = await _find_engine(self._container)
-        return [self._engine, "exec", "-i", self._container, *words]
+            self._engine = await _find_engine(self.container)
+        return self._engine
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        return [await self.engine(), "exec", "-i", self.container, *words]
 
     def typed(self, words: Sequence[str]) -> str:
-        engine = self._engine or next(iter(_engines()), ENGINES[0])
-        return shlex.join([engine, "exec", "-it", self._container, *words])
+        engine = self._engine or next(iter(engines()), ENGINES[0])
+        return shlex.join([engine, "exec", "-it", self.container, *words])
 
 
 class Ssh:
@@ -103,19 +107,20 @@ def _make_private(directory: Path) -> None:
         raise ToolError(f"{directory} is not private to you; remove it", code="SANDBOX_UNREACHABLE")
 
 
-def _engines() -> list[str]:
+def engines() -> list[str]:
+    """Those that are installed here."""
     return [engine for engine in ENGINES if shutil.which(engine)]
 
 
 async def _find_engine(container: str) -> str:
-    engines = _engines()
-    if not engines:
+    found = engines()
+    if not found:
         raise ToolError(f"none of {', '.join(ENGINES)} is installed here", code="SANDBOX_UNREACHABLE")
-    for engine in engines:
+    for engine in found:
         if await _is_running(engine, container):
             return engine
     raise ToolError(
-        f"no running container {container!r} is known to {', '.join(engines)}; start it", code="SANDBOX_UNREACHABLE"
+        f"no running container {container!r} is known to {', '.join(found)}; start it", code="SANDBOX_UNREACHABLE"
     )
 
 

@@ -4,6 +4,7 @@ What always holds: what was asked for and cannot be had is refused and told why;
 and never by this machine.
 """
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh, hang_up
+from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh, engines, hang_up
 from buddy.targets.contract import Distant, Target
 from buddy.targets.local import Local
 
@@ -57,7 +58,7 @@ def choose(wish: Wish, own: Own, prove: "Callable[[], Proof] | None" = None) -> 
         case "confined" if not name:
             return _local(Wish("local", wish.root, wish.sandbox or "confined", wish.tmux), own, prove)
         case "container":
-            return _container(wish, name)
+            return _container(wish, name, own)
         case "ssh":
             return _ssh(wish, name, own)
         case _:
@@ -78,13 +79,24 @@ async def let_go(own: Own) -> None:
     await hang_up(_control_dir(own))
 
 
-def levels(*, attempt: bool) -> dict[str, str]:
-    """What each sandbox level stands on here; without `attempt`, what was not tried yet stays so."""
+def levels() -> dict[str, str]:
+    """What each sandbox level stands on here, as far as that is known already."""
+    found = engines()
+    container = f"untried: {', '.join(found)}; each container is looked at before its first use"
     return {
         "host": "proven: nothing is confined, approvals are a courtesy",
-        "confined": _confined_word(attempt=attempt),
-        "container": _container_word(),
+        "confined": _confined_word(),
+        "container": container if found else f"unavailable: none of {', '.join(ENGINES)} is installed",
     }
+
+
+async def try_levels(own: Own) -> dict[str, str]:
+    """The same after each was really tried."""
+    from buddy.targets.confine.prove import prove
+    from buddy.targets.isolation import describe
+
+    await asyncio.to_thread(prove)
+    return {**levels(), "container": await describe(own.state_dir)}
 
 
 def _local(wish: Wish, own: Own, prove: "Callable[[], Proof] | None") -> Chosen:
@@ -117,12 +129,16 @@ def _confined(root: str, wish: Wish, own: Own, prove: "Callable[[], Proof] | Non
     return Confined(Fence(root, home=str(Path.home()), own=places), prove or prove_here)
 
 
-def _container(wish: Wish, name: str) -> Chosen:
-    if wish.sandbox == "confined":
-        raise _unavailable("confined works on this machine only; a container is a sandbox of its own")
-    if not any(map(shutil.which, ENGINES)):
+def _container(wish: Wish, name: str, own: Own) -> Chosen:
+    if wish.sandbox not in (None, "container", "host"):
+        raise _unavailable(f"sandbox {wish.sandbox[:80]} works on this machine only; a container is one of its own")
+    if not engines():
         raise _unavailable(f"none of {', '.join(ENGINES)} is installed here")
-    return _remote(wish, Container(name), "container")
+    if wish.sandbox == "host":
+        return _remote(wish, Container(name), "host")
+    from buddy.targets.isolation import Isolated
+
+    return _remote(wish, Isolated(name, own.state_dir), "container")
 
 
 def _ssh(wish: Wish, host: str, own: Own) -> Chosen:
@@ -178,20 +194,13 @@ def _control_dir(own: Own) -> Path:
     return near if len(str(near)) <= MAX_CONTROL_DIR else Path(f"/tmp/buddy-{os.geteuid()}-{name}")  # noqa: S108 - checked
 
 
-def _confined_word(*, attempt: bool) -> str:
+def _confined_word() -> str:
     from buddy.targets.confine.prove import is_tried, prove
 
-    if not attempt and not is_tried():
+    if not is_tried():
         return "untried: proven when it is first asked for"
     proof = prove()
     return f"proven: {proof.how}" if proof.how else f"unavailable: {proof.why}"
-
-
-def _container_word() -> str:
-    found = [engine for engine in ENGINES if shutil.which(engine)]
-    if not found:
-        return f"unavailable: none of {', '.join(ENGINES)} is installed"
-    return f"untried: {', '.join(found)}; each container is proven by its first call"
 
 
 def _unavailable(why: str) -> ProtocolError:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish"]
+Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish", "isolation"]
 
 
 @cache

@@ -1,0 +1,139 @@
+"""Whether a container really is one: looked at from inside, before anything else is done in it.
+
+What always holds: the level `container` stands only for a place whose processes and files are not this machine's, where
+our own files are not seen, and which was not given power over the machine. What cannot be proven is refused, and told
+why.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from buddy.errors import ToolError
+from buddy.targets.carriers import ENGINES, Carrier, Container, engines
+from buddy.targets.exchange import ask
+from buddy.targets.scripts import words_of
+
+SPACES = ("mnt", "pid")
+LIST_SECONDS = 20.0
+
+
+class Isolated(Container):
+    """A container that is looked at before its first use; `own` is a directory that it must not see."""
+
+    def __init__(self, container: str, own: Path, engine: str | None = None) -> None:
+        super().__init__(container, engine)
+        self._own = own
+        self._proven = False
+
+    async def argv(self, words: Sequence[str]) -> list[str]:
+        if not self._proven:
+            await self._prove()
+        return await super().argv(words)
+
+    async def _prove(self) -> None:
+        engine = await self.engine()
+        why = await doubt(Container(self.container, engine), self._own)
+        if why:
+            raise ToolError(
+                f"{self.name} is no sandbox: {why}; to work in it all the same, ask for the sandbox host",
+                code="SANDBOX_UNREACHABLE",
+            )
+        self._proven = True
+
+
+async def doubt(container: Carrier, own: Path) -> str:
+    """Why a container cannot be called one; nothing where it can."""
+    try:
+        probe = await asyncio.to_thread(_leave_probe, own)
+    except OSError as error:
+        return f"nothing can be left in {own} to look for ({error.strerror})"
+    try:
+        answer = await ask(container, words_of("isolation", str(probe)))
+    finally:
+        await asyncio.to_thread(probe.unlink, missing_ok=True)
+    facts = dict(line.split("=", 1) for line in answer.output.decode("ascii", "replace").splitlines() if "=" in line)
+    if facts.get("done") != "yes":
+        return f"it could not be looked at ({answer.errors[-200:] or f'its shell gave {answer.code}'})"
+    return _judge(facts)
+
+
+async def describe(own: Path) -> str:
+    """What the level stands on here, for `buddy doctor`: a running container, where there is one, is looked at."""
+    found = engines()
+    if not found:
+        return f"unavailable: none of {', '.join(ENGINES)} is installed"
+    reasons: list[str] = []
+    for engine in found:
+        try:
+            names = await _running(engine)
+            if not names:
+                reasons.append(f"{engine} answers, but no container is running")
+                continue
+            why = await doubt(Container(names[0], engine), own)
+        except ToolError as error:
+            reasons.append(f"{engine}: {error}")
+            continue
+        if not why:
+            return f"proven: {engine}, in the container {names[0]}"
+        reasons.append(f"{engine}: {names[0]} is no sandbox: {why}")
+    untried = any("no container is running" in reason for reason in reasons)
+    return f"{'untried' if untried else 'unavailable'}: {'; '.join(reasons)}"
+
+
+def _judge(facts: dict[str, str]) -> str:
+    if facts.get("probe") == "seen":
+        return "it sees this program's own files"
+    if facts.get("boot", "") != _read("/proc/sys/kernel/random/boot_id"):
+        return ""  # another machine's kernel: nothing of this one is in there
+    for space in SPACES:
+        theirs = facts.get(space, "")
+        if not theirs or theirs == _link(f"/proc/self/ns/{space}"):
+            return f"it shares this machine's {'files' if space == 'mnt' else 'processes'}"
+    if facts.get("admin") == "yes":
+        return "it is privileged, and could take over this machine"
+    return ""
+
+
+def _leave_probe(own: Path) -> Path:
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    probe = own / f".probe-{secrets.token_hex(8)}"
+    probe.touch(mode=0o600)
+    return probe
+
+
+async def _running(engine: str) -> list[str]:
+    listing = await asyncio.create_subprocess_exec(
+        *(engine, "ps", "--format", "{{.Names}}"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(LIST_SECONDS):
+            output, errors = await listing.communicate()
+    except TimeoutError:
+        raise ToolError(f"no answer within {LIST_SECONDS:g} s") from None
+    finally:
+        if listing.returncode is None:
+            listing.kill()
+            await listing.wait()
+    if listing.returncode != 0:
+        raise ToolError(errors.decode("utf-8", "replace").strip()[-200:] or f"it gave {listing.returncode}")
+    return output.decode("utf-8", "replace").split()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - plain text
+    except OSError:
+        return ""

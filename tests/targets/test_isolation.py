@@ -1,0 +1,127 @@
+"""A container counts as a sandbox only where a look from inside says so."""
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ProtocolError, ToolError
+from buddy.targets.carriers import Container
+from buddy.targets.choose import Own, Wish, check_reach, choose, try_levels
+from buddy.targets.contract import Finished
+from buddy.targets.isolation import Isolated
+from buddy.targets.remote import Remote
+from targets.machines import Engine
+from targets.taking import Taken
+
+Started = Callable[..., str]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Own:
+    return Own(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+
+
+@pytest.fixture
+def started(engine: Engine) -> Generator[Started]:
+    """Starts a container that is removed again."""
+    names: list[str] = []
+
+    def start(*flags: str) -> str:
+        name = f"buddy-odd-{os.getpid()}-{len(names)}"
+        engine.start(name, *flags)
+        names.append(name)
+        return name
+
+    yield start
+    for name in names:
+        engine.remove(name)
+
+
+async def test_a_container_is_looked_at_before_its_first_use(container: str, places: Own, nonce: str) -> None:
+    chosen = choose(Wish(f"container:{container}", "/work"), places)
+    assert chosen.sandbox == "container"
+    await check_reach(chosen.target, chosen.root)
+    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=Taken()) == Finished(3)
+    assert list(places.state_dir.iterdir()) == []
+
+
+ODD = {
+    "shares this machine's processes": ("--pid=host",),
+    "privileged": ("--privileged",),
+    "sees this program's own files": ("-v", "OWN:OWN"),
+}
+
+
+@pytest.mark.parametrize("why", ODD)
+async def test_what_is_not_apart_from_this_machine_is_refused(
+    started: Started, places: Own, nonce: str, why: str
+) -> None:
+    places.state_dir.mkdir()
+    name = started(*(flag.replace("OWN", str(places.state_dir)) for flag in ODD[why]))
+    chosen = choose(Wish(f"container:{name}", "/work"), places)
+    with pytest.raises(ProtocolError, match=why) as refused:
+        await check_reach(chosen.target, chosen.root)
+    assert refused.value.code == "SANDBOX_UNAVAILABLE"
+    with pytest.raises(ToolError, match=why):
+        await chosen.target.run("touch here", cwd="/work", nonce=nonce, on_output=Taken())
+    with pytest.raises(ToolError, match=why):
+        await chosen.target.write_file("here", b"", root="/work")
+
+
+async def test_such_a_container_can_be_worked_in_where_nothing_is_claimed_of_it(
+    started: Started, places: Own, nonce: str
+) -> None:
+    name = started("--privileged")
+    chosen = choose(Wish(f"container:{name}", "/work", "host"), places)
+    assert chosen.sandbox == "host"
+    await check_reach(chosen.target, chosen.root)
+    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=Taken()) == Finished(3)
+
+
+async def test_this_machine_is_not_taken_for_a_container(
+    tmp_path: Path, places: Own, monkeypatch: pytest.MonkeyPatch, nonce: str
+) -> None:
+    """An engine that runs everything here, whatever it is asked."""
+    pretended = tmp_path / "bin" / "docker"
+    pretended.parent.mkdir()
+    pretended.write_text('#!/bin/sh\n[ "$1" = exec ] || { echo true; exit; }\nshift 3\nexec "$@"\n')
+    pretended.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{pretended.parent}:{os.environ['PATH']}")
+    with pytest.raises(ToolError, match="no sandbox"):
+        await Remote(Isolated("box", places.state_dir)).run("true", cwd="/", nonce=nonce, on_output=Taken())
+
+
+async def test_a_container_that_runs_proves_the_level(container: str, places: Own) -> None:
+    assert container
+    assert (await try_levels(places))["container"].startswith("proven: podman, in the container buddy-")
+
+
+@pytest.fixture
+def nerdctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Path:
+    """A machine that has nerdctl alone: the same words, with podman behind them."""
+    assert engine.place
+    programs = tmp_path / "only"
+    programs.mkdir()
+    shim = programs / "nerdctl"
+    shim.write_text(f'#!/bin/sh\nPATH={os.environ["PATH"]}\necho "$1" >>{tmp_path}/asked\nexec podman "$@"\n')
+    shim.chmod(0o755)
+    for name in ("sh", "env"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(programs))
+    return tmp_path / "asked"
+
+
+async def test_nerdctl_is_asked_in_the_words_that_it_has(
+    container: str, nerdctl: Path, places: Own, nonce: str
+) -> None:
+    target = choose(Wish(f"container:{container}", "/work"), places).target
+    taken = Taken()
+    assert await target.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
+    assert taken.output["stdout"] == b"/work\n"
+    await target.write_file("by-nerdctl", b"\0x", root="/work")
+    assert await target.read_file("by-nerdctl", root="/work", limit=9) == b"\0x"
+    assert Container(container).typed(["sh"]).startswith("nerdctl exec -it ")
+    assert set(nerdctl.read_text().split()) == {"container", "exec"}  # noqa: ASYNC240 - a look
