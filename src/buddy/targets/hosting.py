@@ -81,11 +81,16 @@ class Program:
             self._tail = (self._tail + chunk)[-STDERR_KEPT:]
 
 
+def is_here(target: Target) -> bool:
+    """Whether a program that is hosted there runs on this machine."""
+    return type(getattr(target, "unwatched", target)) is Local
+
+
 async def host(target: Target, words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str]) -> Program:
     """Start a program on a target; ToolError where that cannot be done there."""
     given = {**env, VARIABLE: nonce}
     target = getattr(target, "unwatched", target)
-    if type(target) is Local:
+    if is_here(target):
         return await _start(words, cwd, environment(given), target, nonce)
     from buddy.targets.remote import Remote
 

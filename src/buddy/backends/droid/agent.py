@@ -1,0 +1,144 @@
+"""Droid as an agent: each conversation is a process of its own that speaks JSON-RPC over its stdin and stdout.
+
+What always holds: it never works by its own leave (autonomy off, and what it would run unasked is put on its list of
+commands to ask for); a key reaches a process by its environment alone.
+"""
+
+import shlex
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from buddy.backends.droid.conversation import Conversation
+from buddy.backends.droid.credentials import KEY, factory_key, has_own_means
+from buddy.backends.droid.project import check_project
+from buddy.backends.external.contract import Request, Result, once
+from buddy.backends.native.digest import nonce_of
+from buddy.errors import ProviderError, UserError
+from buddy.targets.completion import see_through
+from buddy.targets.contract import Target
+from buddy.targets.hosting import host, is_here
+
+INSTALL = "npm install -g droid"
+CHECKING = 30.0
+WORDS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
+# Droid runs a few commands that it takes for harmless without asking, `git` with any options among them, which can
+# run anything. A command on its list of denied ones is asked for instead.
+_SETTINGS = '{"commandDenylist":["git","ls","dir","pwd"]}'
+# The settings have to be a file on the target; they hold no secret, and go when Droid does.
+_SHELL = (
+    'settings=$(mktemp) && printf %s "$1" >"$settings" && shift || exit 1; '
+    'FACTORY_RUNTIME_SETTINGS_PATH=$settings "$@"; code=$?; rm -f "$settings"; exit $code'
+)
+
+
+class Droid:
+    """Satisfies `Agent`; `program` is found on the PATH of `env` where it is not given."""
+
+    name = "droid"
+    reports_cost = False
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        config_dir: Path,
+        *,
+        salt: str = "",
+        program: str | None = None,
+        trusts: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`trusts` says whether a folder's own settings for Droid may have their effect."""
+        self._env = env
+        self._config_dir = config_dir
+        self._machine_id = nonce_of(salt, self.name)
+        self._program = program or self.name
+        self._trusts = trusts
+        self._target: Target | None = None
+        self._conversations: set[Conversation] = set()
+
+    @property
+    def is_available(self) -> bool:
+        try:
+            self.check()
+        except UserError:
+            return False
+        return True
+
+    def check(self) -> None:
+        if self._found() is None:
+            raise UserError(f"the program {self._program} was not found", hint=INSTALL)
+        if not factory_key(self._env, self._config_dir) and not has_own_means(self._env):
+            raise UserError(
+                f"droid has no credentials: {KEY} is not set",
+                hint=f"set {KEY}, or write it to {self._config_dir / 'factory.json'} as api_key, or log in with droid",
+            )
+
+    async def start(self, target: Target, project: str) -> None:
+        if is_here(target):
+            self.check()
+        else:
+            await self._check_there(target, project)
+        self._target = target
+
+    async def execute(self, request: Request) -> Conversation:
+        target = self._ready()
+        await check_project(target, request.cwd, self._trusts)
+        program = await host(
+            target, self._words(target, request.cwd), cwd=request.cwd, nonce=request.nonce, env=self._given(target)
+        )
+        conversation = Conversation(program, plan=request.plan)
+        self._conversations = {known for known in self._conversations if not known.is_closed} | {conversation}
+        opened = False
+        try:
+            await conversation.open(request, self._machine_id)
+            opened = True
+        finally:
+            if not opened:
+                await see_through(conversation.close())
+        if request.text:
+            await conversation.send_message(request.text)
+        return conversation
+
+    async def execute_once(self, request: Request) -> Result:
+        return await once(self, request)
+
+    async def ping(self) -> None:
+        """There is nothing that all conversations share: while it is ready, it is well."""
+        self._ready()
+
+    async def close(self) -> None:
+        self._target = None
+        conversations, self._conversations = self._conversations, set()
+        for conversation in conversations:
+            await conversation.close()
+
+    def _ready(self) -> Target:
+        if self._target is None:
+            raise ProviderError("droid was not started", retryable=False)
+        return self._target
+
+    def _found(self) -> str | None:
+        return shutil.which(self._program, path=self._env.get("PATH"))
+
+    def _words(self, target: Target, cwd: str) -> list[str]:
+        program = (self._found() if is_here(target) else None) or self._program
+        return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *WORDS, "--cwd", cwd]
+
+    def _given(self, target: Target) -> dict[str, str]:
+        """Its own variables; those of this machine only where it runs here."""
+        given = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
+        if is_here(target):
+            given |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}
+        if key := factory_key(self._env, self._config_dir):
+            given[KEY] = key
+        return {**given, "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
+
+    async def _check_there(self, target: Target, project: str) -> None:
+        async def ignore(stream: str, data: bytes) -> None:
+            del stream, data
+
+        command = f"command -v {shlex.quote(self._program)}"
+        nonce = nonce_of(self._machine_id, target.name)
+        found = await target.run(command, cwd=project, nonce=nonce, on_output=ignore, timeout=CHECKING)
+        if found.exit_code != 0:
+            raise UserError(f"the program {self._program} was not found on {target.name}", hint=f"{INSTALL}, there")

@@ -1,0 +1,288 @@
+"""One conversation with a Droid of its own: a process, its session, and what it does told as events.
+
+What always holds: the work on what was sent ends with exactly one completion, unless the process ends first, and then
+the events end; a question of Droid's is answered once and only with what was decided; what a person said with a denial
+reaches the model, as Droid itself stops at a denial without telling it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from buddy.backends.droid import wire
+from buddy.backends.droid.line import Gone, Line, Refused
+from buddy.backends.droid.narrator import Narrator
+from buddy.backends.droid.permissions import Verdict
+from buddy.backends.droid.turns import Turns
+from buddy.backends.external.channel import Channel
+from buddy.backends.external.contract import AgentEvent, Answer, Completion, Message, Request, SessionLost, System
+from buddy.errors import ProviderError
+from buddy.targets.hosting import Program
+
+OPENING = 60.0
+CLOSING = 2.0
+NOT_FOUND = -32004
+_FINE = ("completed", "permission_rejected", "spec_handoff")
+
+
+class Conversation(Channel):
+    """Satisfies `Executor`."""
+
+    def __init__(self, program: Program, *, plan: bool) -> None:
+        super().__init__()
+        self.backend_session_id = ""
+        self.is_closed = False
+        self._program = program
+        self._plan = plan
+        self._line = Line(program, self.errors.append)
+        self._turns = Turns()
+        self._narrator = Narrator()
+        self._pending: set[str] = set()
+        """The requests of Droid's that wait for an answer."""
+        self._unheard: list[str] = []
+        """What the model has to be told before the work is over."""
+        self._is_cancelling = False
+        self._code = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening = asyncio.create_task(self._listen())
+
+    async def open(self, request: Request, machine_id: str) -> None:
+        """Begin the session, or go on with the one that is named."""
+        settings = {"interactionMode": "spec" if request.plan else "auto", "autonomyLevel": "off"}
+        if request.model:
+            settings["modelId"] = request.model
+        try:
+            if request.session_id is None:
+                await self._begin(request, machine_id, settings)
+            else:
+                await self._resume(request.session_id, settings)
+        except Gone:
+            code = await self.wait()
+            why = f": {self.errors[-1]}" if self.errors else ""
+            raise ProviderError(f"droid ended with {code} before it was ready{why}", retryable=False) from None
+
+    async def _begin(self, request: Request, machine_id: str, settings: dict[str, str]) -> None:
+        params: dict[str, Any] = {"machineId": machine_id, "cwd": request.cwd, **settings}
+        if request.instructions:
+            params["systemPrompt"] = {"type": "preset", "preset": "droid", "append": request.instructions}
+        self.backend_session_id = _opened(await self._line.request("initialize_session", params, OPENING)).session_id
+        if not self.backend_session_id:
+            raise ProviderError("droid began a session and did not name it", retryable=False)
+
+    async def _resume(self, session_id: str, settings: dict[str, str]) -> None:
+        try:
+            result = await self._line.request("load_session", {"sessionId": session_id}, OPENING)
+        except Refused as refused:
+            if refused.code == NOT_FOUND or "not found" in str(refused).lower():
+                raise SessionLost(str(refused)) from refused
+            raise
+        opened = _opened(result)
+        self._narrator = Narrator(opened.inclusive_token_usage or opened.token_usage)
+        self.backend_session_id = session_id
+        # What a session was last allowed by itself is kept with it: it goes on under our rules or not at all.
+        await self._line.request("update_session_settings", settings)
+
+    # --- what it is told --------------------------------------------------------------------------------------------
+
+    async def send_message(self, text: str) -> None:
+        if self.done.is_set() or self.is_closed:
+            raise Gone
+        self._is_cancelling = False
+        self._post(text)
+        await self._drain()
+
+    async def cancel(self) -> None:
+        self._is_cancelling = True
+        self._unheard = []
+        self._keep(self._interrupt())
+        await self._drain()
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if not self.done.is_set():
+            with suppress(ProviderError):
+                await self._line.request("interrupt_session", patience=CLOSING)
+                await self._line.request("close_session", patience=CLOSING)
+        self.end()
+        await self._program.end()
+        await asyncio.wait({self._listening})
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def wait(self) -> int:
+        await self.done.wait()
+        await asyncio.wait({self._listening})
+        return self._code
+
+    def _post(self, text: str) -> None:
+        # Its answer is awaited beside everything else: it comes only after what was told before it was read.
+        request_id = self._line.post("add_user_message", {"text": text})
+        self._turns.send(request_id)
+        self._narrator.begin()
+        self._keep(self._see_accepted(request_id))
+
+    async def _see_accepted(self, request_id: str) -> None:
+        try:
+            await self._line.answer(request_id, "add_user_message")
+        except ProviderError as error:
+            self.errors.append(error)
+            if self._turns.drop(request_id):
+                await self.tell(Completion("error", error=str(error)))
+
+    async def _interrupt(self) -> None:
+        try:
+            await self._line.request("interrupt_session")
+        except ProviderError as error:
+            self.errors.append(error)
+
+    async def _drain(self) -> None:
+        try:
+            await self._program.stdin.drain()
+        except OSError as error:
+            raise ProviderError(f"droid cannot be reached any more: {error}", retryable=False) from error
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what it tells ----------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        try:
+            await self._line.listen(self._take)
+        finally:
+            self._code = await self._program.wait()
+            if complaint := self._program.complaint:
+                self.errors.append(ProviderError(complaint, retryable=False))
+            self.end()
+
+    async def _take(self, envelope: wire.Envelope) -> None:
+        if envelope.type == "request":
+            await self._asked(envelope)
+        elif envelope.method == wire.NOTIFICATION:
+            note = wire.read_note(envelope.params, self.backend_session_id)
+            if note is not None:
+                await self._hear(note)
+
+    async def _hear(self, note: wire.Note) -> None:
+        for event in self._narrator.tell(note):
+            await self.tell(event)
+        if reason := self._track(note):
+            await self._finish(reason)
+
+    def _track(self, note: wire.Note) -> str:
+        """Where it is in its work; the reason where all of it is over, else nothing."""
+        turns = self._turns
+        match note:
+            case wire.CreateMessage() if _is_echo(note.message):
+                turns.take_up(note.request_id)
+            case wire.CreateMessage() if note.message.role == "assistant":
+                self._unheard = []
+            case wire.StateChanged() if note.new_state != "idle":
+                turns.work()
+            case wire.StateChanged():
+                return ("error" if self._narrator.last_error else "completed") if turns.idle() else ""
+            case wire.TurnCompleted():
+                return note.reason if turns.complete(note.turn_id, cancelled=note.reason == "cancelled") else ""
+            case wire.Resolved():
+                self._pending.discard(note.request_id)
+            case _:
+                pass
+        return ""
+
+    async def _finish(self, reason: str) -> None:
+        """All that was sent is worked off."""
+        self._pending.clear()
+        if self._is_cancelling or reason == "cancelled":
+            await self.tell(Completion("cancelled", self._narrator.last_text))
+        elif reason not in _FINE:
+            await self.tell(Completion("error", self._narrator.last_text, self._narrator.last_error or reason))
+        elif self._unheard:
+            text, self._unheard = "\n".join(self._unheard), []
+            self._post(text)
+        else:
+            await self.tell(Completion("completed", self._narrator.last_text))
+
+    # --- what it asks -----------------------------------------------------------------------------------------------
+
+    async def _asked(self, envelope: wire.Envelope) -> None:
+        match envelope.method:
+            case "droid.request_permission":
+                asked = msgspec.json.decode(envelope.params, type=wire.Asked)
+                await self._ask(str(envelope.id), asked.tool_uses)
+            case "droid.ask_user":
+                asked = msgspec.json.decode(envelope.params, type=wire.Questions)
+                questions = " / ".join(query.question for query in asked.questions)
+                await self.tell(System(f"asked, and was told to decide by itself: {questions}"))
+                self._line.write(wire.response(envelope.id, {"cancelled": True, "answers": []}))
+                self._unheard.append(
+                    "Your question could not be shown to anybody while you work. Decide by yourself where you can; "
+                    "else end your turn with the question as your answer."
+                )
+            case _:
+                self._line.write(wire.refusal(envelope.id, envelope.method))
+
+    async def _ask(self, request_id: str, asked: list[wire.Confirmation]) -> None:
+        if not asked or (self._plan and any(one.confirmation_type == "exit_spec_mode" for one in asked)):
+            await self._keep_planning(request_id, asked)
+            return
+        self._pending.add(request_id)
+
+        async def answer(decided: Answer) -> None:
+            await self._decided(request_id, decided)
+
+        verdict = Verdict(answer)
+        events: list[AgentEvent] = []
+        for one in asked:
+            call, told = self._narrator.announce(one.tool_use)
+            events += [*told, *verdict.questions(call, one)]
+        for event in events:
+            await self.tell(event)
+
+    async def _keep_planning(self, request_id: str, asked: list[wire.Confirmation]) -> None:
+        """A plan that was asked for is the answer: it is shown, and nothing is begun."""
+        for one in asked:
+            call, told = self._narrator.announce(one.tool_use)
+            for event in told:
+                await self.tell(event)
+            plan = one.details.get("plan") or one.tool_use.input.get("plan")
+            if isinstance(plan, str) and plan:
+                self._narrator.last_text = plan
+                await self.tell(Message(plan, f"plan-{call.call_id}"))
+        self._line.write(wire.response(request_id, {"selectedOption": "cancel"}))
+
+    async def _decided(self, request_id: str, decided: Answer) -> None:
+        if request_id not in self._pending:
+            return  # it no longer waits: it was interrupted, or is gone
+        self._pending.discard(request_id)
+        if decided.approved:
+            self._line.write(wire.response(request_id, {"selectedOption": "proceed_once"}))
+        else:
+            result = {"selectedOption": "cancel"}
+            if decided.comment:
+                result["comment"] = decided.comment
+                self._unheard.append(f"That was not allowed: {decided.comment}. Go on without it.")
+            self._line.write(wire.response(request_id, result))
+        await self._drain()
+
+
+def _opened(result: msgspec.Raw) -> wire.Opened:
+    try:
+        return msgspec.json.decode(result, type=wire.Opened)
+    except msgspec.MsgspecError as error:
+        raise ProviderError(
+            f"droid answered with something that is not understood: {error}", retryable=False
+        ) from error
+
+
+def _is_echo(said: wire.Said) -> bool:
+    """Whether this is what we sent it; what it adds for its model alone is not."""
+    return said.role == "user" and said.visibility != "llm_only" and any(block.type == "text" for block in said.content)

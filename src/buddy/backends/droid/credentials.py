@@ -1,0 +1,46 @@
+"""What Droid may work with: a Factory key of ours, or whatever it was given by its own user.
+
+What always holds: a key is only ever handed to a child's environment; it is read anew each time and kept nowhere.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+KEY = "FACTORY_API_KEY"
+
+
+class _Factory(Struct, frozen=True):
+    """`factory.json`, with either spelling of its one entry."""
+
+    api_key: str = ""
+    apiKey: str = ""  # noqa: N815 - as it is written in the file
+
+
+class _Settings(Struct, frozen=True):
+    customModels: tuple[dict[str, object], ...] = ()  # noqa: N815 - as it is written in the file
+
+
+def factory_key(env: Mapping[str, str], config_dir: Path) -> str:
+    """The key of the environment, else of `factory.json`; empty where there is none."""
+    if key := env.get(KEY, "").strip():
+        return key
+    try:
+        found = msgspec.json.decode((config_dir / "factory.json").read_bytes(), type=_Factory)
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    return (found.api_key or found.apiKey).strip()
+
+
+def has_own_means(env: Mapping[str, str]) -> bool:
+    """Whether Droid was logged in by its user, or has a model that needs no login."""
+    home = env.get("FACTORY_HOME_OVERRIDE") or env.get("HOME") or Path.home()
+    folder = Path(home) / ".factory"
+    if any((folder / name).is_file() for name in ("auth.v2.file", "auth.v2.keyring", "auth.encrypted", "auth.json")):
+        return True
+    try:
+        return bool(msgspec.json.decode((folder / "settings.json").read_bytes(), type=_Settings).customModels)
+    except (OSError, msgspec.MsgspecError):
+        return False

@@ -1,0 +1,131 @@
+"""Requests and answers over a running Droid's stdin and stdout.
+
+What always holds: every request ends, by its answer, by time, or by the end of the program; an error without an id is
+the oldest waiting request's; a line that is not theirs to understand is kept as a complaint and harms nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from buddy.backends.droid import wire
+from buddy.errors import ProviderError
+from buddy.targets.hosting import Program
+
+PATIENCE = 30.0
+SHOWN = 200
+
+Handle = Callable[[wire.Envelope], Awaitable[None]]
+
+
+class Refused(ProviderError):
+    """Droid answered a request with an error."""
+
+    def __init__(self, method: str, problem: wire.Problem) -> None:
+        super().__init__(f"droid refused {method}: {problem.message or problem.code}", retryable=False)
+        self.code = problem.code
+
+
+class Gone(ProviderError):
+    """The program has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("droid is not running any more", retryable=False)
+
+
+class Line:
+    """The requests under way; `listen` reads until the program is gone."""
+
+    def __init__(self, program: Program, complain: Callable[[Exception], None]) -> None:
+        self._program = program
+        self._complain = complain
+        self._waiting: dict[str, asyncio.Future[Raw]] = {}
+        self._count = 0
+        self._is_over = False
+
+    async def request(self, method: str, params: Mapping[str, Any] = {}, patience: float = PATIENCE) -> Raw:
+        """Ask and wait for the answer; ProviderError where none comes."""
+        return await self.answer(self.post(method, params), method, patience)
+
+    def post(self, method: str, params: Mapping[str, Any]) -> str:
+        """Send a request, and give its id; `answer` has to be awaited for it."""
+        self._count += 1
+        request_id = str(self._count)
+        self._waiting[request_id] = asyncio.get_running_loop().create_future()
+        self.write(wire.request(request_id, method, params))
+        return request_id
+
+    async def answer(self, request_id: str, method: str, patience: float = PATIENCE) -> Raw:
+        future = self._waiting[request_id]
+        try:
+            if self._is_over:
+                raise Gone
+            async with asyncio.timeout(patience):
+                return await future
+        except TimeoutError as error:
+            raise ProviderError(f"droid did not answer {method} within {patience:g} s", retryable=False) from error
+        except _Answered as answered:
+            raise Refused(method, answered.problem) from None
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def write(self, line: bytes) -> None:
+        if not self._program.stdin.is_closing():
+            self._program.stdin.write(line)
+
+    async def listen(self, handle: Handle) -> None:
+        """Hand on everything that is no answer, in order, until its stdout ends."""
+        try:
+            while True:
+                try:
+                    line = await self._program.stdout.readline()
+                except ValueError:
+                    self._complain(ProviderError("droid wrote a line that is too long", retryable=False))
+                    continue
+                if not line:
+                    break
+                await self._take(line, handle)
+        finally:
+            self._end()
+
+    async def _take(self, line: bytes, handle: Handle) -> None:
+        if not line.strip():
+            return
+        try:
+            envelope = msgspec.json.decode(line, type=wire.Envelope)
+            if envelope.type == "response":
+                self._resolve(envelope)
+            else:
+                await handle(envelope)
+        except msgspec.MsgspecError as error:
+            shown = line[:SHOWN].decode(errors="replace").strip()
+            self._complain(
+                ProviderError(f"droid said something that is not understood ({error}): {shown}", retryable=False)
+            )
+
+    def _resolve(self, envelope: wire.Envelope) -> None:
+        wanted = envelope.id
+        if wanted is None and envelope.error is not None:
+            wanted = next((known for known, future in self._waiting.items() if not future.done()), None)
+        future = self._waiting.get(str(wanted))
+        if future is None or future.done():
+            return
+        if envelope.error is not None:
+            future.set_exception(_Answered(envelope.error))
+        else:
+            future.set_result(envelope.result)
+
+    def _end(self) -> None:
+        self._is_over = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Gone())
+
+
+class _Answered(Exception):
+    def __init__(self, problem: wire.Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem

@@ -1,0 +1,201 @@
+"""What Droid tells, as the events that all agents tell.
+
+What always holds: each message, call and result is told once, however often it comes; a call is told when all of its
+arguments are known; an id that a model gave to two calls is two ids here; what it spent is told as the difference.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from buddy.backends.droid.wire import (
+    Block,
+    CreateMessage,
+    Failed,
+    Note,
+    Resolved,
+    Retrying,
+    StateChanged,
+    TextDelta,
+    ThinkingDelta,
+    Tokens,
+    ToolAnswered,
+    ToolCalled,
+    ToolUse,
+    ToolWorked,
+    TurnCompleted,
+    UsageChanged,
+    plain,
+)
+from buddy.backends.external.contract import (
+    AgentEvent,
+    Delta,
+    Failure,
+    Message,
+    Spent,
+    System,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+)
+
+_EXITED = re.compile(r"\[Process exited with code (\d+)\]\s*\Z")
+
+
+class Call:
+    """A call of Droid's; `call_id` is ours."""
+
+    def __init__(self, call_id: str, name: str, args: dict[str, Any]) -> None:
+        self.call_id = call_id
+        self.name = name
+        self.args = args
+        self.is_told = False
+        self.is_over = False
+        self.shown = ""
+
+
+class Narrator:
+    def __init__(self, spent: Tokens | None = None) -> None:
+        """`spent` is what the conversation cost before: it was told then."""
+        self.last_text = ""
+        self.last_error = ""
+        """Why its last attempt failed; empty again as soon as it gets on."""
+        self._calls: dict[str, Call] = {}
+        self._count = 0
+        self._messages: set[str] = set()
+        self._thinking: set[str] = set()
+        self._spent = spent or Tokens()
+
+    def begin(self) -> None:
+        """A new message of the user: what was said before is no answer to it."""
+        self.last_text = self.last_error = ""
+
+    def tell(self, note: Note) -> Iterator[AgentEvent]:  # noqa: C901 - one arm per kind
+        match note:
+            case CreateMessage():
+                yield from self._message(note)
+            case TextDelta() if note.message_id not in self._messages:
+                self.last_error = ""
+                yield Delta(note.text_delta, note.message_id)
+            case ThinkingDelta() if note.message_id not in self._messages:
+                self._thinking.add(note.message_id)
+                yield Delta(note.text_delta, note.message_id, thinking=True)
+            case ToolCalled():
+                self._note(note.tool_use)
+            case ToolWorked():
+                yield from self._progress(note)
+            case ToolAnswered():
+                yield from self._result(note.tool_use_id, plain(note.content), note.is_error)
+            case UsageChanged():
+                yield from self._usage(note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
+            case TurnCompleted():
+                if note.cumulative_token_usage is not None:
+                    yield from self._usage(note.cumulative_token_usage, None)
+            case Failed():
+                inner = note.error.message if note.error else ""
+                self.last_error = note.message or inner or "it did not say what is wrong"
+                yield Failure(self.last_error)
+            case Retrying():
+                yield System(f"tries again ({note.attempt}): {note.reason}")
+            case TextDelta() | ThinkingDelta() | StateChanged() | Resolved():
+                pass
+
+    def announce(self, use: ToolUse) -> tuple[Call, list[AgentEvent]]:
+        """A call that it asks about: the call, and what is to be told of it first."""
+        call = self._begin(use)
+        return call, list(self._told(call))
+
+    # --- what it says -----------------------------------------------------------------------------------------------
+
+    def _message(self, note: CreateMessage) -> Iterator[AgentEvent]:
+        said = note.message
+        if said.id in self._messages:
+            return
+        self._messages.add(said.id)
+        if said.role == "assistant":
+            yield from self._words(said.id, said.content)
+        for block in said.content:
+            if block.type == "tool_use" and block.id:
+                yield from self._told(self._begin(ToolUse(block.id, block.name, block.input)))
+            elif block.type == "tool_result":
+                yield from self._result(block.tool_use_id, plain(block.content), block.is_error)
+
+    def _words(self, message_id: str, content: list[Block]) -> Iterator[AgentEvent]:
+        thoughts = "".join(block.thinking for block in content if block.type == "thinking")
+        if thoughts and message_id not in self._thinking:
+            yield Delta(thoughts, message_id, thinking=True)
+        if text := "".join(block.text for block in content if block.type == "text"):
+            self.last_text, self.last_error = text, ""
+            yield Message(text, message_id)
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    def _note(self, use: ToolUse) -> None:
+        """Its arguments are still coming; what is known of it by then is kept."""
+        call = self._calls.get(use.id)
+        if call is not None and not call.is_told:
+            call.name, call.args = use.name, use.input or call.args
+        elif call is None:
+            self._calls[use.id] = self._new(use)
+
+    def _begin(self, use: ToolUse) -> Call:
+        call = self._calls.get(use.id)
+        if call is None or call.is_over:
+            call = self._calls[use.id] = self._new(use)
+        elif not call.is_told:
+            call.name, call.args = use.name, use.input
+        self.last_error = ""
+        return call
+
+    def _new(self, use: ToolUse) -> Call:
+        self._count += 1
+        known = use.id in self._calls
+        return Call(f"{use.id}~{self._count}" if known else use.id, use.name, use.input)
+
+    def _told(self, call: Call) -> Iterator[AgentEvent]:
+        if not call.is_told:
+            call.is_told = True
+            yield ToolStarted(call.call_id, call.name, call.args)
+
+    def _progress(self, note: ToolWorked) -> Iterator[AgentEvent]:
+        """Each update has all of the output so far."""
+        whole = note.update.full_output
+        call = self._calls.get(note.tool_use_id)
+        if call is None or call.is_over or not whole.startswith(call.shown) or whole == call.shown:
+            return
+        yield from self._told(call)
+        yield ToolProgress(call.call_id, whole[len(call.shown) :])
+        call.shown = whole
+
+    def _result(self, tool_use_id: str, text: str, is_error: bool | None) -> Iterator[AgentEvent]:
+        call = self._calls.setdefault(tool_use_id, Call(tool_use_id, "tool", {}))
+        if call.is_over:
+            return
+        yield from self._told(call)
+        call.is_over = True
+        exited = _EXITED.search(text)
+        failed = exited is not None and exited[1] != "0" if is_error is None else is_error
+        yield ToolEnded(call.call_id, text, failed)
+
+    # --- what it spends ---------------------------------------------------------------------------------------------
+
+    def _usage(self, total: Tokens, last: Tokens | None) -> Iterator[AgentEvent]:
+        before = self._spent
+        now = Tokens(
+            max(total.input_tokens, before.input_tokens),
+            max(total.output_tokens, before.output_tokens),
+            max(total.cache_creation_tokens, before.cache_creation_tokens),
+            max(total.cache_read_tokens, before.cache_read_tokens),
+        )
+        self._spent = now
+        cached = now.cache_read_tokens - before.cache_read_tokens
+        read = _read(now) - _read(before)
+        written = now.output_tokens - before.output_tokens
+        if read or written:
+            used = _read(last) + last.output_tokens if last else None
+            yield Spent(read, written, cached, context_used=used)
+
+
+def _read(tokens: Tokens) -> int:
+    """All that the model read; theirs are without what came from a cache."""
+    return tokens.input_tokens + tokens.cache_creation_tokens + tokens.cache_read_tokens

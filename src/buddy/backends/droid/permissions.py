@@ -1,0 +1,104 @@
+"""What Droid asks leave for, as questions of ours.
+
+What always holds: it asks once for several calls and takes one answer for all of them, so it hears yes only when each
+was approved; what our rules have no words for is asked as a tool of its own, so that no rule about commands, files or
+addresses allows it by accident.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from buddy.backends.droid.narrator import Call
+from buddy.backends.droid.wire import Confirmation
+from buddy.backends.external.contract import Answer, Permission
+from buddy.protocol.codes import ApprovalKind
+from buddy.tools.changes import diff
+
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+
+
+class Subject(Struct, frozen=True):
+    """What would be done, in terms of our rules."""
+
+    kind: ApprovalKind
+    command: str = ""
+    path: str = ""
+    url: str = ""
+
+
+class Verdict:
+    """Collects the decisions on one request and gives the answer once, when the last has come."""
+
+    def __init__(self, answer: Callable[[Answer], Awaitable[None]]) -> None:
+        self._answer = answer
+        self._waiting = 0
+        self._denials: list[str] = []
+        self._approved = True
+
+    def questions(self, call: Call, asked: Confirmation) -> list[Permission]:
+        details = _details(asked)
+        questions = [
+            Permission(
+                call.call_id,
+                call.name,
+                subject.kind,
+                self._reply,
+                args=asked.tool_use.input,
+                details=details,
+                command=subject.command,
+                path=subject.path,
+                url=subject.url,
+            )
+            for subject in subjects(asked)
+        ]
+        self._waiting += len(questions)
+        return questions
+
+    async def _reply(self, decided: Answer) -> None:
+        self._waiting -= 1
+        self._approved = self._approved and decided.approved
+        if decided.comment:
+            self._denials.append(decided.comment)
+        if self._waiting == 0:
+            await self._answer(Answer(self._approved, "; ".join(self._denials)))
+
+
+def subjects(asked: Confirmation) -> Iterator[Subject]:
+    """Usually one; a patch has one for each file."""
+    args, details = asked.tool_use.input, asked.details
+    match asked.confirmation_type:
+        case "exec" if isinstance(args.get("command"), str):
+            yield Subject("exec", command=_text(details, "fullCommand") or str(args["command"]))
+        case "exec" if _text(args, "url"):
+            yield Subject("fetch", url=_text(args, "url"))
+        case "edit" | "create" if path := _text(details, "filePath") or _text(args, "file_path"):
+            yield Subject("write", path=path)
+        case "apply_patch" if paths := _patched(args):
+            for path in paths:
+                yield Subject("write", path=path)
+        case _:
+            yield Subject("tool")
+
+
+def _details(asked: Confirmation) -> dict[str, Any]:
+    """All that it showed; both contents of a file as the difference between them."""
+    details = {name: value for name, value in asked.details.items() if name not in ("oldContent", "newContent")}
+    before, after = asked.details.get("oldContent"), asked.details.get("newContent", asked.details.get("content"))
+    if isinstance(after, str):
+        old = before.encode() if isinstance(before, str) else None
+        details["diff"] = diff(_text(asked.details, "filePath"), old, after.encode())
+        details.pop("content", None)
+    return details
+
+
+def _patched(args: dict[str, Any]) -> list[str]:
+    texts = [value for value in args.values() if isinstance(value, str)]
+    return list(dict.fromkeys(path.strip() for text in texts for path in _PATCHED.findall(text)))
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

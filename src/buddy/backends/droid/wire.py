@@ -1,0 +1,218 @@
+"""Droid's wire: JSON-RPC in lines, taken apart at the edge.
+
+What always holds: what is not understood is told as such and never guessed at; kinds of notification that mean nothing
+to us are passed over, as each version brings new ones.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+API_VERSION = "1.0.0"
+NOTIFICATION = "droid.session_notification"
+
+
+class Problem(Struct, frozen=True):
+    message: str = ""
+    code: int = 0
+
+
+class Envelope(Struct, frozen=True):
+    """A line. An `id` that is missing where there should be one is a habit of theirs."""
+
+    type: str
+    id: str | int | None = None
+    method: str = ""
+    params: Raw = Raw(b"{}")
+    result: Raw = Raw(b"{}")
+    error: Problem | None = None
+
+
+class Opened(Struct, frozen=True, rename="camel"):
+    """The answer to `initialize_session`, and as far as it goes to `load_session`."""
+
+    session_id: str = ""
+    token_usage: "Tokens | None" = None
+    inclusive_token_usage: "Tokens | None" = None
+
+
+class Tokens(Struct, frozen=True, rename="camel"):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_tokens: int = 0
+    cache_read_tokens: int = 0
+
+
+class ToolUse(Struct, frozen=True):
+    id: str
+    name: str
+    input: dict[str, Any] = {}
+
+
+class Block(Struct, frozen=True, rename="camel"):
+    """A piece of a message, of whatever type."""
+
+    type: str
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    content: "str | list[Block]" = ""
+    is_error: bool | None = None
+
+
+class Said(Struct, frozen=True):
+    id: str
+    role: str
+    content: list[Block] = []
+    visibility: str = ""
+
+
+class CreateMessage(Struct, frozen=True, rename="camel", tag="create_message"):
+    message: Said
+    request_id: str | None = None
+
+
+class TextDelta(Struct, frozen=True, rename="camel", tag="assistant_text_delta"):
+    message_id: str
+    text_delta: str
+
+
+class ThinkingDelta(Struct, frozen=True, rename="camel", tag="thinking_text_delta"):
+    message_id: str
+    text_delta: str
+
+
+class ToolCalled(Struct, frozen=True, rename="camel", tag="tool_call"):
+    tool_use: ToolUse
+
+
+class Update(Struct, frozen=True, rename="camel"):
+    full_output: str = ""
+
+
+class ToolWorked(Struct, frozen=True, rename="camel", tag="tool_progress_update"):
+    tool_use_id: str
+    update: Update = Update()
+    tool_name: str = "tool"
+
+
+class ToolAnswered(Struct, frozen=True, rename="camel", tag="tool_result"):
+    tool_use_id: str
+    content: str | list[Block] = ""
+    is_error: bool | None = None
+
+
+class StateChanged(Struct, frozen=True, rename="camel", tag="droid_working_state_changed"):
+    new_state: str
+
+
+class TurnCompleted(Struct, frozen=True, rename="camel", tag="agent_turn_completed"):
+    reason: str = "completed"
+    turn_id: str = ""
+    cumulative_token_usage: Tokens | None = None
+
+
+class Failed(Struct, frozen=True, tag="error"):
+    message: str = ""
+    error: Problem | None = None
+
+
+class UsageChanged(Struct, frozen=True, rename="camel", tag="session_token_usage_changed"):
+    token_usage: Tokens
+    session_id: str = ""
+    inclusive_token_usage: Tokens | None = None
+    last_call_token_usage: Tokens | None = None
+
+
+class Resolved(Struct, frozen=True, rename="camel", tag="permission_resolved"):
+    request_id: str
+
+
+class Retrying(Struct, frozen=True, tag="llm_retry"):
+    attempt: int = 0
+    reason: str = ""
+
+
+Note = (
+    CreateMessage
+    | TextDelta
+    | ThinkingDelta
+    | ToolCalled
+    | ToolWorked
+    | ToolAnswered
+    | StateChanged
+    | TurnCompleted
+    | Failed
+    | UsageChanged
+    | Resolved
+    | Retrying
+)
+
+
+class Confirmation(Struct, frozen=True, rename="camel"):
+    """One call that it asks about."""
+
+    tool_use: ToolUse
+    confirmation_type: str = ""
+    details: dict[str, Any] = {}
+
+
+class Asked(Struct, frozen=True, rename="camel"):
+    tool_uses: list[Confirmation]
+
+
+class Query(Struct, frozen=True):
+    question: str = ""
+
+
+class Questions(Struct, frozen=True):
+    questions: list[Query] = []
+
+
+class _Told(Struct, frozen=True, rename="camel"):
+    notification: Raw
+    session_id: str = ""
+
+
+class _Kind(Struct, frozen=True):
+    type: str
+
+
+def read_note(params: Raw, session_id: str) -> Note | None:
+    """What a notification says; None where it is about another session, or of a kind that means nothing to us."""
+    told = msgspec.json.decode(params, type=_Told)
+    if told.session_id not in ("", session_id):
+        return None
+    if msgspec.json.decode(told.notification, type=_Kind).type not in _KNOWN:
+        return None
+    return msgspec.json.decode(told.notification, type=Note)
+
+
+def request(request_id: str, method: str, params: Mapping[str, Any]) -> bytes:
+    return _line({"type": "request", "id": request_id, "method": f"droid.{method}", "params": params})
+
+
+def response(request_id: str | int | None, result: dict[str, Any]) -> bytes:
+    return _line({"type": "response", "id": request_id, "result": result})
+
+
+def refusal(request_id: str | int | None, method: str) -> bytes:
+    problem = {"code": -32601, "message": f"{method} is not known here"}
+    return _line({"type": "response", "id": request_id, "error": problem})
+
+
+def plain(content: str | list[Block]) -> str:
+    """The text of a tool's result."""
+    return content if isinstance(content, str) else "\n".join(block.text for block in content if block.text)
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "factoryApiVersion": API_VERSION, **fields}) + b"\n"
+
+
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Note.__args__)
