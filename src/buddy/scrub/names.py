@@ -12,15 +12,30 @@ from buddy.scrub.lazy import Lazy
 Kind = Literal["password", "token", "key"]
 
 # Where telling names end (key, token, secret, credential, password, passwd, pwd, passphrase, auth, authorization,
-# bearer), from their rarest letter on: a scan for these few letters costs a third of one for the whole words.
-_ENDS = ("key", "ken", "cret", "credential", "credentials", "word", "wd", "phrase", "uthorization", "uth", "bearer")
+# bearer), from their rarest letter on: a scan for these few letters costs a third of one for the whole words. Behind
+# each, the letters that may stand before it: most that ends like this is a word, a phrase or somebody broken.
+_ENDS = {
+    "key": "",
+    "ken": "o",
+    "cret": "e",
+    "credential": "",
+    "credentials": "",
+    "word": "s",
+    "wd": "ps",
+    "phrase": "s",
+    "uthorization": "a",
+    "uth": "a",
+    "bearer": "",
+}
 
 
 def _ending() -> str:
-    spelled = {spelling for end in _ENDS for spelling in (end, end.capitalize(), end.upper())}
+    spelled = {spelling: before for end, before in _ENDS.items() for spelling in (end, end.capitalize(), end.upper())}
     groups: dict[str, list[str]] = {}
     for end in sorted(spelled, key=len, reverse=True):
-        groups.setdefault(end[0], []).append(end[1:])
+        before = spelled[end]
+        behind = f"(?<=[{before}{before.upper()}]{end[0]})" if before else ""
+        groups.setdefault(end[0], []).append(behind + end[1:])
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in sorted(groups.items()))
 
 
