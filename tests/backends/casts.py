@@ -99,7 +99,7 @@ def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dic
         program = programs / cast.name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKES / cast.script}" "$@"\n')
         program.chmod(0o755)
-    env = {**os.environ, **cast.env, **(more or {}), "PATH": f"{programs}:{os.environ['PATH']}"}
+    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **cast.env, **(more or {})}
     profiles = {"test": Profile(api="scripted")}
     config = Config(profiles, AgentSettings(model="test"), server=ServerSettings(cast.runtime or "native"))
     places = Places(programs / "config", programs / "state", programs / "socket")

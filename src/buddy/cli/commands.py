@@ -88,7 +88,8 @@ def build_parser(asked: str = "") -> Parser:
     )
     parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    # With its own `prog` argparse need not ask for the width of the terminal, and load what finds that out.
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="buddy")
     for add in dict.fromkeys([COMMANDS[asked]] if asked else COMMANDS.values()):
         add(commands)
     return parser
@@ -235,6 +236,7 @@ def _add_approvals(commands: "Subparsers") -> None:
     explaining = actions.add_parser("explain", help="what the rules say of a command (exit 0 allow, 3 deny, 10 ask)")
     explaining.add_argument("text", metavar="CMD")
     explaining.add_argument("--sandbox", metavar="LEVEL")
+    explaining.add_argument("--network", action="store_true", help="confined, and with network for this command")
     revoking = actions.add_parser("revoke", help="remove a rule")
     revoking.add_argument("rule", metavar="RULE")
     logging = actions.add_parser("log", help="who decided what, when, by which rule; the newest last")
@@ -295,6 +297,22 @@ def _speed(text: str) -> float:
     return number
 
 
+def _add_project(commands: "Subparsers") -> None:
+    parser = commands.add_parser("project", help="folders with an agent runtime of their own: create, list, show")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    creating = actions.add_parser("create", help="make a project of this folder")
+    creating.add_argument("name", metavar="NAME")
+    creating.add_argument("--agent-runtime", metavar="NAME", help=_RUNTIMES)
+    listing = actions.add_parser("list", help="all projects")
+    showing = actions.add_parser("show", help="one project, or this folder's, and what its sessions can be run by")
+    showing.add_argument("name", nargs="?", metavar="NAME")
+    for action, name in ((creating, "create"), (listing, "list"), (showing, "show")):
+        if name != "create":
+            action.add_argument("--json", action="store_true")
+        _add_common(action)
+        action.set_defaults(command=_project, action=name)
+
+
 def _add_small(commands: "Subparsers") -> None:
     doctor = commands.add_parser("doctor", help="check this installation and say what is wrong")
     doctor.add_argument("--json", action="store_true", help="print the checks as one JSON object")
@@ -328,11 +346,15 @@ COMMANDS: "dict[str, Callable[[Subparsers], None]]" = {
     "logout": _add_models,
     "memory": _add_memory,
     "replay": _add_replay,
+    "project": _add_project,
     "doctor": _add_small,
     "demo": _add_small,
     "completion": _add_small,
     "help": _add_small,
 }
+
+
+_RUNTIMES = "who does the work: native, droid, opencode, acp:COMMAND, or auto"
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -349,7 +371,7 @@ def _add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-tokens", type=int, metavar="N")
     parser.add_argument("--profile", metavar="NAME", help="a model profile of buddy.toml")
     parser.add_argument("-m", "--model", metavar="MODEL")
-    parser.add_argument("--agent-runtime", metavar="NAME", help="native")
+    parser.add_argument("--agent-runtime", metavar="NAME", help=_RUNTIMES)
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--container", metavar="NAME", help="work in this running container; -C is a path in there")
     place.add_argument("--ssh", metavar="HOST", help="work on this machine; -C is a path over there")
@@ -368,9 +390,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _repl(options: argparse.Namespace) -> int:
-    from buddy.cli.first_run import with_model
+    from buddy.cli.first_run import prepare, with_model
     from buddy.cli.repl import repl
 
+    prepare(options)
     return with_model(repl, options)
 
 
@@ -456,6 +479,12 @@ def _trust(options: argparse.Namespace) -> int:
     from buddy.cli.approvals import trust
 
     return trust(options)
+
+
+def _project(options: argparse.Namespace) -> int:
+    from buddy.cli.project import project
+
+    return project(options)
 
 
 def _doctor(options: argparse.Namespace) -> int:

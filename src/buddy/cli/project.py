@@ -1,0 +1,96 @@
+"""`buddy project create|list|show`: folders with a name and, where they want one, an agent runtime of their own."""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from buddy.cli.embedded import connected
+from buddy.client.client import Client
+from buddy.errors import UserError
+from buddy.protocol.requests import (
+    CreateProject,
+    CreateProjectReply,
+    ListProjects,
+    ListProjectsReply,
+    ProjectOptions,
+    ProjectOptionsReply,
+)
+from buddy.terminal.escape import escape, escape_json
+
+
+def project(options: argparse.Namespace) -> int:
+    return asyncio.run(_work(options))
+
+
+async def _work(options: argparse.Namespace) -> int:
+    async with connected(options, "cli") as client:
+        match options.action:
+            case "create":
+                return await _create(client, options)
+            case "show":
+                return await _show(client, options)
+            case _:
+                return await _list(client, options)
+
+
+async def _create(client: Client, options: argparse.Namespace) -> int:
+    root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    if not os.path.isdir(root):  # noqa: ASYNC240, PTH112 - as above
+        raise UserError(f"{root} is not a directory", hint="-C names the project's folder")
+    made = await client.request(CreateProject(options.name, root, options.agent_runtime), CreateProjectReply)
+    print(made.project_id)
+    return 0
+
+
+async def _list(client: Client, options: argparse.Namespace) -> int:
+    projects = (await client.request(ListProjects(), ListProjectsReply)).projects
+    if options.json:
+        return _print_json({"projects": projects})
+    for found in projects:
+        print(_line(found))
+    if not projects:
+        print("no projects; buddy project create NAME makes one of this folder", file=sys.stderr)
+    return 0
+
+
+async def _show(client: Client, options: argparse.Namespace) -> int:
+    """One project by its name or id, or the one this folder is in; and what its sessions can be run by."""
+    projects = (await client.request(ListProjects(), ListProjectsReply)).projects
+    found = _named(projects, options.name) if options.name else _around(projects, os.path.realpath(options.directory))  # noqa: ASYNC240 - one look
+    runtimes = (await client.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes
+    if options.json:
+        return _print_json({"project": found, "agent_runtimes": runtimes})
+    if found is not None:
+        print(_line(found))
+    else:
+        print("this folder is in no project; buddy project create NAME makes one of it", file=sys.stderr)
+    effective = (found or {}).get("agent_runtime") or runtimes.default
+    print(f"agent runtime: {escape(str(effective))} (there are {escape(', '.join(runtimes.available))})")
+    return 0
+
+
+def _named(projects: tuple[dict[str, Any], ...], name: str) -> dict[str, Any]:
+    for found in projects:
+        if name in (found["name"], found["projectId"]):
+            return found
+    raise UserError(f"no project {name!r}", hint="buddy project list shows them")
+
+
+def _around(projects: tuple[dict[str, Any], ...], folder: str) -> dict[str, Any] | None:
+    inside = [found for found in projects if f"{folder}/".startswith(f"{found['rootPath'].rstrip('/')}/")]
+    return max(inside, key=lambda found: len(found["rootPath"]), default=None)
+
+
+def _line(found: dict[str, Any]) -> str:
+    runtime = found.get("agent_runtime") or "server's default"
+    return escape(f"{found['projectId']}  {found['name']}  {found['rootPath']}  {runtime}")
+
+
+def _print_json(value: object) -> int:
+    text = msgspec.json.encode(value).decode()
+    print(escape_json(text) if sys.stdout.isatty() else text)
+    return 0
