@@ -1,5 +1,6 @@
 """The tools as a model uses them: through dispatch, with approvals, blobs and the log around them."""
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -10,23 +11,42 @@ from sessions.stage import Puppet, answer, asks_for, call, shell, stage
 KEY = "sk-canary-0123456789abcdef0123456789abcdef"
 
 
+WHOLE = "exit code: 0\nstdout:\n" + "\n".join(map(str, range(1, 100_001)))
+KEPT = hashlib.sha256(WHOLE.encode()).hexdigest()
+
+
 async def test_a_shortened_result_names_what_read_output_then_reads(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(shell("seq 100000")), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start(approval_policy="all")
+        session_id = await guest.start(approval_policy="all")
         await guest.send("go")
         await guest.until(RunComplete)
         told = puppet.results()[0]
         found = re.search(r"read_output\(output=([0-9a-f]{64}), offset=(\d+)\)", told)
-        assert found is not None
-        again = Puppet(asks_for(call("read_output", {"output": found[1], "offset": int(found[2])})), answer())
+        assert found is not None and found[1] == KEPT
+        await home.runtime.sessions.close()  # the session is opened anew, from its log
+        again = Puppet(asks_for(call("read_output", {"output": KEPT, "offset": int(found[2])})), answer())
         async with stage(tmp_path, again, log=home.runtime.log) as later, later.client() as reader:
-            await reader.start(approval_policy="none")
+            reader.session_id = session_id
+            await reader.client.attach(session_id, guest.received[-1].seq)
             await reader.send("read on")
             await reader.until(RunComplete)
-    whole = "exit code: 0\nstdout:\n" + "\n".join(map(str, range(1, 100_001)))
-    read = told.partition("\n[…")[0] + again.results()[0].partition("\n[bytes")[0]
-    assert whole.startswith(read) and len(read) > 20_000
+    read = told.partition("\n[…")[0] + again.results()[-1].partition("\n[bytes")[0]
+    assert WHOLE.startswith(read) and len(read) > 20_000
+
+
+async def test_an_output_of_another_session_cannot_be_read(tmp_path: Path) -> None:
+    reading = call("read_output", {"output": KEPT})
+    puppet = Puppet(asks_for(shell("seq 100000")), asks_for(reading), answer(), asks_for(reading), answer())
+    async with stage(tmp_path, puppet) as home, home.client() as guest:
+        await guest.start(approval_policy="all")
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert puppet.results()[-1].startswith("exit code: 0\nstdout:\n1\n2\n")
+        await guest.start(approval_policy="all")
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert "no such output" in puppet.results()[-1]
 
 
 async def test_reading_runs_without_asking_and_writing_asks_with_the_diff(tmp_path: Path) -> None:

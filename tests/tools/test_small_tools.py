@@ -54,6 +54,7 @@ async def test_a_long_output_can_be_read_on_to_its_last_character(call: Call) ->
     log = MemoryLog(lambda: 0)
     whole = "".join(f"Zeile {number}: äöü€𝄞\n" for number in range(4000))
     kept = await log.put_blob(whole.encode())
+    call.place.outputs.add(kept)
     tool = ReadOutput(log.read_blob)
     read, offset = "", 0
     while True:
@@ -72,6 +73,7 @@ async def test_no_part_is_cut_inside_a_character(call: Call, limit: int) -> None
     log = MemoryLog(lambda: 0)
     whole = "a€𝄞ä" * 20
     kept = await log.put_blob(whole.encode())
+    call.place.outputs.add(kept)
     for offset in range(12):
         text = (await ReadOutput(log.read_blob).run(ReadOutputArgs(kept, offset, limit), call)).text
         assert text.partition("\n[")[0] in whole and "\ufffd" not in text
@@ -81,6 +83,9 @@ async def test_an_output_that_is_not_kept_or_not_that_long_is_explained(call: Ca
     log = MemoryLog(lambda: 0)
     kept = await log.put_blob(b"short")
     tool = ReadOutput(log.read_blob)
+    with pytest.raises(ToolError, match="no such output"):
+        await tool.run(ReadOutputArgs(kept), call)
+    call.place.outputs.add(kept)
     assert (await tool.run(ReadOutputArgs(kept), call)).text == "short"
     with pytest.raises(ToolError, match="5 bytes, so there is none at offset 5"):
         await tool.run(ReadOutputArgs(kept, 5), call)

@@ -18,7 +18,7 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
-from buddy.protocol.events import EventBody, SessionStarted
+from buddy.protocol.events import EventBody, SessionStarted, ToolResult
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
@@ -227,10 +227,12 @@ class Sessions:
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
-        backend = self._makers.backend(started, profile, model)
+        place, backend = self._makers.place(started), self._makers.backend(started, profile, model)
         for seq, body in bodies:
             backend.observe(seq, body)
-        return self._makers.place(started), backend
+            if isinstance(body, ToolResult) and body.output is not None:
+                place.outputs.add(body.output)
+        return place, backend
 
     async def _blob(self, blob: str) -> bytes | None:
         found = await self._around.log.read_blob(blob)

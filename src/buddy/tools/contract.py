@@ -50,7 +50,8 @@ class Place(Struct, frozen=True):
 
     `is_closed` tells of a canonical path whether a rule denies reading it: a tool that looks at many files passes over
     such ones. `seen` and `tasks` are what the session knows while it is open: the SHA-256 of each file's content as it
-    last read or wrote it, by canonical path, and its list of things to do.
+    last read or wrote it, by canonical path, and its list of things to do. `outputs` are the kept outputs that results
+    of the session named, also before it was opened.
     """
 
     target: Target
@@ -59,6 +60,7 @@ class Place(Struct, frozen=True):
     is_closed: Callable[[str], bool] = nothing_closed
     seen: dict[str, str] = field(default_factory=dict[str, str])
     tasks: list[Task] = field(default_factory=list[Task])
+    outputs: set[str] = field(default_factory=set[str])
 
 
 class Call(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Reading on in an output that was too long to be told whole.
 
-What always holds: what is read was kept by a tool result, redacted before it was kept; a part is never cut inside a
-character, and is small enough to be told whole itself.
+What always holds: what is read was kept by a tool result of the same session, redacted before it was kept; a part is
+never cut inside a character, and is small enough to be told whole itself.
 """
 
 from collections.abc import Awaitable, Callable
@@ -42,8 +42,10 @@ class ReadOutput:
     async def intent(self, args: ReadOutputArgs, place: Place) -> Intent:  # noqa: ARG002 - it lies with the log
         return Intent("tool", "read a kept output", args.output, {"output": args.output, "offset": args.offset})
 
-    async def run(self, args: ReadOutputArgs, call: Call) -> Output:  # noqa: ARG002
-        found = await self._read_blob(args.output, args.offset, args.limit)
+    async def run(self, args: ReadOutputArgs, call: Call) -> Output:
+        # Outputs of all sessions lie together, and whoever was told an id could name it.
+        known = args.output in call.place.outputs
+        found = await self._read_blob(args.output, args.offset, args.limit) if known else None
         if found is None:
             raise ToolError("no such output is kept; use the id that a shortened result named", code="FILE_NOT_FOUND")
         part, size = found

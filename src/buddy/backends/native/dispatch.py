@@ -86,6 +86,7 @@ class Dispatch:
         text = bounded(whole)
         if text is not whole:
             kept = await run.keep(whole)
+            run.place.outputs.add(kept)
             text = bounded(whole, output=kept)
         return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
 
