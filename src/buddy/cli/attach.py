@@ -43,7 +43,8 @@ def attach(options: argparse.Namespace) -> int:
 
 def show(report: Report, event: Event, *, stream_json: bool) -> None:
     """One event for a person, or as it is for a program."""
-    report.event(event)
+    line = event.line()
+    report.event(json.loads(line), line)
     body = event.body()
     if isinstance(body, (AssistantMessage, UserMessage)) and not stream_json and body.text:
         who = "you" if isinstance(body, UserMessage) else "buddy"

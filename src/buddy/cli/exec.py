@@ -1,41 +1,27 @@
 """`buddy exec` and `buddy resume`: one run to its outcome, without a person where there is none.
 
 What always holds: the answer goes to stdout and everything else to stderr; the exit code is the run's; nobody is waited
-for who is not there.
+for who is not there. With a daemon nothing is loaded but what speaks to it: the run has begun before any more could be.
 """
 
 import argparse
-import asyncio
-import contextlib
 import os
-import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable
 
-from buddy.cli.asking import Asking
-from buddy.cli.embedded import connected, places_of, read_config
-from buddy.cli.reading import find_session, last_session, whole
+from buddy.cli.driving import Errand, find_daemon, over_socket
+from buddy.cli.following import Following
 from buddy.cli.report import Report
+from buddy.cli.talk import Fields, Steps, Talk
 from buddy.cli.trusting import note_untrusted
 from buddy.cli.wish import pane_of, target_of, workspace_of
-from buddy.client.client import Client
-from buddy.client.view import View
+from buddy.config.paths import socket_path
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import AssistantMessage
+from buddy.protocol.codes import MAX_TEXT
 from buddy.protocol.ids import Ulids
-from buddy.protocol.requests import (
-    GetSnapshot,
-    GetSnapshotReply,
-    SendUserMessage,
-    StartSession,
-)
-from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, Criterion, Repo, SessionOptions
-from buddy.sessions.messages import MAX_TEXT
-from buddy.sessions.policy import parse_duration, parse_policy
 
-INTERRUPTED = 130
-STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
+LISTED = 200
+WHOLE_ID = len("sess_") + 26
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -44,32 +30,32 @@ def execute(options: argparse.Namespace) -> int:
     _check_cost(options)
     note_untrusted(options)
 
-    async def work() -> int:
-        async with connected(options, "cli" if _asks(options) else "headless") as client:
-            started = await client.start_session(wish)
-            message = SendUserMessage(
-                started.session_id,
-                Ulids()("msg"),
-                prompt,
-                _criteria(options),
-                acceptance=AcceptanceOptions(options.max_rounds) if options.max_rounds else None,
-            )
-            run_id = await client.send(message)
-            return await _Following(client, options, started.session_id, run_id).until_complete()
+    def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
+        yield from talk.hello()
+        session_id = yield from talk.start_session(wish)
+        report.session(session_id)
+        reply = yield from talk.ask("send_user_message", _message(options, session_id, prompt), session_id)
+        following.session_id, following.run_id = session_id, reply["runId"]
+        return (yield from following.until_complete())
 
-    return _run(work())
+    return _run(options, steps)
 
 
 def resume(options: argparse.Namespace) -> int:
-    async def work() -> int:
-        async with connected(options, "cli" if _asks(options) else "headless") as client:
-            session_id = await _session_of(client, options)
-            attached = await client.attach(session_id)
-            shown = await client.request(GetSnapshot(), GetSnapshotReply, session_id)
-            following = _Following(client, options, session_id, shown.active_run_id, attached.replay.to_seq)
-            return await following.until_complete()
+    def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
+        yield from talk.hello()
+        session_id = yield from _find(talk, options)
+        try:
+            attached = yield from talk.attach(session_id)
+        except ProtocolError as error:
+            raise (_unknown(session_id) if error.code == "SESSION_NOT_FOUND" else error) from error
+        shown = yield from talk.ask("get_snapshot", {}, session_id)
+        following.session_id, following.run_id = session_id, shown.get("activeRunId")
+        following.replayed = attached["replay"]["toSeq"]
+        report.session(session_id)
+        return (yield from following.until_complete())
 
-    return _run(work())
+    return _run(options, steps)
 
 
 def read_prompt(options: argparse.Namespace) -> str:
@@ -94,132 +80,119 @@ def _read_stdin() -> bytes:
     return bytes(content)
 
 
-class _Following:
-    """Shows what happens until the run is complete; without an active run, until the log is told."""
-
-    def __init__(
-        self, client: Client, options: argparse.Namespace, session_id: str, run_id: str | None, replayed: int = 0
-    ) -> None:
-        self._client = client
-        self._asking = Asking(client, session_id, person=_asks(options))
-        self._session_id = session_id
-        self._run_id = run_id
-        self._replayed = replayed
-        self._view = View()
-        self._report = Report(json=options.json, stream_json=options.stream_json)
-
-    async def until_complete(self) -> int:
-        self._report.session(self._session_id)
-        async with _Stopping(self._client, self._session_id, self._run_id):
-            try:
-                await self._follow()
-            finally:
-                await self._asking.close()
-        run = self._view.runs.get(self._run_id or "") or next(reversed(self._view.runs.values()), None)
-        if run is None:
-            raise UserError(f"{self._session_id} has no run to go on with", hint='start one: buddy exec "…"')
-        return self._report.finish(self._session_id, run)
-
-    async def _follow(self) -> None:
-        async for event in self._client.events():
-            self._view.apply(event)
-            self._report.event(event)
-            if event.type == "assistant_message" and event.run_id:
-                await self._complete_text(event, event.run_id)
-            if self._is_over(event):
-                return
-            if event.seq >= self._replayed:
-                self._asking.follow(self._view)
-
-    async def _complete_text(self, event: Event, run_id: str) -> None:
-        """A long answer is in the event with its beginning alone."""
-        body = await whole(self._client, event)
-        if isinstance(body, AssistantMessage):
-            self._view.runs[run_id].finished_text = body.text
-
-    def _is_over(self, event: Event) -> bool:
-        if self._run_id is None:
-            # A recovered run may be over before it could be asked for: its events say so.
-            return event.seq >= self._replayed and self._view.active is None
-        return event.type == "run_complete" and event.run_id == self._run_id
+Begin = Callable[[Talk, Following, Report], "Steps[int]"]
 
 
-class _Stopping:
-    """The first interrupt cancels the run, the second ends the waiting."""
+def _run(options: argparse.Namespace, begin: Begin) -> int:
+    """With the daemon where one runs; in this process where none does, or a configuration was named for this call."""
+    talk = Talk("cli" if _asks(options) else "headless")
+    report = Report(json=options.json, stream_json=options.stream_json)
+    following = Following(talk, report, has_person=_asks(options))
 
-    def __init__(self, client: Client, session_id: str, run_id: str | None) -> None:
-        self._client = client
-        self._session_id = session_id
-        self._run_id = run_id
-        self._cancelling: asyncio.Task[None] | None = None
+    def errand() -> Errand:
+        return Errand(talk, following, begin(talk, following, report))
 
-    async def __aenter__(self) -> None:
-        loop, me = asyncio.get_running_loop(), asyncio.current_task()
-        for number, reason in STOPS.items():
-            # What is ignored stays so: `nohup` means it.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self._stop, reason, me)
+    path = socket_path(os.environ, options.state_dir, options.socket)
+    connection = None if options.config else find_daemon(path)
+    if connection is not None:
+        return over_socket(path, connection, errand())
+    from buddy.cli.inprocess import run_here
 
-    async def __aexit__(self, *_: object) -> None:
-        for number in STOPS:
-            asyncio.get_running_loop().remove_signal_handler(number)
-        if self._cancelling is not None:
-            self._cancelling.cancel()
-            await asyncio.wait([self._cancelling])
-
-    def _stop(self, reason: str, waiting: "asyncio.Task[object] | None") -> None:
-        run_id = self._run_id
-        if self._cancelling is not None or run_id is None:
-            if waiting is not None:
-                waiting.cancel()
-            return
-        self._cancelling = asyncio.get_running_loop().create_task(self._cancel(run_id, reason))
-
-    async def _cancel(self, run_id: str, reason: str) -> None:
-        # A refusal means that the run is over already.
-        with contextlib.suppress(ProtocolError, ConnectionError):
-            await self._client.cancel(self._session_id, run_id, reason)
+    return run_here(options, errand)
 
 
-async def _session_of(client: Client, options: argparse.Namespace) -> str:
-    if options.last:
-        return await last_session(client, options.directory)
-    if not options.session_id:
+def _find(talk: Talk, options: argparse.Namespace) -> "Steps[str]":
+    """The id that `--last`, `last`, an id or the beginning of one means."""
+    wanted: str | None = options.session_id
+    if options.last or wanted == "last":
+        root = os.path.realpath(options.directory)
+        found = yield from talk.ask("list_sessions", {"limit": 1, "rootPath": root})
+        if not found["sessions"]:
+            raise UserError(f"no session in {root}", hint="buddy session list --all shows those of other directories")
+        return found["sessions"][0]["sessionId"]
+    if not wanted:
         raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
-    return await find_session(client, options.session_id, options.directory)
+    if len(wanted) >= WHOLE_ID:
+        return wanted
+    known = yield from talk.ask("list_sessions", {"limit": LISTED})
+    start = "sess_" + wanted.removeprefix("sess_").upper()
+    ids = [session["sessionId"] for session in known["sessions"] if session["sessionId"].startswith(start)]
+    if len(ids) > 1 and start != "sess_":
+        raise UserError(f"{len(ids)} sessions begin with {wanted}", hint="give more of the id")
+    if len(ids) != 1 or start == "sess_":
+        raise _unknown(wanted)
+    return ids[0]
 
 
-def _session_wish(options: argparse.Namespace) -> StartSession:
-    seconds = parse_duration(options.max_time) if options.max_time else None
-    if options.max_time and seconds is None:
-        raise UserError(f"--max-time {options.max_time} is not a duration", hint="such as 90s, 10m or 1h")
+def _unknown(wanted: str) -> UserError:
+    return UserError(f"no session {wanted[:80]}", hint="buddy session list --all shows those there are")
+
+
+def _session_wish(options: argparse.Namespace) -> Fields:
     for name in ("max_turns", "max_tokens", "max_rounds", "max_cost"):
         if (value := getattr(options, name)) is not None and value <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be more than 0")
-    return StartSession(
-        "headless",
-        options.profile or "default",
-        target_of(options),
-        Repo(workspace_of(options)),
-        {"source": "cli"},
-        SessionOptions(
-            agent_runtime=options.agent_runtime,
-            profile=options.profile,
-            model=options.model,
-            target=target_of(options),
-            tmux=pane_of(options),
-            sandbox=options.sandbox,
-            plan=options.plan,
-            approval_policy=_policy(options),
-            budget=BudgetLimits(options.max_turns, options.max_cost, options.max_tokens, seconds),
-        ),
-    )
+    budget = {
+        "maxTurns": options.max_turns,
+        "maxCostUsd": options.max_cost,
+        "maxTokens": options.max_tokens,
+        "maxSeconds": _seconds(options.max_time),
+    }
+    wishes: Fields = {
+        "agentRuntime": options.agent_runtime,
+        "profile": options.profile,
+        "model": options.model,
+        "target": target_of(options),
+        "tmux": pane_of(options),
+        "sandbox": options.sandbox,
+        "plan": options.plan or None,
+        "approvalPolicy": _policy(options),
+        "budget": _given(budget),
+    }
+    return {
+        "mode": "headless",
+        "provider": options.profile or "default",
+        "sandboxProvider": target_of(options),
+        "repo": {"rootPath": workspace_of(options)},
+        "metadata": {"source": "cli"},
+        "options": _given(wishes),
+    }
+
+
+def _message(options: argparse.Namespace, session_id: str, prompt: str) -> Fields:
+    checks = [{"id": f"accept-{number}", "check": check} for number, check in enumerate(options.accept, 1)]
+    message = {
+        "sessionId": session_id,
+        "clientMessageId": Ulids()("msg"),
+        "text": prompt,
+        "acceptanceCriteria": checks or None,
+        "acceptance": {"maxRounds": options.max_rounds} if options.max_rounds else None,
+    }
+    return _given(message)
+
+
+def _given(fields: Fields) -> Fields:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _seconds(text: str | None) -> float | None:
+    if not text:
+        return None
+    from buddy.sessions.policy import parse_duration
+
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise UserError(f"--max-time {text} is not a duration", hint="such as 90s, 10m or 1h")
+    return seconds
 
 
 def _policy(options: argparse.Namespace) -> str:
     """Asking needs somebody who can answer; without a terminal it is no."""
-    policy = options.approve or "ask"
-    parse_policy(policy, 0)
+    policy: str = options.approve or "ask"
+    if policy not in ("ask", "all", "none"):
+        from buddy.sessions.policy import parse_policy
+
+        parse_policy(policy, 0)
     return "none" if policy == "ask" and not _asks(options) else policy
 
 
@@ -228,13 +201,10 @@ def _asks(options: argparse.Namespace) -> bool:
     return wants and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _criteria(options: argparse.Namespace) -> tuple[Criterion, ...]:
-    return tuple(Criterion(f"accept-{number}", check) for number, check in enumerate(options.accept, 1))
-
-
 def _check_cost(options: argparse.Namespace) -> None:
     if options.max_cost is None:
         return
+    from buddy.cli.embedded import places_of, read_config
     from buddy.cli.model import find_prices
     from buddy.config.resolve import resolve_profile
 
@@ -244,10 +214,3 @@ def _check_cost(options: argparse.Namespace) -> None:
             f"--max-cost cannot hold: the price of {found.model or found.profile} is not known",
             hint=f"set input_price and output_price in [models.{found.profile}], or use --max-tokens",
         )
-
-
-def _run(work: Coroutine[object, object, int]) -> int:
-    try:
-        return asyncio.run(work)
-    except asyncio.CancelledError:
-        return INTERRUPTED

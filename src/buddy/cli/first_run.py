@@ -5,33 +5,32 @@ terminal one can be chosen and is written down, else it is one error with hints 
 """
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from buddy.cli.embedded import places_of
-from buddy.config.resolve import NOTHING_CONFIGURED, NothingConfigured
-from buddy.config.template import add_profile, write_template
 from buddy.errors import ProtocolError, UserError
 from buddy.terminal.escape import escape
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from buddy.models.discovery import Found
 
 
 def with_model(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     """Run a command that needs a model; where there is none, help to one and run it again."""
-    _prepare(options)
     try:
         return command(options)
-    except NothingConfigured:
-        pass
-    except ProtocolError as error:
-        if error.message != NOTHING_CONFIGURED:
+    except (UserError, ProtocolError) as error:
+        from buddy.config.resolve import NOTHING_CONFIGURED
+
+        if str(error) != NOTHING_CONFIGURED:
             raise
+    import asyncio
+
+    from buddy.config.template import add_profile
     from buddy.models.discovery import discover
 
     file = config_file(options)
@@ -50,13 +49,17 @@ def with_model(command: Callable[[argparse.Namespace], int], options: argparse.N
         raise UserError("the daemon that runs does not know the new profile yet", hint=hint, exit_code=75) from error
 
 
-def config_file(options: argparse.Namespace) -> Path:
+def config_file(options: argparse.Namespace) -> "Path":
     """The file that is read, or would be if it existed."""
+    from pathlib import Path
+
+    from buddy.cli.embedded import places_of
+
     named = options.config or os.environ.get("BUDDY_CONFIG")
     return Path(named).expanduser().absolute() if named else places_of(options).config_dir / "buddy.toml"
 
 
-def advice(found: Sequence["Found"], file: Path) -> str:
+def advice(found: Sequence["Found"], file: "Path") -> str:
     """What to do, ready to be copied."""
     if not found:
         return (
@@ -71,9 +74,13 @@ def advice(found: Sequence["Found"], file: Path) -> str:
     return "\n".join([*lines, f"add one of these blocks to {file}"])
 
 
-def _prepare(options: argparse.Namespace) -> None:
+def prepare(options: argparse.Namespace) -> None:
+    """Write the template where there is no configuration yet."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return
+    from buddy.cli.embedded import places_of
+    from buddy.config.template import write_template
+
     places = places_of(options)
     try:
         written = write_template(os.environ, places)

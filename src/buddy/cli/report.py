@@ -1,27 +1,64 @@
-"""What a headless run shows: status on stderr, data on stdout."""
+"""What a headless run shows: status on stderr, data on stdout. Events are plain JSON here, as they came."""
 
 import sys
 
-import msgspec
-
-from buddy.client.view import RunView
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import (
-    AcceptanceResult,
-    ApprovalExpired,
-    ApprovalReceived,
-    Error,
-    EventBody,
-    ModelRequest,
-    Recovery,
-    RunCancelling,
-    RunStarted,
-    ToolCall,
-    ToolResult,
-    Warning,  # noqa: A004 - the seed's word
-)
-from buddy.protocol.shapes import Acceptance
+from buddy.cli.talk import Fields, encoded
 from buddy.terminal.escape import escape, escape_json, one_line
+
+
+class Seen:
+    """One run, as far as its outcome tells of it."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.text = ""
+        self.complete: Fields | None = None
+        self._usage: Fields = {}
+        self._tokens = [0, 0]
+        self._cost: float | None = None
+        self._times: tuple[int, int] = (0, 0)
+
+    @property
+    def exit_code(self) -> int:
+        headless: Fields | None = self.complete.get("headless") if self.complete else None
+        return headless["exitCodeHint"] if headless else 1
+
+    def take(self, event: Fields) -> None:
+        payload: Fields = event["payload"]
+        match event["type"]:
+            case "run_started" if not self._times[0]:
+                self._times = event["ts"], event["ts"]
+            case "assistant_message":
+                self.text = payload["text"]
+            case "usage":
+                self._usage = payload
+                self._tokens[0] += payload["inputTokens"]
+                self._tokens[1] += payload["outputTokens"]
+                if (cost := payload.get("costUsd")) is not None:
+                    self._cost = (self._cost or 0.0) + cost
+            case "run_complete":
+                self.complete = payload
+                self._times = self._times[0], event["ts"]
+            case _:
+                pass
+
+    def outcome(self, session_id: str) -> Fields:
+        """The object of `--json`."""
+        complete = self.complete or {}
+        used, made = self._tokens
+        return {
+            "sessionId": session_id,
+            "runId": self.run_id,
+            "outcome": complete.get("outcome", "failed"),
+            "exitCode": self.exit_code,
+            "text": self.text,
+            "summary": complete.get("summary", ""),
+            "acceptance": complete.get("acceptance") or {"total": 0, "passed": 0, "results": []},
+            "usage": {"inputTokens": used, "outputTokens": made, "budget": self._usage.get("budget")},
+            "costUsd": self._cost,
+            "turns": self._usage.get("turn", 0),
+            "durationMs": max(0, self._times[1] - self._times[0]),
+        }
 
 
 class Report:
@@ -32,33 +69,28 @@ class Report:
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: Fields, line: bytes) -> None:
         """Show one event."""
         if self._stream_json:
-            _write_json(event.line())
-            return
-        body = event.body()
-        line = _line_of(body) if body is not None else None
-        if line is not None:
-            print(line, file=sys.stderr)
+            _write_json(line.rstrip(b"\n") + b"\n")
+        elif (told := _line_of(event["type"], event["payload"])) is not None:
+            print(told, file=sys.stderr)
 
-    def finish(self, session_id: str, run: RunView) -> int:
+    def finish(self, session_id: str, run: Seen) -> int:
         """Print the answer or the outcome; give the exit code."""
-        code = exit_code(run)
         if self._json:
-            _write_json(msgspec.json.encode(outcome_of(session_id, run)) + b"\n")
+            _write_json(encoded(run.outcome(session_id)))
         elif not self._stream_json:
             self._answer(run)
         sys.stdout.flush()
-        return code
+        return run.exit_code
 
-    def _answer(self, run: RunView) -> None:
-        text = run.finished_text
-        if text:
-            print(escape(text) if sys.stdout.isatty() else text)
+    def _answer(self, run: Seen) -> None:
+        if run.text:
+            print(escape(run.text) if sys.stdout.isatty() else run.text)
         complete = run.complete
-        if complete is not None and complete.outcome != "success":
-            print(f"{complete.outcome}: {escape(complete.summary)}", file=sys.stderr)
+        if complete is not None and complete["outcome"] != "success":
+            print(f"{complete['outcome']}: {escape(complete['summary'])}", file=sys.stderr)
 
 
 def _write_json(line: bytes) -> None:
@@ -67,57 +99,31 @@ def _write_json(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def exit_code(run: RunView) -> int:
-    if run.complete is None:
-        return 1
-    return run.complete.headless.exit_code_hint if run.complete.headless else 1
-
-
-def outcome_of(session_id: str, run: RunView) -> dict[str, object]:
-    """The object of `--json`."""
-    complete = run.complete
-    acceptance = complete.acceptance if complete else None
-    return {
-        "sessionId": session_id,
-        "runId": run.run_id,
-        "outcome": complete.outcome if complete else "failed",
-        "exitCode": exit_code(run),
-        "text": run.finished_text,
-        "summary": complete.summary if complete else "",
-        "acceptance": acceptance or Acceptance(0, 0, ()),
-        "usage": {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens, "budget": run.budget},
-        "costUsd": run.cost_usd,
-        "turns": run.turns,
-        "durationMs": max(0, run.ended_ts - run.started_ts),
-    }
-
-
-def _line_of(body: EventBody) -> str | None:  # noqa: C901 - one arm per event, nothing nested
-    match body:
-        case ToolCall():
-            return f"▶ {escape(body.tool_name)} {one_line(msgspec.json.encode(body.args).decode(), 100)}"
-        case ToolResult():
-            return f"← {one_line(body.text)}"
-        case ApprovalReceived():
-            return f"{body.decision} by {escape(body.by)}"
-        case ApprovalExpired():
+def _line_of(kind: str, payload: Fields) -> str | None:  # noqa: C901 - one arm per event, nothing nested
+    match kind:
+        case "tool_call":
+            return f"▶ {escape(payload['toolName'])} {one_line(encoded(payload['args']).decode(), 100)}"
+        case "tool_result":
+            return f"← {one_line(payload['text'])}"
+        case "approval_received":
+            return f"{payload['decision']} by {escape(payload['by'])}"
+        case "approval_expired":
             return "nobody decided in time: denied"
-        case AcceptanceResult():
-            word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
-            return f"check {escape(body.id)} {word}"
-        case ModelRequest() if body.attempt > 1:
-            return f"retrying in {body.wait_ms or 0} ms: {one_line(body.reason or '')}"
-        case RunStarted() if body.recovered:
+        case "acceptance_result":
+            word = "passed" if payload["passed"] else f"failed with exit code {payload['exitCode']}"
+            return f"check {escape(payload['id'])} {word}"
+        case "model_request" if payload["attempt"] > 1:
+            return f"retrying in {payload.get('waitMs') or 0} ms: {one_line(payload.get('reason') or '')}"
+        case "run_started" if payload.get("recovered"):
             return "recovered an interrupted run"
-        case Recovery() if body.action == "unknown_outcome":
-            return f"the outcome of {escape(body.call_id or 'a call')} is not known"
-        case RunCancelling():
-            return f"cancelling: {escape(body.reason)}"
-        case Warning():
-            return f"warning: {escape(body.message)}"
-        case Error():
-            return f"error: {escape(body.message)}" + (
-                f"\nhint: {escape(body.detail)}" if body.detail and body.code == "PROVIDER_ERROR" else ""
-            )
+        case "recovery" if payload["action"] == "unknown_outcome":
+            return f"the outcome of {escape(payload.get('callId') or 'a call')} is not known"
+        case "run_cancelling":
+            return f"cancelling: {escape(payload['reason'])}"
+        case "warning":
+            return f"warning: {escape(payload['message'])}"
+        case "error":
+            hint = payload.get("detail") if payload["code"] == "PROVIDER_ERROR" else None
+            return f"error: {escape(payload['message'])}" + (f"\nhint: {escape(hint)}" if hint else "")
         case _:
             return None

@@ -9,7 +9,6 @@ import os
 import sys
 import termios
 
-from buddy.cli.embedded import places_of
 from buddy.cli.wish import target_of
 from buddy.errors import UserError
 
@@ -47,6 +46,7 @@ def _undecided(options: argparse.Namespace) -> "tuple[str, Trust, list[Effect]] 
     root = os.path.realpath(options.directory)
     if target_of(options) != "local" or not any(os.path.lexists(os.path.join(root, name)) for name in NAMES):  # noqa: PTH118
         return None
+    from buddy.cli.embedded import places_of
     from buddy.config.trust import Trust, effects_of
 
     trust, effects = Trust(places_of(options).state_dir), effects_of(root)

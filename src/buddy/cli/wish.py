@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from pathlib import Path
 
 from buddy.errors import UserError
 
@@ -21,7 +20,7 @@ def workspace_of(options: argparse.Namespace) -> str:
             raise UserError(f"which directory on {target_of(options)}?", hint="-C /absolute/path names it")
         return str(options.directory)
     root = os.path.realpath(options.directory)
-    if not Path(root).is_dir():
+    if not os.path.isdir(root):  # noqa: PTH112 - a path object is loaded for nothing
         raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
     try:
         root.encode()

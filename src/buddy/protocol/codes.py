@@ -3,6 +3,7 @@
 from typing import Literal
 
 VERSION = "push.runtime.v1"
+MAX_TEXT = 256 * 1024  # bytes of what a user says at once
 
 ErrorCode = Literal[
     "UNSUPPORTED_PROTOCOL_VERSION",

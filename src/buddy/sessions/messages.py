@@ -4,12 +4,11 @@ What always holds: whatever can be wrong with a message is found here, before an
 """
 
 from buddy.errors import ProtocolError
+from buddy.protocol.codes import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
 from buddy.sessions.policy import parse_policy
-
-MAX_TEXT = 256 * 1024
 
 
 def check_text(text: str) -> None:

@@ -1,0 +1,172 @@
+"""What moves the steps of a command: lines over the daemon's socket. (`inprocess.py` moves them without a daemon.)
+
+What always holds: the first interrupt cancels the run, the second ends the waiting; a signal that was ignored when we
+were started stays ignored; a daemon that was restarted is found again, for as long as `PATIENCE`.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+# The class under `socket.socket`: the rest of that module takes as long to load as this whole one takes to run.
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Self
+
+from buddy.cli.following import Following
+from buddy.cli.talk import Steps, Talk
+
+STOPS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
+PATIENCE = 30.0
+FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
+_PIECE = 256 * 1024
+
+
+class Errand:
+    """The steps of one command, and what can happen to them from outside."""
+
+    def __init__(self, talk: Talk, following: Following, steps: "Steps[int]") -> None:
+        self.talk = talk
+        self.following = following
+        self.code: int | None = None
+        self._steps = steps
+        self._is_cancelling = False
+        self._step(None)
+
+    @property
+    def is_asking(self) -> bool:
+        return bool(self.following.question)
+
+    def feed(self, line: bytes | None) -> None:
+        self._step(line)
+
+    def stop(self, reason: str) -> None:
+        """An interrupt: cancel the run, or give up waiting for its end."""
+        run_id = self.following.run_id
+        if self._is_cancelling or run_id is None:
+            raise KeyboardInterrupt
+        self._is_cancelling = True
+        wish = {"sessionId": self.following.session_id, "runId": run_id, "reason": reason}
+        self.talk.tell("cancel_run", wish, is_owed=False)  # a refusal means that the run is over already
+
+    def read_answer(self) -> None:
+        """The person typed something while a question was open."""
+        try:
+            typed = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+        except OSError:
+            typed = ""  # the terminal is gone
+        self.following.answer(typed)
+
+    def _step(self, line: bytes | None) -> None:
+        try:
+            self._steps.send(line)
+        except StopIteration as end:
+            self.code = end.value
+
+
+def find_daemon(path: str) -> socket | None:
+    """A connection to the daemon, if one runs."""
+    connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def over_socket(path: str, connection: socket, errand: Errand) -> int:
+    """Do the errand with the daemon; gives the exit code."""
+    with _Signals(errand) as signals:
+        while errand.code is None:
+            try:
+                _converse(connection, errand, signals)
+            except ConnectionError:
+                connection.close()
+            if errand.code is None:
+                again = _connect_again(path)
+                if again is None:
+                    errand.feed(None)
+                    break
+                connection = again
+                errand.talk.rejoin()
+    connection.close()
+    return 1 if errand.code is None else errand.code
+
+
+def _converse(connection: socket, errand: Errand, signals: "_Signals") -> None:
+    """Exchange lines until the errand is done or the connection ends."""
+    rest = b""
+    while errand.code is None:
+        _send(connection, errand.talk)
+        signals.catch_once_there_is_a_run()
+        waiting = select.poll()
+        for descriptor in (connection.fileno(), signals.descriptor, *([0] if errand.is_asking else [])):
+            waiting.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in waiting.poll()}
+        if signals.descriptor in ready:
+            signals.drain()
+        if errand.is_asking and 0 in ready:
+            errand.read_answer()
+        if connection.fileno() in ready:
+            data = connection.recv(_PIECE)
+            if not data:
+                raise ConnectionResetError("the daemon is gone")
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if line and errand.code is None:
+                    errand.feed(line)
+
+
+def _send(connection: socket, talk: Talk) -> None:
+    if talk.outgoing:
+        data = bytes(talk.outgoing)
+        talk.outgoing.clear()
+        connection.sendall(data)
+
+
+def _connect_again(path: str) -> socket | None:
+    deadline, wait = time.monotonic() + PATIENCE, FIRST_WAIT
+    while time.monotonic() < deadline:
+        time.sleep(wait)
+        wait = min(wait * 2, LONGEST_WAIT)
+        if (connection := find_daemon(path)) is not None:
+            return connection
+    return None
+
+
+class _Signals:
+    """Interrupts heard while we wait: they are written to a pipe, which is waited for with the rest."""
+
+    def __init__(self, errand: Errand) -> None:
+        self._errand = errand
+        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+        self.descriptor, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._before:
+            signal.set_wakeup_fd(-1)
+        os.close(self.descriptor)
+        os.close(self._end)
+
+    def catch_once_there_is_a_run(self) -> None:
+        if self._before or self._errand.following.run_id is None:
+            return
+        signal.set_wakeup_fd(self._end)
+        for number in STOPS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self._errand.stop(STOPS[number])
+
+    def drain(self) -> None:
+        os.read(self.descriptor, 4096)

@@ -1,0 +1,49 @@
+"""Where Buddy keeps its things, as text: all that a command needs which only talks to the daemon.
+
+What always holds: every path is absolute, nothing is created here, and an empty variable counts as unset.
+"""
+
+import os
+from collections.abc import Mapping
+
+
+def config_path(env: Mapping[str, str]) -> str:
+    return f"{_xdg(env, 'XDG_CONFIG_HOME', '.config')}/buddy"
+
+
+def state_path(env: Mapping[str, str], given: str | None = None) -> str:
+    """Command line over environment over the XDG default."""
+    return _own_state(env, given) or f"{_xdg(env, 'XDG_STATE_HOME', '.local/state')}/buddy"
+
+
+def socket_path(env: Mapping[str, str], state: str | None = None, given: str | None = None) -> str:
+    """Where the daemon of this state directory listens."""
+    own = _absolute(given or env.get("BUDDY_SOCKET"))
+    if own:
+        return own
+    # A state directory of its own means a daemon of its own: two of them must not meet on one socket.
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    if _own_state(env, state) or not runtime.startswith("/"):
+        return f"{state_path(env, state)}/run/buddyd.sock"
+    return f"{runtime}/buddy/buddyd.sock"
+
+
+def _own_state(env: Mapping[str, str], given: str | None) -> str:
+    return _absolute(given or env.get("BUDDY_STATE_DIR"))
+
+
+def _xdg(env: Mapping[str, str], name: str, fallback: str) -> str:
+    # The XDG rules say that a relative value is to be ignored.
+    value = env.get(name, "")
+    return value if value.startswith("/") else f"{_home(env)}/{fallback}"
+
+
+def _home(env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "")
+    return home if home.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - a path object is loaded for nothing
+
+
+def _absolute(path: str | None) -> str:
+    if not path:
+        return ""
+    return os.path.join(os.getcwd(), os.path.expanduser(path))  # noqa: PTH109, PTH111, PTH118 - the same
