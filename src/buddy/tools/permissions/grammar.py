@@ -15,6 +15,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
+    Nodes = tuple[Node, ...]
+
 Words = tuple[str, ...]
 
 MAX_BYTES = 64 * 1024
@@ -23,13 +25,19 @@ MAX_PARSED_COMMANDS = 10_000
 
 
 class Parsed(Struct, frozen=True):
-    """`files` are those that it redirects from or to; `why` says what kept it from being plain."""
+    """`why` says what kept it from being plain.
+
+    `files` are those that it redirects from or to, `values` what it assigns, `bodies` what it feeds to its commands.
+    """
 
     plain: tuple[Words, ...] | None
     found: tuple[Words, ...]
     why: str = ""
     files: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    bodies: tuple[str, ...] = ()
     has_pipe: bool = False
+    has_error: bool = False
 
 
 def parse(command: str) -> Parsed:
@@ -37,20 +45,24 @@ def parse(command: str) -> Parsed:
     data = command.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
         return Parsed(None, (), f"it has {len(data)} bytes, more than anybody reads")
-    root = _parser().parse(data).root_node
-    found = tuple(_found(root))
+    if data.count(b"<<") > MAX_COMMANDS:  # each takes the grammar longer than the one before
+        return Parsed(None, (), f"it has more than {MAX_COMMANDS} here-documents", has_error=True)
+    # A shell joins such lines before it reads words; the grammar does not.
+    root = _parser().parse(data.replace(b"\\\n", b"")).root_node
+    nodes = tuple(_walk(root))
+    found = tuple(_found(nodes))
     read = _lex(command)
-    why = _doubt(read, root, found)
+    why = _doubt(read, nodes, found)
     if why or isinstance(read, str):
-        return Parsed(None, found, why, tuple(_files(root)))
-    return Parsed(read, found, has_pipe=any(node.type == "|" for node in _walk(root)))
+        return Parsed(None, found, why, *_beside(nodes), has_error=root.has_error)
+    return Parsed(read, found, has_pipe=any(node.type == "|" for node in nodes))
 
 
-def _doubt(read: "tuple[Words, ...] | str", root: "Node", found: tuple[Words, ...]) -> str:
+def _doubt(read: tuple[Words, ...] | str, nodes: "Nodes", found: tuple[Words, ...]) -> str:
     """Why the two readings do not prove it; empty where they do."""
     if isinstance(read, str):
         return read
-    if problem := _unknown_node(root):
+    if problem := _unknown_node(nodes):
         return f"it contains {problem}"
     if read != found:
         return "it can be read in more than one way"
@@ -74,19 +86,19 @@ _KNOWN = frozenset(
 _OPERATORS = frozenset({"&&", "||", ";", "|", '"'})
 
 
-def _unknown_node(root: "Node") -> str | None:
+def _unknown_node(nodes: "Nodes") -> str | None:
     """The first thing in the tree that a plain list of words does not have."""
-    if root.has_error:
+    if nodes[0].has_error:
         return "something that is not shell"
-    for node in _walk(root):
+    for node in nodes:
         known = node.type in _KNOWN if node.is_named else node.type in _OPERATORS
         if not known:
             return f"a {node.type.replace('_', ' ')}" if node.is_named else f"{node.type!r}"
     return None
 
 
-def _found(root: "Node") -> Iterator[Words]:
-    for count, node in enumerate(node for node in _walk(root) if node.type == "command"):
+def _found(nodes: "Nodes") -> Iterator[Words]:
+    for count, node in enumerate(node for node in nodes if node.type == "command"):
         if count >= MAX_PARSED_COMMANDS:
             return
         words = tuple(_literal(child) for child in node.named_children if child.type not in _NOT_WORDS)
@@ -94,10 +106,15 @@ def _found(root: "Node") -> Iterator[Words]:
             yield words
 
 
-def _files(root: "Node") -> Iterator[str]:
-    for node in _walk(root):
-        if node.type == "file_redirect" and node.named_children:
-            yield _literal(node.named_children[-1])
+def _beside(nodes: "Nodes") -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The files, values and bodies that stand beside the words of commands."""
+    return (
+        tuple(
+            _literal(node.named_children[-1]) for node in nodes if node.type == "file_redirect" and node.named_children
+        ),
+        tuple(_literal(node.named_children[-1]) for node in nodes if node.type == "variable_assignment"),
+        tuple(_literal(node) for node in nodes if node.type in ("heredoc_body", "herestring_redirect")),
+    )
 
 
 _NOT_WORDS = frozenset({"variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"})
@@ -120,7 +137,21 @@ def _literal(node: "Node") -> str:
         return "".join(_literal(child) for child in node.children)
     if node.type in ("raw_string", "string") and len(text) >= 2:
         return text[1:-1]
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    if node.type == "ansi_c_string":
+        return _ESCAPE.sub(_spelled, text[2:-1])
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if "\\" in text else text
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|[uU]([0-9a-fA-F]{1,6})|(.))", re.DOTALL)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    """What an escape in $'…' stands for, as far as names of programs are made of it."""
+    hexadecimal, octal, code, other = found.groups()
+    if other is not None:
+        return other
+    number = int(octal, 8) if octal else int(hexadecimal or code, 16)
+    return chr(number) if number < 0x110000 else ""
 
 
 # --- the lexer's reading ---------------------------------------------------------------------------------------------

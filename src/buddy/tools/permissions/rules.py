@@ -18,14 +18,15 @@ from msgspec.structs import replace
 
 from buddy.errors import ToolError, UserError
 from buddy.tools.fetch.addresses import normal_host
-from buddy.tools.permissions.dangerous import runs_code
+from buddy.tools.permissions.dangerous import is_known, runs_code
 from buddy.tools.permissions.grammar import MAX_BYTES, Words, parse
 from buddy.tools.permissions.named import Named, named_in, relative
-from buddy.tools.permissions.unwrap import layers
+from buddy.tools.permissions.unwrap import possible
 
 Decision = Literal["allow", "ask", "deny"]
 
 _CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
+MAX_NAME = 256
 LEVELS = ("host", "confined", "container")
 
 
@@ -40,6 +41,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: Literal["host", "confined", "container"] | None = None
     target: str | None = None
     workspace: str | None = None
+    network: bool | None = None
 
     @property
     def rule_id(self) -> str:
@@ -53,13 +55,14 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_literal(self) -> bool:
         """Whether its words say exactly one command."""
-        return self.argv is not None and not any(re.search(r"[*?\[]", _ESCAPED.sub("", word)) for word in self.argv)
+        return self.argv is not None and not any(map(_is_wild, self.argv))
 
     def describe(self) -> str:
         parts = [f"tool {self.tool}"] if self.tool else []
         parts += [" ".join(self.argv)] if self.argv else []
         named = (("path", self.path), ("host", self.host), ("target", self.target), ("workspace", self.workspace))
         parts += [f"{name} {value}" for name, value in named if value]
+        parts += [f"{'with' if self.network else 'without'} network"] if self.network is not None else []
         return f"{self.decision} {', '.join(parts) or 'everything'}"
 
 
@@ -74,6 +77,7 @@ class Subject(Struct, frozen=True):
     target: str = "local"
     workspace: str = ""
     cwd: str = "."
+    network: bool = False
 
 
 class Opinion(Struct, frozen=True):
@@ -107,11 +111,11 @@ class Rules:
         if len(command.encode(errors="surrogatepass")) > MAX_BYTES:
             return Opinion("deny", f"a command of more than {MAX_BYTES // 1024} KiB is never run")
         parsed = parse(command)
-        inner = [layer for words in parsed.found for layer in layers(words)]
+        inner = list(possible(command, parsed))
         named = named_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Named()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
-                if rule.argv is None or any(_matches(rule.argv, words) for words in inner):
+                if rule.argv is None or any(_may_match(rule.argv, words) for words in inner):
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
         if parsed.plain is None:
             return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
@@ -120,12 +124,10 @@ class Rules:
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
         for words in commands:
-            fitting = (rule for rule in self._of("allow", subject, Named()) if _matches(rule.argv or ("**",), words))
-            rule = max(fitting, key=lambda rule: rule.is_literal, default=None)
-            if rule is None:
+            fitting = [rule for rule in self._of("allow", subject, Named()) if _matches(rule.argv or ("**",), words)]
+            if not fitting:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
-            # In a pipe even a command that was allowed word for word gets its orders from the one before it.
-            danger = None if rule.is_literal and not has_pipe else runs_code(words)
+            rule, danger = _mildest(fitting, words, has_pipe=has_pipe)
             if danger is None and len(commands) > 1 and words[0] in _CONTEXT:
                 danger = f"{words[0]} changes what the other commands mean"
             if danger is not None:
@@ -152,13 +154,14 @@ def read_rules(table: Mapping[str, object]) -> Rules:
 def suggest(subject: Subject) -> Rule | None:
     """The narrowest rule that would allow exactly this, for "always"; None where there is none.
 
-    It holds where this was asked: on this target, and with at least this much confinement.
+    It holds where this was asked: on this target, with at least this much confinement, and with network only if asked.
     """
     rule = Rule(
         "allow",
         tool=subject.tool,
         sandbox=_sandbox(subject.sandbox),
         target=None if subject.target == "local" else _literal_glob(subject.target),
+        network=True if subject.network else None,
     )
     if subject.command is not None:
         parsed = parse(subject.command)
@@ -181,6 +184,10 @@ def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
         return False
     if rule.sandbox is not None and rule.decision == "allow" and _level(subject.sandbox) < _level(rule.sandbox):
         return False
+    # Network for a confined command is allowed by a rule that says so, never along with the command.
+    wanted = bool(rule.network) if rule.decision == "allow" else rule.network
+    if wanted is not None and wanted != subject.network:
+        return False
     if rule.path is not None and not _names_path(rule.path, named, subject):
         return False
     return rule.host is None or any(_host_matches(rule.host, host) for host in named.hosts)
@@ -191,6 +198,37 @@ def _matches(pattern: Sequence[str], words: Words) -> bool:
     if pattern and pattern[-1] == "**":
         pattern, words = pattern[:-1], words[: len(pattern) - 1]
     return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
+
+
+def _may_match(pattern: Sequence[str], words: Words) -> bool:
+    """The same for rules that deny: letter case does not matter, and a wildcard in the command may be what is meant."""
+    wanted, given = [word.casefold() for word in pattern], tuple(word.casefold() for word in words)
+    if _matches(wanted, given):
+        return True
+    is_open = len(given[0]) < MAX_NAME and re.search(r"[*?\[]", given[0]) and fnmatch.fnmatchcase(wanted[0], given[0])
+    return bool(is_open) and _matches(["*", *wanted[1:]], given)
+
+
+def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[Rule, str | None]:
+    """The rule that has least against a command, and what that is.
+
+    In a pipe even a command that was allowed word for word gets its orders from the one before it.
+    """
+    judged = [(rule, None if rule.is_literal and not has_pipe else _danger(rule, words)) for rule in fitting]
+    return next((one for one in judged if one[1] is None), judged[0])
+
+
+def _danger(rule: Rule, words: Words) -> str | None:
+    """Why a rule with wildcards, or one for a command by itself, does not allow this after all."""
+    pattern = rule.argv or ("**",)
+    if _is_wild(pattern[0]) and not is_known(words[0]):
+        return f"{words[0]} is not a program that a wildcard stands for"
+    fixed = next((index for index, word in enumerate(pattern) if _is_wild(word)), len(pattern))
+    return runs_code(words, fixed)
+
+
+def _is_wild(word: str) -> bool:
+    return re.search(r"[*?\[]", _ESCAPED.sub("", word)) is not None
 
 
 def _names_path(pattern: str, named: Named, subject: Subject) -> bool:

@@ -1,59 +1,61 @@
-"""What a wrapped command really runs, for rules that deny: `env X=1 nice curl …` is `curl …`, and so is `bash -c`."""
+"""Every command that a text may run, for rules that deny: `env X=1 nice curl …` is `curl …`, and so is `bash -c`.
+
+What always holds: this errs on the side of finding. Where anything runs code, each place in each text may be where a
+command begins.
+"""
 
 import re
 from collections.abc import Iterator
 
-from buddy.tools.permissions.grammar import Words, parse
+from buddy.tools.permissions.dangerous import runs_code
+from buddy.tools.permissions.grammar import Parsed, Words, parse
 
 MAX_DEPTH = 8
+MAX_STARTS = 10_000
+TAIL = 16
 
-_SHELLS = re.compile(r"(?:ba|da|a|z|k|mk|c|tc|fi)?sh[0-9.-]*")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
-# How many words of its own a wrapper takes before the command, options aside.
-_WRAPPERS: dict[str, int] = {
-    **dict.fromkeys(
-        ("env", "sudo", "doas", "nohup", "nice", "ionice", "setsid", "stdbuf", "time", "command", "exec"), 0
-    ),
-    **dict.fromkeys(("builtin", "xargs", "watch", "unshare", "busybox", "toybox", "eval", "parallel", "strace"), 0),
-    **dict.fromkeys(("ltrace", "script"), 0),
-    **dict.fromkeys(("timeout", "chroot", "chrt", "taskset", "flock"), 1),
-}
-_TAKES_VALUE = frozenset({f"-{letter}" for letter in "ugnskIPLdaChpcEoe"})
+_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+_SHELL = re.compile(r"['\"\\$`;|&<({]")
 
 
-def layers(words: Words, depth: int = 0) -> Iterator[Words]:
-    """The command itself, and every command that it wraps."""
-    yield words
-    name = words[0].rsplit("/", 1)[-1]
-    if name != words[0]:
-        yield (name, *words[1:])
-    if depth >= MAX_DEPTH:
+def possible(command: str, parsed: Parsed) -> Iterator[Words]:
+    """The commands themselves, and all that they may wrap; the same one may come more than once."""
+    # What the grammar does not understand, a shell may.
+    torn = (*_starts(command), *_tails(tuple(re.split(r"[\s,{}]+", command)))) if parsed.has_error else ()
+    for count, words in enumerate((*torn, *_all(parsed, 0))):
+        if count >= MAX_STARTS:
+            return
+        yield words
+        name = words[0].rsplit("/", 1)[-1]
+        if name and name != words[0]:
+            yield (name, *words[1:])
+
+
+def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
+    yield from parsed.found
+    for value in parsed.values:
+        # What is assigned may be run by whoever reads the variable: a pager, an editor, the next command.
+        yield from _starts(value)[:1]
+    if not any(map(_is_open, set(parsed.found))):
         return
-    if _SHELLS.fullmatch(name) or name == "eval":
-        for text in words[1:]:
-            for inner in parse(text).found:
-                yield from layers(inner, depth + 1)
-    if name in _WRAPPERS:
-        for rest in _tails(words[1:], _WRAPPERS[name]):
-            yield from layers(rest, depth + 1)
-    if name == "find":
-        yield from _found_commands(words, depth)
+    for words in parsed.found:
+        yield from _tails(words)
+    for text in (*(word for words in parsed.found for word in words), *parsed.values, *parsed.bodies):
+        yield from _starts(text)
+        if re.match(r"-[A-Za-z].", text):
+            yield from _starts(text[2:])
+        if depth < MAX_DEPTH and _SHELL.search(text):
+            yield from _all(parse(text), depth + 1)
 
 
-def _tails(words: Words, own: int) -> Iterator[Words]:
-    """Where the wrapped command may begin: after options, their values and the wrapper's own words; all readings."""
-    index = 0
-    while index < len(words) and (words[index].startswith("-") or _ASSIGNMENT.fullmatch(words[index])):
-        takes_value = words[index] in _TAKES_VALUE
-        index += 1
-        if takes_value and index < len(words):
-            yield words[index:]
-            index += 1
-    if index + own < len(words):
-        yield words[index + own :]
+def _is_open(words: Words) -> bool:
+    """Whether it runs code, or is not known before it is expanded."""
+    return not _NAME.fullmatch(words[0]) or runs_code(words) is not None
 
 
-def _found_commands(words: Words, depth: int) -> Iterator[Words]:
-    for index, word in enumerate(words):
-        if word in ("-exec", "-execdir", "-ok", "-okdir") and index + 1 < len(words):
-            yield from layers(words[index + 1 :], depth + 1)
+def _starts(text: str) -> list[Words]:
+    return _tails(tuple(_NAME.findall(text)))
+
+
+def _tails(words: Words) -> list[Words]:
+    return [words[index : index + TAIL] for index in range(len(words))]
