@@ -14,6 +14,7 @@ from msgspec import Struct
 from buddy.errors import ToolError
 
 
+@cache
 def schema_of(args: type[Struct]) -> dict[str, Any]:
     """The JSON Schema of the arguments, without references and closed to unknown ones."""
     (whole,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
