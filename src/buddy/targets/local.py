@@ -1,7 +1,8 @@
 """This machine as a target: commands in process groups of their own, files below the workspace.
 
 What always holds: when `run` returns, or is cancelled, the child has been reaped; after a timeout or a cancellation
-nothing that carries the call's nonce is left. A job that a command left in the background on purpose goes on.
+nothing that carries the call's nonce, or is in its control group, is left. A job that a command left in the background
+on purpose goes on.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from buddy import faults
-from buddy.targets import child, files, paths, strays
+from buddy.targets import cgroups, child, files, paths, strays
 from buddy.targets.completion import see_through
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.targets.environment import environment
@@ -58,7 +59,9 @@ class Local:
         env: Mapping[str, str] | None,
     ) -> Finished:
         faults.reached("tool.start.before")
-        started = child.start(argv, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
+        group = cgroups.make(nonce)
+        words = group.joined(argv) if group else argv
+        started = child.start(words, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -72,6 +75,8 @@ class Local:
                     await see_through(self._abandon(started, nonce))
             finally:
                 code = started.close()
+                if group:
+                    group.leave()
         faults.reached("tool.end")
         return Finished(exit_code=code, timed_out=not in_time)
 
@@ -91,7 +96,7 @@ class Local:
         return await asyncio.to_thread(files.list_dir, path, root)
 
     async def end_strays(self, nonce: str) -> int:
-        return await asyncio.to_thread(strays.end, nonce)
+        return await asyncio.to_thread(_end_all, nonce)
 
     async def locate(self, path: str, *, root: str) -> str:
         return paths.locate(path, root)
@@ -99,6 +104,11 @@ class Local:
     async def _abandon(self, started: child.Child, nonce: str) -> None:
         await started.end(min(self._grace, CANCEL_GRACE))
         await self.end_strays(nonce)
+
+
+def _end_all(nonce: str) -> int:
+    group = cgroups.find(nonce)
+    return (group.end() if group else 0) + strays.end(nonce)
 
 
 def _find_shell() -> str:

@@ -1,0 +1,113 @@
+"""Control groups: what neither a new session nor an empty environment gets out of."""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from buddy.targets import cgroups, strays
+from buddy.targets.contract import Finished
+from buddy.targets.local import Local
+from daemon.running import Daemon, section, shell
+from daemon.talking import attach, plain, send, start
+from targets.taking import Taken
+
+# Twice forked, in a session of its own, without any environment, and deaf.
+ESCAPE = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(null, number)
+        with open("pid.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("pid.new", "pid")
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+"""
+COMMAND = f"{sys.executable} -I -c {shlex.quote(ESCAPE)}; until [ -e pid ]; do sleep 0.01; done; "
+
+
+@pytest.fixture(autouse=True)
+def possible() -> None:
+    group = cgroups.make("possible")
+    if group is None:
+        pytest.skip("no control group can be made here")
+    group.leave()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def escaped(place: Path) -> int:
+    return int((place / "pid").read_text())
+
+
+async def test_cancelling_ends_what_left_its_session_and_its_environment(tmp_path: Path, nonce: str) -> None:
+    taken = Taken()
+    running = asyncio.create_task(
+        Local(grace=0.1).run(f"{COMMAND} echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken)
+    )
+    await taken.wait_for(b"up")
+    pid = escaped(tmp_path)
+    assert is_alive(pid)
+    assert pid not in strays.find(nonce)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not is_alive(pid)
+    assert cgroups.find(nonce) is None
+
+
+async def test_a_timeout_does_too(tmp_path: Path, nonce: str) -> None:
+    command = f"{COMMAND} sleep 600"
+    finished = await Local(grace=0.1).run(command, cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=5)
+    assert finished.timed_out
+    assert not is_alive(escaped(tmp_path))
+
+
+async def test_what_was_left_on_purpose_goes_on_until_it_is_ended(tmp_path: Path, nonce: str) -> None:
+    assert await Local().run(COMMAND, cwd=str(tmp_path), nonce=nonce, on_output=Taken()) == Finished(0)
+    pid = escaped(tmp_path)
+    assert is_alive(pid)
+    assert await Local().end_strays(nonce) == 1
+    assert not is_alive(pid)
+
+
+async def test_no_group_is_left_after_a_command(tmp_path: Path, nonce: str) -> None:
+    await Local().run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    assert cgroups.find(nonce) is None
+
+
+async def test_a_daemon_that_was_killed_finds_it_at_its_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:
+    play = [section("^escape", {"calls": [shell(f"{COMMAND} echo up; sleep 600")]}, {"text": "ok"})]
+    with Daemon(tmp_path_factory.mktemp("k"), play=play) as daemon:
+        async with plain(daemon) as client:
+            session_id = await start(client, daemon, approvalPolicy="all")
+            await send(client, session_id, "escape")
+            await client.until("tool_output")
+        pid = escaped(daemon.workspace)
+        daemon.kill()
+        assert is_alive(pid)
+        daemon.start()
+        async with plain(daemon) as client:
+            await attach(client, session_id)
+            await client.until("run_complete")
+        try:
+            assert not is_alive(pid)
+        finally:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
