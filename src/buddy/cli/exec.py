@@ -31,7 +31,7 @@ def execute(options: argparse.Namespace) -> int:
     note_untrusted(options)
 
     def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
-        yield from talk.hello()
+        talk.greet()
         session_id = yield from talk.start_session(wish)
         report.session(session_id)
         reply = yield from talk.ask("send_user_message", _message(options, session_id, prompt), session_id)
@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
-        yield from talk.hello()
+        talk.greet()
         session_id = yield from _find(talk, options)
         try:
             attached = yield from talk.attach(session_id)

@@ -40,10 +40,10 @@ class Talk:
         self._attached: Fields = {}
         self._seen = 0
 
-    def hello(self) -> "Steps[None]":
-        reply = yield from self.ask("hello", self._introduction())
-        if reply["protocolVersion"] != VERSION:
-            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {reply['protocolVersion']}")
+    def greet(self) -> None:
+        """Say hello. Requests are answered in their order, so what comes next need not wait for the answer."""
+        wish = {"clientName": self._name, "clientVersion": PRODUCT_VERSION, "capabilities": _CAPABILITIES}
+        self._request("hello", wish)
 
     def start_session(self, wish: Fields) -> "Steps[str]":
         reply = yield from self.ask("start_session", wish)
@@ -84,13 +84,10 @@ class Talk:
         lost = [line for kind, line in self._asked.values() if kind not in _ONCE]
         if len(lost) < len(self._asked):
             raise UserError("the daemon was lost while it started the session", hint="try again", exit_code=75)
-        self._told[self._request("hello", self._introduction())[0]] = False
+        self.greet()
         if self._attached:
             self.tell("attach_session", {**self._attached, "lastSeenSeq": self._seen}, is_owed=False)
         self.outgoing += b"".join(lost)
-
-    def _introduction(self) -> Fields:
-        return {"clientName": self._name, "clientVersion": PRODUCT_VERSION, "capabilities": _CAPABILITIES}
 
     def _request(self, kind: str, payload: Fields, session_id: str = "") -> tuple[str, bytes]:
         request_id = self._ids("req")
@@ -117,6 +114,10 @@ class Talk:
         if request_id in self._asked:
             self._answers[request_id] = response
             return
+        if response["type"] == "hello":
+            spoken = _payload_of(response)["protocolVersion"]
+            if spoken != VERSION:
+                raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {spoken}")
         is_owed = self._told.pop(request_id, False)
         if is_owed and not response["ok"]:
             self.refusals.append(response["error"]["message"])

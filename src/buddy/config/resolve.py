@@ -7,6 +7,7 @@ the profile itself names: a server or a key from the environment turns the login
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -122,6 +123,12 @@ def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
     return chosen
 
 
+@cache
+def _has_local() -> bool:
+    """Whether the built-in model is installed: looked for once, because every session resolves its profile."""
+    return all(map(find_spec, LOCAL_PACKAGES))
+
+
 def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
     found = dict(config.models)
     base_url = _override(env, "BASE_URL")
@@ -131,7 +138,7 @@ def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
             api_base_url=base_url, model="default" if model in ("", FROM_ENV, SCRIPTED) else model
         )
     found.setdefault(SCRIPTED, Profile(api="scripted", model=SCRIPTED))
-    if LOCAL not in found and all(map(find_spec, LOCAL_PACKAGES)):
+    if LOCAL not in found and _has_local():
         found[LOCAL] = Profile(
             api_base_url=LOCAL_URL,
             model="SmolLM2-135M-Instruct",
