@@ -88,7 +88,7 @@ async def test_session_cancellation(tmp_path: Path) -> None:
         await executor.send_message("wait")
         await until(executor, Message)
         await executor.cancel()
-        assert (await listen(executor))[-1] == Completion("cancelled", "waiting")
+        assert (await listen(executor))[-1] == Completion("cancelled", "waiting for it\n")
         assert (await ask(executor, "say again"))[-1] == Completion("completed", "again")
         await executor.close()
         assert executor.done.is_set()
@@ -100,7 +100,7 @@ async def test_an_old_droid_that_only_gets_idle_is_cancelled_all_the_same(tmp_pa
         await executor.send_message("wait")
         await until(executor, Message)
         await executor.cancel()
-        assert (await listen(executor))[-1] == Completion("cancelled", "waiting")
+        assert (await listen(executor))[-1] == Completion("cancelled", "waiting for it\n")
 
 
 async def test_droid_event_normalization(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def work(text: str) -> str:  # noqa: C901 - one arm per word
             announce(one)
             done = allowed((one, "exit_spec_mode", {"plan": rest}))
         case "wait":
-            say("waiting")
+            say("waiting for it\n")
             interrupted.wait()
         case "die":
             sys.stderr.write("droid met its end\n")

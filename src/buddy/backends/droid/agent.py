@@ -27,8 +27,9 @@ WORDS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-
 _SETTINGS = '{"commandDenylist":["git","ls","dir","pwd"]}'
 # The settings have to be a file on the target; they hold no secret, and go when Droid does.
 _SHELL = (
-    'settings=$(mktemp) && printf %s "$1" >"$settings" && shift || exit 1; '
-    'FACTORY_RUNTIME_SETTINGS_PATH=$settings "$@"; code=$?; rm -f "$settings"; exit $code'
+    'settings=$(mktemp "${TMPDIR:-/tmp}/buddy-droid.XXXXXX") || exit 1; trap \'rm -f "$settings"\' EXIT; '
+    'trap \'exit 143\' TERM INT HUP; printf %s "$1" >"$settings" && shift || exit 1; '
+    'FACTORY_RUNTIME_SETTINGS_PATH=$settings "$@"'
 )
 
 
