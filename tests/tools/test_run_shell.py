@@ -173,6 +173,45 @@ async def test_rewriting_a_script_that_the_command_names_changes_the_intent(
     assert before.details["scripts"] != after.details["scripts"]
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("make", "Makefile"), ("make test", "Makefile"), ("make -s -j4 all", "GNUmakefile"),
+        ("make -C sub", "sub/makefile"), ("make -f rules x", "rules"), ("make --file rules", "rules"),
+        ("cd sub && make", "sub/Makefile"), ("npm test", "package.json"), ("npm run build", "package.json"),
+        ("yarn build", "package.json"), ("npm --prefix sub test", "sub/package.json"), ("python x.py", "x.py"),
+        ("python -u x", "x"), ("python3 -m tool.run", "tool/run.py"), ("python -m tool", "tool/__main__.py"),
+        ("pytest -q", "conftest.py"), ("timeout 5 ./x", "x"), ("timeout 5s bash x", "x"), ("env A=1 ./x", "x"),
+        ("nice ./x", "x"), ("pip install .", "setup.py"), ("cargo test", "build.rs"), ("just x", "justfile"),
+        ("rake", "Rakefile"), ("tox", "tox.ini"), ("xargs ./x", "x"), ("sudo ./x", "x"), ("node x", "x"),
+        ("bash < x.sh", "x.sh"), ("awk -f prog", "prog"), ("cmake .", "CMakeLists.txt"),
+    ],
+)  # fmt: skip
+async def test_what_a_program_obeys_without_being_told_is_bound_too(
+    place: Place, root: Path, command: str, name: str
+) -> None:
+    (root / "sub").mkdir()
+    file = root / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("good")
+    before = (await RunShell().intent(RunShellArgs(command), place)).details["scripts"]
+    file.write_text("evil")
+    after = (await RunShell().intent(RunShellArgs(command), place)).details["scripts"]
+    assert str(file) in before
+    assert before[str(file)] != after[str(file)]
+
+
+async def test_a_program_of_the_workspace_that_is_found_by_name_is_bound(
+    place: Place, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "bin").mkdir()
+    (root / "bin" / "tool").write_text("#!/bin/sh\necho good\n")
+    (root / "bin" / "tool").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{root}/bin:/usr/bin:/bin")
+    details = (await RunShell().intent(RunShellArgs("tool x && ls"), place)).details
+    assert list(details["scripts"]) == [f"{root}/bin/tool"]
+
+
 @pytest.mark.parametrize("command", ["tail -f app.log", "echo x > app.log", "(true) >> app.log 2>&1", "cat < app.log"])
 async def test_data_that_the_command_names_is_not_bound(place: Place, root: Path, command: str) -> None:
     (root / "app.log").write_text("line\n")
