@@ -10,7 +10,7 @@ import pytest
 from buddy.targets.confine import prove
 from daemon.plain import Message, Plain, Refused
 from daemon.running import Daemon, section, shell
-from daemon.talking import attach, plain, read_log, send
+from daemon.talking import attach, decide, plain, read_log, send
 from targets.machines import need
 
 PLAY = [
@@ -90,6 +90,42 @@ async def test_a_confined_session_writes_only_in_its_workspace(daemon: Daemon, p
     assert result["exitCode"] == 1
     assert not Path("/var/buddy-probe").exists()  # noqa: ASYNC240 - a look
     assert [path.name for path in work.iterdir()] == ["inside"]
+
+
+ALLOW = """
+[[permissions.rules]]
+decision = "allow"
+tool = "run_shell"
+argv = ["./connect", "PORT"]
+"""
+
+
+async def test_a_confined_command_has_network_only_where_its_call_was_approved_with_it(
+    place: Path, listener: int
+) -> None:
+    proof = prove.prove()
+    if not proof.how:
+        pytest.skip(proof.why)
+    words = f"./connect {listener}"
+    call = {"name": "run_shell", "args": {"command": words, "network": True}}
+    play = [section("^try", {"calls": [shell(words)]}, {"calls": [call]}, {"text": "ok"})]
+    daemon = Daemon(place / "n", play=play)
+    daemon.config.write_text(daemon.config.read_text() + ALLOW.replace("PORT", str(listener)))
+    program = daemon.workspace / "connect"
+    program.write_text("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/$1\n")
+    program.chmod(0o755)
+    with daemon:
+        async with plain(daemon) as client:
+            session_id = await begin(client, str(daemon.workspace), sandbox="confined", approvalPolicy="ask")
+            await send(client, session_id, "try")
+            asked = await client.until("approval_required")
+            assert asked["payload"]["details"]["network"] == "on"
+            assert asked["payload"]["title"] == "run a shell command with network"
+            assert asked["payload"]["details"]["alwaysRule"]["network"] is True
+            await decide(client, asked)
+            await client.until("run_complete")
+            without, allowed = await results(client, session_id)
+    assert (without["exitCode"], allowed["exitCode"]) == (1, 0)
 
 
 async def test_a_container_is_named_in_everything_that_happens_in_it(container: str, place: Path) -> None:

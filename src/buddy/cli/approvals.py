@@ -37,7 +37,10 @@ def approvals(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Which rule decides on a command, and why; the exit code says what it decides."""
     root = os.path.realpath(options.directory)
-    subject = Subject("run_shell", command=options.text, sandbox=options.sandbox or "host", workspace=root, cwd=root)
+    sandbox = options.sandbox or ("confined" if options.network else "host")
+    subject = Subject(
+        "run_shell", command=options.text, sandbox=sandbox, workspace=root, cwd=root, network=options.network
+    )
     opinion = _rules(options).judge(subject)
     print(f"{opinion.decision or 'ask'}: {escape(opinion.why)}")
     return EXITS[opinion.decision]

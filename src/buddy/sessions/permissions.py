@@ -35,8 +35,10 @@ class Permissions:
         self._granted: dict[Rule, int] = {}
 
     def judge(self, question: Question) -> Opinion:
-        opinion = self._rules().judge(self._subject(question))
-        if not self._asks_for_shell and question.tool == "run_shell" and opinion.decision is None:
+        subject = self._subject(question)
+        opinion = self._rules().judge(subject)
+        unasked = not self._asks_for_shell and question.tool == "run_shell" and not subject.network
+        if unasked and opinion.decision is None:
             return Opinion("allow", "shell_confirm is off", "shell_confirm")
         if opinion.decision == "allow" and question.intent.details.get("protected"):
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so it is asked for")
@@ -81,7 +83,8 @@ class Permissions:
         match question.intent.kind:
             case "exec" if details.get("command") is not None:
                 cwd = str(details.get("cwd") or self._root)
-                return msgspec.structs.replace(about, command=str(details["command"]), cwd=cwd)
+                network = details.get("network") == "on"
+                return msgspec.structs.replace(about, command=str(details["command"]), cwd=cwd, network=network)
             case "fetch":
                 host = details.get("host") or urlsplit(str(details.get("url", ""))).hostname
                 return msgspec.structs.replace(about, host=str(host or ""))

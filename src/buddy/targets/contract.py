@@ -86,6 +86,15 @@ class Distant(Protocol):
 
 
 @runtime_checkable
+class Offline(Protocol):
+    """A target whose commands have no network."""
+
+    def with_network(self) -> Target:
+        """The same place, for one call that was allowed to use it."""
+        ...
+
+
+@runtime_checkable
 class Reattachable(Protocol):
     """A target whose commands outlive the process that started them."""
 

@@ -1,7 +1,8 @@
 """Running a shell command: the tool behind most of what an agent does.
 
-What always holds: a command runs inside the workspace's target and nowhere else; one that was given a time limit is
-ended with everything it started, but for one in a shared pane, which goes on and is told to.
+What always holds: a command runs inside the workspace's target and nowhere else; a confined one has network only where
+its own call asked for it and was allowed it; one that was given a time limit is ended with everything it started, but
+for one in a shared pane, which goes on and is told to.
 """
 
 import re
@@ -11,7 +12,7 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.targets.contract import Finished, Terminal
+from buddy.targets.contract import Finished, Offline, Terminal
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.kept import Kept, Stream
 from buddy.tools.scripts import scripts_of
@@ -28,6 +29,9 @@ class RunShellArgs(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description='true (default): until it ends. "500ms", "30s", "10m", "1h" or seconds: at most that long.'),
     ] = None
     cwd: Annotated[str | None, Meta(description="Directory to run in, inside the workspace; default its root.")] = None
+    network: Annotated[
+        bool, Meta(description="Where commands are confined: ask for network for this command. Elsewhere they have it.")
+    ] = False
 
 
 class RunShell:
@@ -53,7 +57,10 @@ class RunShell:
             "scripts": scripts.digests,
             "scriptsComplete": scripts.complete,
         }
-        return Intent("exec", "run a shell command", args.command, details)
+        if place.sandbox == "confined":
+            details["network"] = "on" if args.network else "off"
+        title = "run a shell command with network" if details.get("network") == "on" else "run a shell command"
+        return Intent("exec", title, args.command, details)
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:
         watched = isinstance(call.place.target, Terminal)
@@ -65,7 +72,10 @@ class RunShell:
             kept.add(stream, chunk)
             await call.on_output(stream, chunk)
 
-        finished = await call.place.target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
+        target = call.place.target
+        if args.network and isinstance(target, Offline):
+            target = target.with_network()
+        finished = await target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
         if finished.still_running:
             return _going_on(args.wait, kept)
         if finished.timed_out:

@@ -1,0 +1,38 @@
+"""Network for a confined command: allowed by what says so, and never along with the command."""
+
+import pytest
+
+from buddy.tools.permissions.rules import Decision, Rule, Rules, Subject, suggest
+
+
+def opinion(*rules: Rule, network: bool) -> Decision | None:
+    return Rules(rules).judge(Subject("run_shell", command="git log -3", sandbox="confined", network=network)).decision
+
+
+def test_a_rule_for_the_words_alone_grants_no_network() -> None:
+    for rule in (Rule("allow", argv=("git", "log", "-3")), Rule("allow", tool="run_shell"), Rule("allow")):
+        assert opinion(rule, network=True) is None
+        assert opinion(rule, network=False) == "allow"
+
+
+def test_a_rule_that_says_network_grants_it_and_only_it() -> None:
+    rule = Rule("allow", argv=("git", "log", "-3"), network=True)
+    assert opinion(rule, network=True) == "allow"
+    assert opinion(rule, network=False) is None
+
+
+@pytest.mark.parametrize("decision", ["ask", "deny"])
+def test_what_is_stricter_needs_not_speak_of_network(decision: Decision) -> None:
+    allow = Rule("allow", argv=("git", "**"), network=True)
+    assert opinion(allow, Rule(decision, argv=("git", "**")), network=True) == decision
+    assert opinion(allow, Rule(decision, network=True), network=True) == decision
+    assert opinion(Rule("allow", argv=("git", "log", "-3")), Rule(decision, network=True), network=False) == "allow"
+
+
+def test_always_says_what_was_asked_for() -> None:
+    with_network = suggest(Subject("run_shell", command="git log -3", sandbox="confined", network=True))
+    without = suggest(Subject("run_shell", command="git log -3", sandbox="confined"))
+    assert with_network is not None and without is not None
+    assert with_network.describe().endswith("with network")
+    assert opinion(with_network, network=True) == "allow"
+    assert opinion(without, network=True) is None
