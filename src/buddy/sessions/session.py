@@ -159,7 +159,8 @@ class Session:
         self.journal.record(started)
         if note:
             self.journal.record(Warning(code="AGENT_RUNTIME", message=note))
-        await self.journal.commit(durable=True)
+        # The first message makes it durable: before that there is nothing in it that could be missed.
+        await self.journal.commit()
 
     async def resume(self, by: str) -> None:
         """Say that the session was taken up from the log again, for whom."""
