@@ -44,8 +44,8 @@ def daemon(place: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Daemon]:
     subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
 
 
-async def begin(client: Plain, root: str, **options: object) -> str:
-    wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
+async def begin(client: Plain, root: str, mode: str = "interactive", **options: object) -> str:
+    wish = {"mode": mode, "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
     reply = await client.ask("start_session", {**wish, "options": {"approvalPolicy": "all", **options}})
     return str(reply["sessionId"])
 
@@ -126,6 +126,22 @@ async def test_a_confined_command_has_network_only_where_its_call_was_approved_w
             await client.until("run_complete")
             without, allowed = await results(client, session_id)
     assert (without["exitCode"], allowed["exitCode"]) == (1, 0)
+
+
+async def test_approving_all_in_a_headless_run_does_not_open_the_network(place: Path) -> None:
+    proof = prove.prove()
+    if not proof.how:
+        pytest.skip(proof.why)
+    call = {"name": "run_shell", "args": {"command": "touch inside", "network": True}}
+    play = [section("^try", {"calls": [call]}, {"calls": [shell("touch confined")]}, {"text": "ok"})]
+    with Daemon(place / "a", play=play) as daemon:
+        async with plain(daemon) as client:
+            session_id = await begin(client, str(daemon.workspace), "headless", sandbox="confined")
+            await send(client, session_id, "try")
+            assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+            denied, _ = await results(client, session_id)
+    assert "denied by rule:network" in denied["text"]
+    assert sorted(path.name for path in daemon.workspace.iterdir()) == ["a.txt", "confined"]
 
 
 async def test_a_container_is_named_in_everything_that_happens_in_it(container: str, place: Path) -> None:

@@ -17,9 +17,11 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.permissions import Permissions
+from buddy.sessions.permissions import Permissions, opens_network
 from buddy.sessions.policy import Effective, parse_policy
 from buddy.sessions.state import SessionFold
+
+NO_NETWORK = "a confined command gets network by a rule with network = true, or by a person; go on without"
 
 
 class Approvals:
@@ -120,16 +122,21 @@ class Approvals:
         return Effective("none" if started and started.mode == "headless" else "ask")
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
-        """A rule that denies or allows, then the policy, then what was granted for the session, then a person."""
-        policy = self.policy().at(self._clock())
+        """A rule that denies or allows, then the policy, then what was granted for the session, then a person.
+
+        `all` trusts in what confines a command, so that it does not open it: that needs a rule or a person.
+        """
+        policy, beyond = self.policy().at(self._clock()), opens_network(question)
         opinion = self._permissions.judge(question)
         approval_id = self._ids("appr")
         if opinion.decision == "deny":
             self._record(approval_id, question, "deny", f"rule:{opinion.rule_id or 'limit'}", opinion.why)
         elif opinion.decision == "allow":
             self._record(approval_id, question, "approve", f"rule:{opinion.rule_id}")
-        elif policy == "all":
+        elif policy == "all" and not beyond:
             self._record(approval_id, question, "approve", "policy")
+        elif policy == "all" and self._is_headless:
+            self._record(approval_id, question, "deny", "rule:network", NO_NETWORK)
         elif policy == "none":
             self._record(approval_id, question, "deny", "policy")
         elif question.digest in self._fold.granted:
@@ -189,10 +196,13 @@ class Approvals:
 
     def _ruling(self, call: OpenCall) -> Ruling:
         ruling = Ruling(approved=call.stage == "approved", by=call.by, comment=call.comment)
-        headless = self._fold.started is not None and self._fold.started.mode == "headless"
-        if not ruling.approved and (call.stop or (headless and call.by == "policy")):
+        if not ruling.approved and (call.stop or (self._is_headless and call.by == "policy")):
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
+
+    @property
+    def _is_headless(self) -> bool:
+        return self._fold.started is not None and self._fold.started.mode == "headless"
 
     def _receive(
         self,

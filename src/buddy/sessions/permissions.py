@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from buddy.backends.contract import Question
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, UserError
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.tools.permissions.named import relative
 from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject, suggest
@@ -63,8 +63,11 @@ class Permissions:
     def remember(self, approval: ApprovalRequest | None) -> None:
         """Keep the rule that was shown; exactly that one."""
         rule = _shown(approval)
-        if self._remember is not None:
-            self._remember(rule)
+        try:
+            if self._remember is not None:
+                self._remember(rule)
+        except UserError as error:
+            raise ProtocolError("INVALID_REQUEST", f"the rule was not kept: {error}", detail=error.hint) from error
 
     def grant(self, approval: ApprovalRequest | None, expires_at: int) -> None:
         """Have the rule that was shown hold for a while, here alone; it is nowhere written, so a restart ends it."""
@@ -83,8 +86,8 @@ class Permissions:
         match question.intent.kind:
             case "exec" if details.get("command") is not None:
                 cwd = str(details.get("cwd") or self._root)
-                network = details.get("network") == "on"
-                return msgspec.structs.replace(about, command=str(details["command"]), cwd=cwd, network=network)
+                command, network = str(details["command"]), opens_network(question)
+                return msgspec.structs.replace(about, command=command, cwd=cwd, network=network)
             case "fetch":
                 host = details.get("host") or urlsplit(str(details.get("url", ""))).hostname
                 return msgspec.structs.replace(about, host=str(host or ""))
@@ -92,6 +95,11 @@ class Permissions:
                 return msgspec.structs.replace(about, path=relative(path, self._root))
             case _:
                 return about
+
+
+def opens_network(question: Question) -> bool:
+    """Whether a command that is confined is to have network all the same."""
+    return question.intent.details.get("network") == "on"
 
 
 def _shown(approval: ApprovalRequest | None) -> Rule:
