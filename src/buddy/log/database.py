@@ -6,7 +6,7 @@ read keeps old pages of the write-ahead log in use.
 apsw's own type stubs name a class that Python 3.11 does not have, which would make each call untyped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,10 @@ class Database(Protocol):
     def changes(self) -> int: ...
 
     def set_busy_timeout(self, milliseconds: int, /) -> None: ...
+
+    def set_wal_hook(self, called: Callable[[Any, str, int], int], /) -> None: ...
+
+    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
 
     def close(self) -> None: ...
 

@@ -123,7 +123,6 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
     if flags & apsw.SQLITE_OPEN_READWRITE:
         # Pages that a deleted session leaves behind are overwritten: what was deleted cannot be read from the file.
         db.execute("PRAGMA secure_delete = 1")
-        db.execute("PRAGMA wal_autocheckpoint = 1000")
         db.execute(f"PRAGMA journal_size_limit = {64 * 1024 * 1024}")
     else:
         db.execute("PRAGMA wal_autocheckpoint = 0")

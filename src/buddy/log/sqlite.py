@@ -40,7 +40,7 @@ class SqliteLog:
     def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
         path = state_dir / DATABASE
         self._clock = clock
-        self._writer = Writer(open_database(path, busy_seconds), path)
+        self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds)
         self._reader = open_reader(path, busy_seconds)
         self._appends = Appends()
         self._waiters = Waiters()

@@ -1,6 +1,10 @@
-"""The thread that owns the writing connection: it takes all that waits and commits it as one transaction.
+"""Who writes: all that waits is committed as one transaction, by the event loop itself or by a thread.
+
+What must have reached the disk is the thread's, and whatever comes while that has work: it may wait. All else is
+written by the loop, at the end of its turn: a commit without a sync takes less time than a hop to a thread and back.
 
 What always holds:
+- one of the two uses the connection at a time: the loop only while nothing was handed over;
 - jobs are done in the order they were submitted, and their futures are settled after the commit, never before;
 - a refused job (LogError) changes nothing and does not disturb the others of its group;
 - a group is committed or rolled back whole, and its jobs are told which;
@@ -24,13 +28,15 @@ from buddy import faults
 from buddy.errors import LogError, StorageFull
 from buddy.log.database import Database
 from buddy.log.room import FULL_ERRNOS, is_full
-from buddy.log.schema import explain
+from buddy.log.schema import BUSY_SECONDS, explain
+
+CHECKPOINT = 1000
 
 Result = TypeVar("Result")
 
 
 class Writer:
-    def __init__(self, db: Database, path: Path) -> None:
+    def __init__(self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._db = db
         self._path = path
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -38,18 +44,27 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._is_full_sync: bool | None = None
+        self._here: list[_Job] = []
+        self._there = 0  # how many were handed over and did not come back yet
+        self._pages = 0
+        self._busy_milliseconds = round(busy_seconds * 1000)
+        db.set_wal_hook(self._note_pages)
 
     def submit(self, work: Callable[[Database], Result], *, durable: bool) -> asyncio.Future[Result]:
         """Queue work for the next transaction. `durable` work has reached the disk when its future is done."""
         if self._is_closed:
             raise RuntimeError("the log is closed")
         loop = asyncio.get_running_loop()
-        if self._thread is None:
-            self._start(loop)
+        if self._loop is None:
+            self._loop = loop
         elif loop is not self._loop:
             raise RuntimeError("a log belongs to the event loop that first wrote to it")
         future: asyncio.Future[Result] = loop.create_future()
-        self._jobs.put(_Work(work, future, durable))
+        self._here.append(_Work(work, future, durable))
+        if durable or self._there:
+            self._hand_over()
+        elif len(self._here) == 1:
+            loop.call_soon(self._commit_here)
         return future
 
     async def close(self) -> None:
@@ -57,15 +72,53 @@ class Writer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._hand_over()
         if self._thread is None:
             self._db.close()
             return
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
+    def _commit_here(self) -> None:
+        """Commit what was submitted in this turn of the loop, without the thread: it has nothing to do."""
+        if not self._here:
+            return
+        self._db.set_busy_timeout(0)
+        try:
+            self._begin(durable=False)
+        except apsw.Error:
+            self._hand_over()  # another process writes, mostly: the thread can wait for it
+            return
+        finally:
+            self._db.set_busy_timeout(self._busy_milliseconds)
+        group, self._here = self._here, []
+        self._fill(group)
+        _settle(group)
+        if self._pages >= CHECKPOINT:
+            self._here.append(_Work(_nothing, _unheard(), durable=False))
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Let the thread do all that waits, in order."""
+        if not self._here or self._loop is None:
+            return
+        if self._thread is None:
+            self._start(self._loop)
+        group, self._here = self._here, []
+        self._there += len(group)
+        for job in group:
+            self._jobs.put(job)
+
+    def _come_back(self, group: "list[_Job]") -> None:
+        self._there -= len(group)
+        _settle(group)
+
+    def _note_pages(self, _db: object, _name: str, pages: int) -> int:
+        self._pages = pages
+        return 0
+
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         # A daemon thread: a process that forgets to close the log can still end, and a kill loses nothing either.
-        self._loop = loop
         self._thread = threading.Thread(target=self._run, args=(loop,), name="log-writer", daemon=True)
         self._thread.start()
 
@@ -75,9 +128,11 @@ class Writer:
             group, is_last = self._take()
             if group:
                 self._process(group)
+                if self._pages >= CHECKPOINT:
+                    self._check_point()
                 # The loop is closed when nobody is left to be told.
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_settle, group)
+                    loop.call_soon_threadsafe(self._come_back, group)
         self._db.close()
 
     def _take(self) -> "tuple[list[_Job], bool]":
@@ -94,9 +149,17 @@ class Writer:
     def _process(self, group: "list[_Job]") -> None:
         try:
             self._begin(durable=any(job.durable for job in group))
+        except Exception as error:  # noqa: BLE001 - the writer outlives whatever a job does
+            self._undo(group, error)
+            return
+        self._fill(group)
+
+    def _fill(self, group: "list[_Job]") -> None:
+        """Do the jobs in the transaction that was begun for them, and commit it."""
+        try:
             for job in group:
                 job.run(self._db)
-        except Exception as error:  # noqa: BLE001 - the writer outlives whatever a job does
+        except Exception as error:  # noqa: BLE001 - as above
             self._undo(group, error)
             return
         try:
@@ -118,6 +181,12 @@ class Writer:
             self._db.execute(f"PRAGMA synchronous = {level}", can_cache=False)
             self._is_full_sync = durable
         self._db.execute("BEGIN IMMEDIATE")
+
+    def _check_point(self) -> None:
+        """Move what was written into the database itself, as far as no reader needs the old pages."""
+        self._pages = 0
+        with contextlib.suppress(apsw.Error):
+            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:
         """A job broke (which a refusal is not): do the others without it."""
@@ -184,6 +253,16 @@ class _Work(Generic[Result]):
     def settle(self) -> None:
         if not self._future.done():
             self._deliver()
+
+
+def _nothing(db: Database) -> None:
+    """A job that only wakes the thread, which then moves pages."""
+
+
+def _unheard() -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return future
 
 
 def _settle(group: list[_Job]) -> None:
