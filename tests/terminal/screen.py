@@ -30,6 +30,7 @@ class Tmux:
         size = ["-x", str(columns), "-y", str(rows)]
         line = f"cd {shlex.quote(str(home.work))} && {command}; echo [ended $?]; cat"
         self._env = env
+        self.columns, self.rows = columns, rows
         self._tmux("-f", "/dev/null", "new-session", "-d", *size, line)
         self._tmux("set-option", "-g", "status", "off")
 
@@ -82,6 +83,7 @@ class Tmux:
         self._tmux("paste-buffer", "-p")
 
     def resize(self, columns: int, rows: int) -> None:
+        self.columns, self.rows = columns, rows
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
     def _tmux(self, *arguments: str, check: bool = True) -> str:

@@ -17,6 +17,7 @@ from buddy.cli.embedded import connected, places_of
 from buddy.cli.reading import event_in, find_session, read_lines, whole
 from buddy.cli.story import tell
 from buddy.client.client import Client
+from buddy.client.opening import first_prompt
 from buddy.errors import ProtocolError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.sqlite import DATABASE
@@ -36,8 +37,6 @@ from buddy.terminal.escape import escape, escape_json, one_line
 from buddy.terminal.style import style_of
 
 MAX_LISTED = 200
-# The prompt is the second event of every session, and the first one after its start that a person wants to see.
-LOOKED_AT = 4
 PROMPT_WIDTH = 60
 
 
@@ -90,7 +89,7 @@ async def _list(client: Client, options: argparse.Namespace) -> None:
     found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
     interrupted = _interrupted(options)
     rows = [
-        Row(summary, await _first_prompt(client, summary.session_id), summary.session_id in interrupted)
+        Row(summary, await first_prompt(client, summary.session_id), summary.session_id in interrupted)
         for summary in found
     ]
     if options.json:
@@ -168,15 +167,6 @@ async def _delete(client: Client, options: argparse.Namespace) -> None:
     session_id = await find_session(client, options.session_id, options.directory)
     await client.request(DeleteSession(), DeleteSessionReply, session_id)
     print(f"deleted {escape(session_id)}", file=sys.stderr)
-
-
-async def _first_prompt(client: Client, session_id: str) -> str:
-    page = await client.request(ReadEvents(0, LOOKED_AT), ReadEventsReply, session_id)
-    for line in page.events:
-        body = event_in(line).body()
-        if isinstance(body, UserMessage):
-            return body.text
-    return ""
 
 
 def _interrupted(options: argparse.Namespace) -> list[str]:

@@ -27,6 +27,10 @@ class Stream:
     def finish(self) -> str:
         return self._guesses.feed(self._values.finish()) + self._guesses.finish()
 
+    def give_way(self) -> str:
+        """What is held back, as another text begins after this one."""
+        return self.finish()
+
 
 class ValueStream:
     """The registered values."""

@@ -98,8 +98,16 @@ class Journal:
     def stream(self, lane: Lane, text: str, run_id: str) -> None:
         """Record a piece of a running text."""
         if lane not in self._lanes:
+            if lane[0] == "assistant_token":
+                self._end_thinking()
             self._lanes[lane] = self._scrubber.stream(), run_id
         self._piece(lane, self._lanes[lane][0].feed(text), run_id)
+
+    def _end_thinking(self) -> None:
+        """An answer begins: the last words of the thought before it must not come after its first."""
+        for lane in [known for known in self._lanes if known[0] == "thinking_token"]:
+            stream, run_id = self._lanes.pop(lane)
+            self._piece(lane, stream.give_way(), run_id)
 
     def end_streams(self) -> None:
         """The running texts are over: whatever was held back to be looked at comes out."""

@@ -370,6 +370,9 @@ class _CleanStream(Stream):
     def feed(self, text: str) -> str:
         return text
 
+    def give_way(self) -> str:
+        return ""
+
     def finish(self) -> str:
         entry = self._score.at(self._score.reached + 1)
         if entry is None or entry[0].type not in ("assistant_token", "thinking_token", "tool_output"):

@@ -5,7 +5,7 @@ from buddy.protocol.requests import CompactSession, CompactSessionReply, SwitchM
 from buddy.terminal.desk import Desk
 from buddy.terminal.escape import escape
 from buddy.terminal.liveness import amount, duration
-from buddy.terminal.looking import INIT, find_run, policy_text, session_line, sessions_here
+from buddy.terminal.looking import INIT, find_run, policy_text, sessions_here
 
 
 async def switch_model(desk: Desk, wanted: str) -> None:
@@ -59,7 +59,8 @@ async def session(desk: Desk, wanted: str) -> None:
     match action:
         case "":
             found = await sessions_here(desk)
-            desk.tell("\n".join(f"  {escape(session_line(one))}" for one in found) or "  no sessions here")
+            rows = (f"  {one.summary.session_id}  {escape(one.line)}" for one in found)
+            desk.tell("\n".join(rows) or "  no sessions here")
         case "resume":
             await resume(desk, rest.strip())
         case "new":
@@ -75,8 +76,8 @@ async def resume(desk: Desk, wanted: str) -> None:
     found = await sessions_here(desk)
     if not found:
         raise UserError("no sessions here")
-    choices = [session_line(one) for one in found]
-    desk.pick("resume", choices, lambda index: desk.later(f"/resume {found[index].session_id}"))
+    choices = [one.line for one in found]
+    desk.pick("resume", choices, lambda index: desk.later(f"/resume {found[index].summary.session_id}"))
 
 
 async def new(desk: Desk, _: str) -> None:

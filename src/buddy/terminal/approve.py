@@ -4,7 +4,7 @@ What always holds: what is shown is all that will run, escaped and wrapped; keys
 there do not answer it; a command that is longer than a page must be shown whole before it can be approved.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from buddy.protocol.shapes import ApprovalRequest
 from buddy.terminal.blocks import diff_block
 from buddy.terminal.escape import escape
 from buddy.terminal.style import Style
-from buddy.terminal.wrap import cut, wrap
+from buddy.terminal.wrap import wrap
 
 PAGE = 64
 # As long nothing is typed, then keys answer: whoever was in the middle of a word goes on with it.
@@ -86,9 +86,18 @@ class Approval:
         if self._is_whole and self._has_rule:
             answers += [("3", "always"), ("t", f"{GRANT_SECONDS // 60} min")]
         answers += [("4", "no"), ("5", "no, instead…")]
-        shown = [f"{self._style.bold(key)} {text}" for key, text in answers]
-        room = sum(len(key) + len(text) + 4 for key, text in answers)
-        return [" · ".join(shown)] if room <= columns else [cut_answer(*one, self._style, columns) for one in answers]
+        return self._packed(answers, columns)
+
+    def _packed(self, answers: Sequence[tuple[str, str]], columns: int) -> list[str]:
+        """As many in a line as fit."""
+        lines, room = [""], 0
+        for key, text in answers:
+            size = len(key) + len(text) + 4
+            if room + size > columns and room:
+                lines, room = [*lines, ""], 0
+            lines[-1] += f"{' · ' if room else ''}{self._style.bold(key)} {text}"
+            room += size
+        return lines
 
     def press(self, key: str) -> None:
         if not self.locks:
@@ -154,10 +163,6 @@ class Approval:
         if details.get("scriptsComplete") is False:
             facts.append(("note", "it may run scripts that could not be read"))
         return facts
-
-
-def cut_answer(key: str, text: str, style: Style, columns: int) -> str:
-    return f"{style.bold(key)} {cut(text, columns - 3)}"
 
 
 def describe_rule(rule: object) -> str:

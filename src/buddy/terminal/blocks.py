@@ -156,8 +156,8 @@ def thought_block(text: str, style: Style) -> str:
     return "\n".join(style.dim(f"{'✻' if number == 0 else ' '} {line}") for number, line in enumerate(lines))
 
 
-def outcome_block(body: RunComplete, run: RunView, style: Style) -> str:
-    """How it ended, how long it took, what it used."""
+def outcome_block(body: RunComplete, run: RunView, style: Style, known: str = "") -> str:
+    """How it ended, how long it took, what it used; a summary that is `known` is not told again."""
     facts = [duration(max(0, run.ended_ts - run.started_ts) / 1000)]
     if run.turns:
         facts.append(f"{run.turns} turn{'s' if run.turns > 1 else ''}")
@@ -169,7 +169,8 @@ def outcome_block(body: RunComplete, run: RunView, style: Style) -> str:
     if body.outcome == "success":
         return style.dim(f"✓ done · {' · '.join(facts)}")
     why = f" ({one_line(body.reason, 60)})" if body.reason and body.reason != body.outcome else ""
-    summary = f"\n  {one_line(body.summary, LINE)}" if body.summary else ""
+    is_new = body.summary and body.summary != known and body.outcome != "cancelled"
+    summary = f"\n  {one_line(body.summary, LINE)}" if is_new else ""
     sign = "■" if body.outcome == "cancelled" else "✗"
     return style.red(f"{sign} {body.outcome}{why}") + style.dim(f" · {' · '.join(facts)}") + summary
 

@@ -38,8 +38,8 @@ class Desk(Protocol):
         """Go on in another session, or in a fresh one."""
         ...
 
-    async def run_local(self, command: Sequence[str] | str) -> None:
-        """Run a program here and show its output, escaped."""
+    async def run_local(self, command: Sequence[str] | str) -> int:
+        """Run a program here and show its output, escaped; gives its exit code."""
         ...
 
     async def lend_terminal(self, command: Sequence[str]) -> None:

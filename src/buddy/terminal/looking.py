@@ -6,6 +6,7 @@ import time
 
 from msgspec import Struct
 
+from buddy.client.opening import first_prompt
 from buddy.errors import UserError
 from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
 from buddy.protocol.shapes import ContextState, SessionSummary
@@ -163,23 +164,32 @@ async def show_cost(desk: Desk, _: str) -> None:
     desk.tell(f"  {price} · {amount(read)} tokens in, {amount(written)} out, {counted(len(runs), 'run')}")
 
 
-async def sessions_here(desk: Desk, limit: int = LISTED) -> list[SessionSummary]:
-    wish = ListSessions(limit, desk.talk.around.root)
-    return list((await desk.talk.client.request(wish, ListSessionsReply)).sessions)
+class Listed(Struct, frozen=True):
+    """A session, and what it began with."""
+
+    summary: SessionSummary
+    prompt: str
+
+    @property
+    def line(self) -> str:
+        ago = duration(max(0.0, time.time() - self.summary.updated_at / 1000))
+        return f"{self.summary.state.replace('_', ' ')} · {ago} ago · {one_line(self.prompt, 60)}".removesuffix(" · ")
 
 
-def session_line(summary: SessionSummary, prompt: str = "") -> str:
-    ago = duration(max(0.0, time.time() - summary.updated_at / 1000))
-    text = one_line(summary.title or prompt, 60)
-    return f"{summary.session_id}  {summary.state:<10}  {ago} ago  {text}".rstrip()
+async def sessions_here(desk: Desk) -> list[Listed]:
+    """The sessions of this workspace, the last one used first."""
+    client = desk.talk.client
+    found = (await client.request(ListSessions(LISTED, desk.talk.around.root), ListSessionsReply)).sessions
+    return [Listed(summary, summary.title or await first_prompt(client, summary.session_id)) for summary in found]
 
 
 async def show_diff(desk: Desk, _: str) -> None:
     """What changed in the workspace since the last commit."""
     if shutil.which("git") is None:
         raise UserError("git is not installed")
-    await desk.run_local(["git", "-C", desk.talk.facts.root, "--no-pager", "diff", "--no-ext-diff", "HEAD"])
-    await desk.run_local(["git", "-C", desk.talk.facts.root, "status", "--short"])
+    git = ["git", "-C", desk.talk.facts.root, "--no-pager"]
+    if await desk.run_local([*git, "status", "--short", "--branch"]) == 0:
+        await desk.run_local([*git, "diff", "--no-ext-diff", "HEAD"])
 
 
 async def show_permissions(desk: Desk, _: str) -> None:

@@ -12,6 +12,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    Error,
     EventBody,
     Progress,
     RunComplete,
@@ -60,6 +61,7 @@ class Narrator:
         self._output = ""
         self._streamed = False
         self._call: ToolCall | None = None
+        self._failure = ""
         self._last = ""
 
     async def take(self, event: Event, read_whole: Callable[[Event], Awaitable[EventBody | None]]) -> None:
@@ -104,11 +106,10 @@ class Narrator:
         if self._talk.is_replaying or self._answer is not None:
             self._held += text
             return
+        self._end_thought()
         text, self._held = self._held + text, ""
         self._streamed = True
         for block in self._markdown.feed(text):
-            # Not with the first token: the end of a thought may come after it.
-            self._end_thought()
             self._block("answer", block, apart=True)
 
     def _message(self, body: AssistantMessage) -> None:
@@ -140,7 +141,10 @@ class Narrator:
             case RunComplete():
                 self._forget()
                 self.liveness.deadline = None
-                self._block("outcome", outcome_block(body, self._talk.view.runs[body.run_id], self._style), apart=True)
+                run = self._talk.view.runs[body.run_id]
+                self._block("outcome", outcome_block(body, run, self._style, self._failure), apart=True)
+            case Error():
+                self._failure = body.message
             case ToolResult():
                 self._output = ""
                 if not self._talk.around.show_tool_calls:
@@ -163,9 +167,9 @@ class Narrator:
             self._block("call", told(call, self._style) or "", apart=True)
 
     def _end_thought(self) -> None:
-        if self._thought.strip():
-            self._block("thought", thought_block(self._thought, self._style), apart=True)
-        self._thought = ""
+        thought, self._thought = self._thought.strip(), ""
+        if thought:
+            self._block("thought", thought_block(thought, self._style), apart=True)
 
     def _forget(self) -> None:
         self._markdown.reset()

@@ -35,8 +35,8 @@ class Outside:
             os.killpg(self._process.pid, signal.SIGKILL)
         return True
 
-    async def run(self, command: Sequence[str] | str, root: str) -> None:
-        """Run it in the workspace, its output into the scrollback."""
+    async def run(self, command: Sequence[str] | str, root: str) -> int:
+        """Run it in the workspace, its output into the scrollback; gives its exit code."""
         words = [os.environ.get("SHELL") or "/bin/sh", "-c", command] if isinstance(command, str) else command
         process = self._process = await asyncio.create_subprocess_exec(
             *words,
@@ -54,11 +54,14 @@ class Outside:
             self._process = None
         if code:
             self._screen.above(self._style.dim(f"  exit {code}"))
+        return code
 
     async def lend(self, command: Sequence[str]) -> None:
         """Let one of our own commands talk to the person itself."""
-        async with in_terminal():
-            with self._screen.away():
+        self._screen.flush()
+        # What waits meanwhile is written after the editor has the terminal again, or it would be drawn twice.
+        with self._screen.away():
+            async with in_terminal():
                 process = await asyncio.create_subprocess_exec(*command)
                 await process.wait()
 

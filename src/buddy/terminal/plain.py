@@ -112,13 +112,15 @@ class PlainRepl:
         await self.talk.open(session_id)
         await self.follow_active()
 
-    async def run_local(self, command: Sequence[str] | str) -> None:
+    async def run_local(self, command: Sequence[str] | str) -> int:
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         process = await asyncio.create_subprocess_exec(
             *words, cwd=self.talk.facts.root, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         output, _ = await process.communicate()
-        self.tell(escape(output.decode(errors="replace").rstrip("\n")))
+        if output:
+            self.tell(escape(output.decode(errors="replace").rstrip("\n")))
+        return await process.wait()
 
     async def lend_terminal(self, command: Sequence[str]) -> None:
         del command

@@ -289,8 +289,8 @@ class Repl:
             self.tell(self.style.dim(f"── session {session_id}"))
             await self.talk.open(session_id)
 
-    async def run_local(self, command: Sequence[str] | str) -> None:
-        await self._outside.run(command, self.talk.facts.root)
+    async def run_local(self, command: Sequence[str] | str) -> int:
+        return await self._outside.run(command, self.talk.facts.root)
 
     async def lend_terminal(self, command: Sequence[str]) -> None:
         await self._outside.lend(command)

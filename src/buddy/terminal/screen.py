@@ -13,6 +13,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.renderer import CPR_Support
 
 INTERVAL = 0.04
 
@@ -130,3 +131,5 @@ class Screen:
         """Say that below the input there may be nothing: the editor then draws its toolbar right there."""
         if not app.renderer.height_is_known:
             app.renderer.report_absolute_cursor_row(self.rows)
+            # Being told a row, the editor would ask the terminal for it the next time, as after a resize.
+            app.renderer.cpr_support = CPR_Support.NOT_SUPPORTED

@@ -1,0 +1,20 @@
+"""What a session began with, by which a person knows it again."""
+
+from buddy.client.client import Client
+from buddy.protocol.envelopes import Event, parse_incoming
+from buddy.protocol.events import UserMessage
+from buddy.protocol.requests import ReadEvents, ReadEventsReply
+
+# The first message is among the first events of every session.
+LOOKED_AT = 6
+
+
+async def first_prompt(client: Client, session_id: str) -> str:
+    """The first message; empty where nothing was said."""
+    page = await client.request(ReadEvents(0, LOOKED_AT), ReadEventsReply, session_id)
+    for line in page.events:
+        event = parse_incoming(bytes(line))
+        body = event.body() if isinstance(event, Event) else None
+        if isinstance(body, UserMessage):
+            return body.text
+    return ""

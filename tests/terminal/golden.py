@@ -1,0 +1,44 @@
+"""Whole screens, compared with files beside the tests: `tests/terminal/goldens/NAME-80x24.txt`.
+
+What always holds: what differs from run to run (ids, times, counts, the spinner) is made the same before screens are
+compared. `BUDDY_GOLDENS=write` writes the files anew, to be looked at before they are kept.
+"""
+
+import os
+import re
+import time
+from pathlib import Path
+
+from terminal.screen import LOOK_SECONDS, PATIENCE, Tmux
+
+GOLDENS = Path(__file__).with_name("goldens")
+
+_VOLATILE = (
+    (re.compile(r"sess_[0-9A-Z]{26}"), "sess_" + "X" * 26),
+    (re.compile(r"/b-\w{8}/"), "/b-xxxxxxxx/"),
+    (re.compile(r"buddy-[0-9a-f]{4}\b"), "buddy-xxxx"),
+    (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]"), "⠋"),
+    (re.compile(r"\b\d+(\.\d)?s\b"), "0s"),
+    (re.compile(r" \(\d+ s\)"), ""),
+    (re.compile(r"[\d.]+k? in, [\d.]+k? out"), "1k in, 1k out"),
+)
+
+
+def normal(screen: str) -> str:
+    for pattern, instead in _VOLATILE:
+        screen = pattern.sub(instead, screen)
+    return screen
+
+
+def check(terminal: Tmux, name: str) -> None:
+    """Wait until the screen is as it should be; fail with what it is instead."""
+    path = GOLDENS / f"{name}-{terminal.columns}x{terminal.rows}.txt"
+    if os.environ.get("BUDDY_GOLDENS") == "write":
+        time.sleep(0.3)  # what is still being drawn
+        GOLDENS.mkdir(exist_ok=True)
+        path.write_text(normal(terminal.screen()) + "\n", encoding="utf-8")
+    wanted = path.read_text(encoding="utf-8").rstrip("\n")
+    deadline = time.monotonic() + PATIENCE
+    while (shown := normal(terminal.screen())) != wanted and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)  # nothing tells that another program has drawn
+    assert shown == wanted

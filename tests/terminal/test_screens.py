@@ -1,0 +1,85 @@
+"""Whole screens of the real program, at several sizes."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cli.driving import Home, Reply, shell
+from terminal.golden import check
+from terminal.screen import Tmux
+
+EDIT: Reply = {
+    "text": "The bound is off by one.",
+    "calls": [
+        {
+            "name": "edit_file",
+            "args": {"path": "pages.py", "old": "total // size", "new": "-(-total // size)"},
+        }
+    ],
+}
+ANSWER: Reply = {
+    "thinking": "It rounds down.",
+    "text": "## Done\n\n`pages` rounds **up** now:\n\n```python\nassert pages(11, 5) == 3\n```\n\n- nothing calls it\n",
+}
+BROKEN: Reply = {"text": "", "error": {"message": "the server is on fire"}}
+LONG = shell("echo 1 of 30 modules; sleep 60", "I read every module in turn and take notes.")
+COMMAND = "python -m pytest -q --maxfail=1 tests/test_pages.py tests/test_sizes.py && echo passed"
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    """In a folder whose name has always the same length: lines wrap where they did."""
+    place = Path(tempfile.mkdtemp(prefix="b-", dir="/tmp"))
+    found = Home(place / "h")
+    found.work = place / "work"
+    found.work.mkdir()
+    found.env["HOME"] = str(place)
+    yield found
+    found.run("daemon", "stop")
+    subprocess.run(["tmux", "kill-server"], env=found.env, capture_output=True, check=False)
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15), (120, 40)])
+def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
+    (home.work / "pages.py").write_text("def pages(total, size):\n    return total // size\n")
+    home.script()
+    sections = [{"match": "once", "replies": [BROKEN]}, {"match": "read", "replies": [LONG]}]
+    play = {"replies": [shell(COMMAND, "I run the tests first."), EDIT, ANSWER], "on": sections}
+    (home.directory / "script.json").write_bytes(msgspec.json.encode(play))
+    (home.directory.parent / ".config").symlink_to(home.directory / ".config")
+    with Tmux(home, columns=columns, rows=rows) as terminal:
+        terminal.wait("(shift-tab)")
+        check(terminal, "first")
+        terminal.enter("the last page is missing")
+        terminal.wait("4 no")
+        check(terminal, "approval")
+        terminal.keys("4")
+        terminal.until(lambda screen: "no rule speaks of it" in screen and "4 no" in screen)
+        check(terminal, "edit")
+        terminal.keys("1")
+        terminal.wait("✓ done")
+        check(terminal, "answer")
+        terminal.enter("once more")
+        terminal.wait("✗ failed")
+        check(terminal, "error")
+        terminal.enter("now read everything")
+        terminal.until(lambda screen: "sleep 60" in screen and "4 no" in screen)
+        terminal.keys("1")
+        terminal.wait("Executing")
+        terminal.type("and then")
+        terminal.wait("> and then")
+        check(terminal, "long-run")
+        terminal.keys("C-c", "Escape")
+        terminal.wait("■ cancelled")
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+        check(terminal, "left")
+    with Tmux(home, "resume", "--last", columns=columns, rows=rows) as terminal:
+        terminal.wait("■ cancelled")
+        check(terminal, "resumed")
