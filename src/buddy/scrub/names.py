@@ -41,6 +41,11 @@ def _ending() -> str:
 
 ENDING = _ending()
 
+# With one of these every telling name ends: most names are told from them without a pattern.
+_TELLING = (
+    *("passwd", "password", "passphrase", "pwd", "token", "secret", "credential", "credentials", "key", "auth"),
+    *("bearer", "authorization"),
+)
 _PASSWORD = Lazy(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
 _TOKEN = Lazy(
     r"(?:token|secret|credentials?"
@@ -57,7 +62,9 @@ _HARMLESS = Lazy(
 
 def kind_of(name: str) -> Kind | None:
     """How telling a name is; None where it says nothing."""
-    lowered = name.lower()
+    lowered = name.lower().rstrip("\n")
+    if not lowered.endswith(_TELLING):
+        return None
     if _PASSWORD.search(lowered):
         return "password"
     if _HARMLESS.search(lowered):
