@@ -1,0 +1,153 @@
+"""The real Droid, with a model on loopback: what the fake claims of it is true."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from backends.droid.talking import ask, listen, no, until, workspace, yes
+from backends.real import QUIET, program
+from buddy.backends.droid.agent import WORDS, Droid
+from buddy.backends.external.contract import Completion, Delta, Message, Permission, Request, Spent, ToolEnded
+from buddy.backends.native.digest import nonce_of
+from buddy.config.places import Places
+from buddy.config.settings import AgentSettings, Config, ServerSettings
+from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.log.memory import MemoryLog
+from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplete, ToolResult, Usage
+from buddy.protocol.requests import SubmitApproval
+from buddy.targets import strays
+from buddy.targets.local import Local
+from fake_model import Answer, FakeModel, delta, ending, says
+from fake_model import Request as Asked
+from harness import House
+from sessions.stage import crash
+
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+MODEL = "custom:Fake-0"
+
+
+def obey(request: Asked) -> Answer:
+    """A model that calls the tool that the last message names, with the arguments it gives."""
+    messages: list[dict[str, Any]] = request.body["messages"]
+    if not request.body.get("tools") or messages[-1]["role"] == "tool":
+        return Answer(says("All done.", usage=USAGE))
+    said = [_text(message) for message in messages if message["role"] == "user"]
+    text = next(text for text in reversed(said) if not text.startswith("<"))  # what it adds itself begins with a tag
+    name, _, args = text.partition(" ")
+    if name == "wait":
+        return Answer([delta(content="waiting for it\n")], hang="body")
+    if name == "recall":
+        before = [message for message in messages if message["role"] == "assistant"]
+        return Answer(says(f"{len(before)} before", usage=USAGE))
+    if not args.startswith("{"):
+        return Answer(says(f"heard: {text}", usage=USAGE))
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": args}}
+    return Answer([delta(content="I will. ", tool_calls=[call]), *ending("tool_calls", USAGE)])
+
+
+def _text(message: dict[str, Any]) -> str:
+    content: str | list[dict[str, str]] = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def execute(command: str) -> str:
+    args = {"command": command, "summary": "s", "riskLevel": "low", "riskLevelReason": "r"}
+    return f"Execute {json.dumps(args)}"
+
+
+def at_home(tmp_path: Path, model: FakeModel) -> dict[str, str]:
+    """An environment in which Droid has the model of the test, and looks up nothing."""
+    folder = tmp_path / "home" / ".factory"
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {"model": "fake", "displayName": "Fake", "baseUrl": model.base_url, "apiKey": "x", "maxOutputTokens": 1000}
+    settings = {"customModels": [{**known, "provider": "generic-chat-completion-api"}]}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return {**QUIET, "PATH": f"{program('droid').parent}:{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
+
+
+@asynccontextmanager
+async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[House]:
+    places = Places(tmp_path / "config", tmp_path / "state", tmp_path / "socket")
+    config = Config(agent=AgentSettings(model="none"), server=ServerSettings("droid"))
+    runtime = Runtime(config, places, env, Parts(log=log))
+    try:
+        yield House(runtime, workspace(tmp_path))
+    finally:
+        await runtime.close()
+
+
+async def test_a_session_is_asked_answered_and_gone_on_with_after_a_crash(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    async with FakeModel(obey) as model:
+        env = at_home(tmp_path, model)
+        async with house(env, tmp_path, log) as home, home.client() as guest:
+            session_id = await guest.start(model=MODEL, system_prompt="Speak of tea.")
+            run_id = await guest.send(execute("echo once >> ledger.txt"))
+            asked = await guest.until(ApprovalRequired)
+            assert (asked.kind, asked.details["command"]) == ("exec", "echo once >> ledger.txt")
+            await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+            ended = await guest.until(RunComplete)
+            assert (ended.outcome, ended.summary) == ("success", "All done.")
+            assert "exited with code 0" in guest.bodies(ToolResult)[0].text
+            assert sum(body.input_tokens for body in guest.bodies(Usage)) >= 200
+            assert any("Speak of tea." in request.raw.decode() for request in model.requests)
+            run_id = await guest.send(execute("touch forbidden"))
+            asked = await guest.until(ApprovalRequired)
+            await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "deny", "drink it first"))
+            assert (await guest.until(RunComplete)).outcome == "success"
+            assert "drink it first" in guest.bodies(AssistantMessage)[-1].text
+            await crash(home, session_id)
+        async with house(env, tmp_path, log) as home, home.client() as guest:
+            await guest.client.attach(session_id)
+            guest.session_id = session_id
+            run_id = await guest.send("recall")
+            ended = await guest.until(RunComplete, lambda body: body.run_id == run_id)
+            assert ended.summary == "4 before"
+    assert (workspace(tmp_path) / "ledger.txt").read_text() == "once\n"
+    assert not (workspace(tmp_path) / "forbidden").exists()
+    assert strays.find(nonce_of(session_id, "agent")) == []
+
+
+async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_can_be_called_off(tmp_path: Path) -> None:
+    async with FakeModel(obey) as model:
+        agent = Droid(at_home(tmp_path, model), tmp_path / "config")
+        root = str(workspace(tmp_path))
+        await agent.start(Local(), root)
+        executor = await agent.execute(Request("", root, nonce_of(root, "work"), model=MODEL))
+        heard = await ask(executor, execute("git -c core.fsmonitor=/bin/true status"), yes)
+        assert [event.kind for event in heard if isinstance(event, Permission)] == ["exec"]
+        assert sum(event.output_tokens for event in heard if isinstance(event, Spent)) >= 20
+        heard = await ask(executor, f"Create {json.dumps({'file_path': f'{root}/new.txt', 'content': 'tea'})}", no)
+        asked = next(event for event in heard if isinstance(event, Permission))
+        assert (asked.kind, asked.path) == ("write", f"{root}/new.txt")
+        assert "+tea" in asked.details["diff"]
+        await executor.send_message("wait")
+        await until(executor, Delta)
+        await executor.cancel()
+        assert (await listen(executor))[-1] == Completion("cancelled", "")
+        planner = await agent.execute(Request("", root, nonce_of(root, "plan"), model=MODEL, plan=True))
+        heard = await ask(planner, 'ExitSpecMode {"title": "T", "plan": "First this."}')
+        assert [event.text for event in heard if isinstance(event, Message)] == ["I will. ", "First this."]
+        assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True]
+        assert heard[-1] == Completion("completed", "First this.")
+        await agent.close()
+    assert not (workspace(tmp_path) / "new.txt").exists()
+
+
+async def test_a_session_is_not_continued_by_a_flag_in_this_mode(tmp_path: Path) -> None:
+    """Why it is loaded by a request: the flag of the same purpose ends the program."""
+    env = {**os.environ, **QUIET, "HOME": str(tmp_path)}
+    child = await asyncio.create_subprocess_exec(
+        program("droid"),
+        *WORDS,
+        "-s",
+        "5f0c6a5e-0000-4000-8000-000000000000",
+        cwd=tmp_path,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+    )
+    assert await child.wait() != 0
