@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from buddy.errors import ToolError
 from buddy.tools.changes import LIMIT, diff
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.edit_file import EditFile, EditFileArgs
 from buddy.tools.read_file import MAX_BYTES, ReadFile, ReadFileArgs
 from buddy.tools.write_file import WriteFile, WriteFileArgs
 
@@ -77,6 +79,43 @@ async def test_what_is_no_file_in_the_workspace_is_refused(call: Call, root: Pat
     assert (root.parent / "id_rsa").read_text() == "private"
 
 
+@pytest.mark.parametrize("path", ["/proc/self/environ", "proc/self/mem", "/sys/kernel/notes", "/dev/zero", "dev/tty"])
+async def test_b08_the_machines_own_files_are_refused_even_where_all_is_workspace(call: Call, path: str) -> None:
+    everywhere = msgspec.structs.replace(call.place, root="/")
+    for work in (
+        ReadFile().intent(ReadFileArgs(path), everywhere),
+        WriteFile().intent(WriteFileArgs(path, "x"), everywhere),
+        EditFile().intent(EditFileArgs(path, "a", "b"), everywhere),
+    ):
+        with pytest.raises(ToolError):
+            await work
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../etc/passwd", "a/../../x", "/etc/passwd", "//etc/passwd", "~", "~root/x", "a\0b", "x" * 5000, "a/" * 3000, "",
+        "..", "up/x", "chain/x", "loop", "\udcff", "fifo/x", "file/x", "./../root-evil/x", "/proc/self/root/etc/passwd",
+    ],
+)  # fmt: skip
+async def test_b01_b03_no_spelling_of_a_path_leads_out(call: Call, root: Path, path: str) -> None:
+    (root.parent / "root-evil").mkdir()
+    (root.parent / "root-evil" / "x").write_text("private")
+    (root / "up").symlink_to("..")
+    (root / "chain").symlink_to("up/root-evil")
+    (root / "loop").symlink_to("loop")
+    (root / "file").write_text("x")
+    os.mkfifo(root / "fifo")
+    for work in (
+        ReadFile().intent(ReadFileArgs(path), call.place),
+        WriteFile().intent(WriteFileArgs(path, "x"), call.place),
+    ):
+        with pytest.raises(ToolError):
+            await work
+            await ReadFile().run(ReadFileArgs(path), call)
+    assert (root.parent / "root-evil" / "x").read_text() == "private"
+
+
 async def test_what_would_be_read_is_shown_by_its_canonical_path(place: Place, root: Path) -> None:
     (root / "file").touch()
     (root / "link").symlink_to("file")
@@ -134,6 +173,27 @@ async def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut
         "sub/agent.toml",
         ".env",
         "harmless",
+        ".git",
+        "sub/.git",
+        ".GiT/HOOKS/pre-push",
+        ".husky/pre-commit",
+        ".idea/workspace.xml",
+        ".devcontainer/devcontainer.json",
+        ".envrc",
+        ".bashrc",
+        ".zshenv",
+        ".ssh/authorized_keys",
+        ".gitconfig",
+        ".gitmodules",
+        ".npmrc",
+        ".mcp.json",
+        "opencode.json",
+        ".opencode/plugin/x.ts",
+        ".factory/hooks/x",
+        ".pre-commit-config.yaml",
+        ".config/buddy/auth.json",
+        ".local/state/buddy/trust.json",
+        ".cargo/config.toml",
     ],
 )
 async def test_files_that_make_something_run_are_marked_as_protected(place: Place, root: Path, path: str) -> None:

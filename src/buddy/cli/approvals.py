@@ -15,7 +15,7 @@ from buddy.config.trust import Trust, effects_of
 from buddy.errors import UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.terminal.escape import escape
-from buddy.tools.permissions.rules import Rule, Rules, Subject, read_rules
+from buddy.tools.permissions.rules import Rules, Subject, read_rules
 
 EXITS = {"allow": 0, "deny": 3, "ask": 10, None: 10}
 
@@ -49,7 +49,7 @@ def explain(options: argparse.Namespace) -> int:
 def revoke(options: argparse.Namespace) -> int:
     """Remove a rule from the user's file."""
     path = _file(options)
-    removed = remove_rules(path, lambda table: msgspec.convert(table, Rule).rule_id == options.rule)
+    removed = remove_rules(path, lambda table: read_rules({"rules": [table]}).rules[0].rule_id == options.rule)
     if not removed:
         raise UserError(f"no rule {options.rule} in {path}", hint="buddy approvals list shows them")
     print(f"removed {removed} from {path}", file=sys.stderr)

@@ -8,7 +8,7 @@ import fcntl
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from buddy.errors import UserError
 
@@ -22,12 +22,19 @@ def add_rule(path: Path, rule: Mapping[str, Any]) -> None:
 
     def change(document: Document) -> None:
         rules = document.setdefault("permissions", tomlkit.table()).setdefault("rules", tomlkit.aot())
-        table = tomlkit.table()
+        table = tomlkit.inline_table() if _is_inline(rules) else tomlkit.table()
         for key, value in rule.items():
             table[key] = value
         rules.append(table)
 
     _change(path, change)
+
+
+def _is_inline(rules: object) -> bool:
+    """Whether the rules were written as one array: then it goes on so."""
+    from tomlkit.items import AoT
+
+    return not isinstance(rules, AoT)
 
 
 def remove_rules(path: Path, is_gone: Callable[[Mapping[str, Any]], bool]) -> int:
@@ -51,20 +58,30 @@ def _change(path: Path, change: Callable[[Document], None]) -> None:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
+    path = path.resolve()  # a file that is kept elsewhere and linked here stays there
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("a") as lock:
+    with _opened(path.with_name(f".{path.name}.lock"), os.O_RDWR) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             document = tomlkit.parse(path.read_text() if path.exists() else "")
             change(document)
             text = tomlkit.dumps(document)
             tomlkit.parse(text)
-        except TOMLKitError as error:
-            raise UserError(f"{path}: {error}", hint="mend the file, then try again") from error
+        except (TOMLKitError, ValueError, AttributeError) as error:
+            reason = "[permissions] is not a table of rules" if isinstance(error, AttributeError) else error
+            raise UserError(f"{path}: {reason}", hint="mend the file, then try again") from error
         fresh = path.with_name(f".{path.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
+        fresh.unlink(missing_ok=True)
+        with _opened(fresh, os.O_WRONLY | os.O_EXCL) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+
+
+def _opened(path: Path, how: int) -> TextIO:
+    """A file beside the user's own, made for them alone; a link that somebody put there is not followed."""
+    try:
+        return os.fdopen(os.open(path, how | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", hint="remove it, then try again") from error

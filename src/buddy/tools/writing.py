@@ -13,8 +13,27 @@ from buddy.tools.contract import Intent, Place
 
 MAX_PRESENT = 10 * 1024 * 1024
 # Writing here can make something run later, or change what Buddy itself may do.
-PROTECTED_DIRECTORIES = frozenset({".git", ".vscode", ".husky"})
-PROTECTED_NAMES = frozenset({"buddy.toml", "agent.toml", ".env", ".envrc", ".mcp.json", "opencode.json"})
+PROTECTED_DIRECTORIES = frozenset(
+    {".git", ".vscode", ".husky", ".idea", ".devcontainer", ".ssh", ".gnupg", ".opencode", ".factory", ".cargo"}
+)
+PROTECTED_NAMES = frozenset(
+    {"buddy.toml", "agent.toml", ".env", ".envrc", ".mcp.json", "opencode.json", "opencode.jsonc", ".gitmodules"}
+    | {".gitconfig", ".npmrc", ".yarnrc.yml", ".pypirc", ".netrc", ".pre-commit-config.yaml", "sitecustomize.py"}
+    | {
+        ".bashrc",
+        ".bash_profile",
+        ".bash_login",
+        ".bash_logout",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".zlogin",
+    }
+    | {".tmux.conf", ".vimrc", ".inputrc", ".pam_environment", ".xprofile"}
+)
+# Our own places, wherever a home directory is a workspace.
+PROTECTED_PLACES = ("/.config/buddy/", "/.local/state/buddy/", "/.config/git/", "/.config/fish/", "/.config/systemd/")
 
 _MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
 
@@ -52,8 +71,10 @@ def note_seen(path: str, content: bytes, place: Place) -> None:
 
 def is_protected(path: str) -> bool:
     """Whether a canonical path configures or runs something; letter case does not matter, as on some disks."""
-    names = path.casefold().split("/")
-    return names[-1] in PROTECTED_NAMES or not PROTECTED_DIRECTORIES.isdisjoint(names)
+    folded = path.casefold()
+    names = folded.split("/")
+    is_named = names[-1] in PROTECTED_NAMES or not PROTECTED_DIRECTORIES.isdisjoint(names)
+    return is_named or any(place in folded for place in PROTECTED_PLACES)
 
 
 def _check_fresh(path: str, before: bytes | None, place: Place) -> None:
