@@ -28,6 +28,7 @@ class Acp:
         except ValueError as error:
             raise UserError(f"acp:{command[:80]} is not a command: {error}", hint="check its quotes") from error
         self._env = env
+        self._given = _asking() if command == "opencode" else {}
         self._target: Target | None = None
 
     @property
@@ -41,8 +42,13 @@ class Acp:
     def check(self) -> None:
         if find_spec("acp") is None:
             raise UserError("ACP agents need a package that is not installed", hint="pip install 'buddy-runtime[acp]'")
-        if not self._words or shutil.which(self._words[0], path=self._env.get("PATH")) is None:
-            raise UserError(f"{self.name}: {self._words[:1]} is not installed", hint=self._install)
+        self._program()
+
+    def _program(self) -> str:
+        found = shutil.which(self._words[0], path=self._env.get("PATH")) if self._words else None
+        if found is None:
+            raise UserError(f"{self.name}: {' '.join(self._words[:1])} is not installed here", hint=self._install)
+        return found
 
     async def start(self, target: Target, project: str) -> None:  # noqa: ARG002 - the contract's
         if find_spec("acp") is None:
@@ -56,7 +62,8 @@ class Acp:
             raise ProviderError(f"{self.name} was not started", retryable=False)
         from buddy.backends.acp.conversation import Conversation
 
-        program = await host(self._target, self._words, cwd=request.cwd, nonce=request.nonce, env={})
+        words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
+        program = await host(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
         conversation = Conversation(program, self.name, self._login)
         try:
             await conversation.open(request)
@@ -75,3 +82,10 @@ class Acp:
 
     async def close(self) -> None:
         """Conversations end by themselves."""
+
+
+def _asking() -> dict[str, str]:
+    """What makes OpenCode ask; left to itself it runs commands and edits files without a word."""
+    from buddy.backends.opencode.settings import environment
+
+    return {name: value for name, value in environment("").items() if "_SERVER_" not in name}

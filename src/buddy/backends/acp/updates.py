@@ -83,9 +83,10 @@ class Updates:
         call_id = text(update.get("toolCallId"))
         known = self._calls.setdefault(call_id, Known({}))
         known.fields.update({name: value for name, value in update.items() if value is not None})
+        known.fields.setdefault("firstTitle", update.get("title"))
         status, events = known.fields.get("status"), list[AgentEvent]()
-        # While it is pending the input may still be on its way.
-        if status in ("in_progress", "completed", "failed") or mapping(known.fields.get("rawInput")):
+        # While it is pending its input may still be on its way.
+        if status in ("in_progress", "completed", "failed"):
             events += self._announce(call_id, known)
         if known.announced and not known.ended:
             events += self._progress(call_id, known)
@@ -150,7 +151,8 @@ def _asked(call: dict[str, Any]) -> Asked:
 
 
 def _name(call: dict[str, Any]) -> str:
-    title = text(call.get("title"))
+    """What it was called first: later titles say what it does, not what it is."""
+    title = text(call.get("firstTitle"))
     return title if title.replace("_", "").replace("-", "").isalnum() else text(call.get("kind")) or "tool"
 
 
