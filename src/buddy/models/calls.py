@@ -69,11 +69,11 @@ class Calls:
 
 def finished(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
     """Calls (id, name, arguments) that can go into a history in which the ids `taken` are used."""
-    used = set(taken)
+    mine: set[str] = set()
     items: list[ToolCallItem] = []
     for at, (wanted, name, arguments) in enumerate(calls):
-        call_id = _unused(wanted or f"call_{at}", used)
-        used.add(call_id)
+        call_id = _unused(wanted or f"call_{at}", taken, mine)
+        mine.add(call_id)
         # A call without a name is kept: its error result lets the model try again, dropping it would end the run.
         items.append(ToolCallItem(call_id, name or UNNAMED, arguments.strip() or "{}"))
     return tuple(items)
@@ -128,10 +128,9 @@ def _arguments(delta: CallDelta) -> str:
     return msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
 
 
-def _unused(wanted: str, used: AbstractSet[str]) -> str:
-    if wanted not in used:
-        return wanted
-    again = 2
-    while f"{wanted}_{again}" in used:
+def _unused(wanted: str, *used: AbstractSet[str]) -> str:
+    found, again = wanted, 1
+    while any(found in ids for ids in used):
         again += 1
-    return f"{wanted}_{again}"
+        found = f"{wanted}_{again}"
+    return found

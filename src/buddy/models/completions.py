@@ -8,11 +8,12 @@ What always holds:
 """
 
 from collections.abc import AsyncIterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.models.calls import call_ids, readable
+from buddy.models.calls import readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
 from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
@@ -57,7 +58,9 @@ class Completions:
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = Fold(self._wire.origin)
-        return self._exchange.stream(lambda left_out: self._body(prompt, left_out), fold, call_ids(prompt.items))
+        return self._exchange.stream(
+            lambda left_out: self._body(prompt, left_out), fold, self._messages.call_ids(prompt)
+        )
 
     async def close(self) -> None:
         await self._wire.close()
@@ -85,12 +88,15 @@ class Messages:
         self._origin = origin
         self._items = EncodedItems(self._message)
         self._system = Kept(_system)
-        self._reasons = False
+        self._reasons = self._reasoned = False
+
+    def call_ids(self, prompt: Prompt) -> AbstractSet[str]:
+        return self._items.call_ids(prompt.items)
 
     def joined(self, prompt: Prompt) -> bytes:
-        reasoned = self._reasons
         encoded = self._items.of(prompt.items)
-        if self._reasons != reasoned:
+        if self._reasons != self._reasoned:
+            self._reasoned = self._reasons
             self._items.forget()
             encoded = self._items.of(prompt.items)
         return b",".join([self._system.of(prompt.system), *encoded] if prompt.system else encoded)

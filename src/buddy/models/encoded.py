@@ -6,9 +6,13 @@ history that was compacted, forked or rebuilt is encoded anew from the first ite
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from operator import is_not, itemgetter
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
+from buddy.models.calls import call_ids
 from buddy.models.contract import Item
 
 _HISTORIES = 16
@@ -21,30 +25,49 @@ class EncodedItems:
 
     def __init__(self, encode: Callable[[Item], bytes]) -> None:
         self._encode = encode
-        self._histories: OrderedDict[int, tuple[list[Item], list[bytes]]] = OrderedDict()
+        self._histories: OrderedDict[int, _History] = OrderedDict()
 
     def of(self, items: Sequence[Item]) -> list[bytes]:
         """One piece of bytes per item; the list is the cache itself and must not be changed."""
-        if not items:
-            return []
-        known, encoded = self._history(items[0])
-        keep = _shared(known, items)
-        del known[keep:], encoded[keep:]
-        for item in items[keep:]:
-            encoded.append(self._encode(item))
-            known.append(item)
-        return encoded
+        return self._history(items).encoded if items else []
+
+    def call_ids(self, items: Sequence[Item]) -> AbstractSet[str]:
+        """The ids of the calls in a history; they grow with it, and are not looked for anew."""
+        return self._history(items).call_ids if items else frozenset()
 
     def forget(self) -> None:
         self._histories.clear()
 
-    def _history(self, first: Item) -> tuple[list[Item], list[bytes]]:
+    def _history(self, items: Sequence[Item]) -> "_History":
         # The first item is held by the entry, so its id cannot be given to another object meanwhile.
-        entry = self._histories.setdefault(id(first), ([first], [self._encode(first)]))
-        self._histories.move_to_end(id(first))
-        if len(self._histories) > _HISTORIES:
-            self._histories.popitem(last=False)
-        return entry
+        history = self._histories.get(id(items[0]))
+        if history is None:
+            history = self._histories[id(items[0])] = _History(
+                [items[0]], [self._encode(items[0])], call_ids(items[:1])
+            )
+            if len(self._histories) > _HISTORIES:
+                self._histories.popitem(last=False)
+        self._histories.move_to_end(id(items[0]))
+        history.follow(items, self._encode)
+        return history
+
+
+class _History(Struct):
+    """What is known of one conversation, item by item."""
+
+    items: list[Item]
+    encoded: list[bytes]
+    call_ids: set[str]
+
+    def follow(self, items: Sequence[Item], encode: Callable[[Item], bytes]) -> None:
+        keep = _shared(self.items, items)
+        if keep < len(self.items):
+            del self.items[keep:], self.encoded[keep:]
+            self.call_ids = call_ids(self.items)
+        new = items[keep:]
+        self.items.extend(new)
+        self.encoded.extend(map(encode, new))
+        self.call_ids |= call_ids(new)
 
 
 class Kept(Generic[Value]):

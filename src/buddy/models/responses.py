@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.models.calls import call_ids
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
@@ -58,7 +57,9 @@ class Responses:
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = ResponseFold(self._wire.origin)
-        return self._exchange.stream(lambda left_out: self._body(prompt, left_out), fold, call_ids(prompt.items))
+        return self._exchange.stream(
+            lambda left_out: self._body(prompt, left_out), fold, self._items.call_ids(prompt.items)
+        )
 
     async def close(self) -> None:
         await self._wire.close()

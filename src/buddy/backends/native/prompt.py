@@ -176,14 +176,14 @@ class Prompts:
         shortage = Budget.of(run).shortage()
         if not memory and not shortage:
             return items
-        told = list(items)
         note = UserItem(f"<budget>{shortage}</budget>") if shortage else None
-        at = next((at for at in range(len(told) - 1, -1, -1) if told[at] is said), len(told))
-        if note and told[-1] is not said:
-            told.append(note)
-            note = None
-        told[at:at] = [item for item in (memory, note) if item]
-        return told
+        if note and items[-1] is not said:
+            items, note = [*items, note], None
+        beside = [item for item in (memory, note) if item]
+        if not beside:
+            return items
+        at = next((at for at in range(len(items) - 1, -1, -1) if items[at] is said), len(items))
+        return [*items[:at], *beside, *items[at:]]
 
 
 async def _spending(run: Run, provider: Provider, sizes: Sizes) -> Spending:
