@@ -94,8 +94,9 @@ async def test_b08_the_machines_own_files_are_refused_even_where_all_is_workspac
 @pytest.mark.parametrize(
     "path",
     [
-        "../../etc/passwd", "a/../../x", "/etc/passwd", "//etc/passwd", "~", "~root/x", "a\0b", "x" * 5000, "a/" * 3000, "",
-        "..", "up/x", "chain/x", "loop", "\udcff", "fifo/x", "file/x", "./../root-evil/x", "/proc/self/root/etc/passwd",
+        "../../etc/passwd", "a/../../x", "/etc/passwd", "//etc/passwd", "~", "~root/x", "a\0b", "x" * 5000, "a/" * 3000,
+        "", "..", "up/x", "chain/x", "loop", "\udcff", "fifo/x", "file/x", "./../root-evil/x",
+        "/proc/self/root/etc/passwd",
     ],
 )  # fmt: skip
 async def test_b01_b03_no_spelling_of_a_path_leads_out(call: Call, root: Path, path: str) -> None:

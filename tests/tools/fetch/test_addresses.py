@@ -17,6 +17,7 @@ FULL_WIDTH = METADATA.translate({code: code + 0xFEE0 for code in range(0x30, 0x3
     "host",
     [
         "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "169.16689662",
+        "169.254.169.254..", "0251.254.0xa9.254", "0xA9FEA9FE", "169.254.0xa9fe", "\u2460\u2465\u2468.254.169.254",
         FULL_WIDTH, "169。254。169。254", "169.254.169.254.",
     ],
 )  # fmt: skip
@@ -60,7 +61,10 @@ def test_what_is_open_is_global_by_the_standard_library_too(
     [
         "file:///etc/passwd", "gopher://x/", "ftp://x/", "data:text/plain,x", "unix:/x", "/etc/passwd", "http://", "http://u:p@x/",
         "http://x\\@y/", "http://x y/", "http://x\n/", "http://[::1", "http://x:99999/", "javascript:1", "http://exa mple.com/",
-        "http://a..b/", "http://" + "a" * 300 + ".com/",
+        "http://[v1.a]/", "http://[::zz]/", "http://1.1.1.1:0/", "http://::1/", "http://[::1/", "http:/x", "http:x", "//x/", "http://@x/",
+        "http://1.1.1.1&@127.0.0.1/", "http://127.0.0.1:80@1.1.1.1/", "http://256.1.1.1/", "http://08.1.1.1/", "http://ex%61mple.com/",
+        "http://x%00.evil.com/", "http:\\\\x/", "jar:http://x!/", "view-source:http://x/", "ws://x/", "blob:http://x", "http://x/\tb",
+        "http://\u202e.com/", "http://.x/", "http://x:80:80/", "http://a..b/", "http://" + "a" * 300 + ".com/",
     ],
 )  # fmt: skip
 def test_what_is_not_a_web_address_is_refused(text: str) -> None:

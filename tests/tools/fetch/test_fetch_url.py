@@ -66,6 +66,11 @@ async def test_a_page_becomes_the_markdown_of_its_main_part(call: Call) -> None:
         (b"plain <b>text</b>", "text/plain", "plain <b>text</b>"),
         (b"gr\xfcn", "text/plain; charset=latin-1", "grün"),
         (b"gr\xc3\xbcn", "text/plain; charset=no-such", "grün"),
+        *(
+            (b"gr\xc3\xbcn", f"text/plain; charset={name}", "grün")
+            for name in ("base64", "zip", "hex", "rot13", "idna")
+        ),
+        *((b"gr\xc3\xbcn", f"text/html; charset={name}", "grün") for name in ("punycode", "unicode_escape", "utf-7")),
         (b"<p>gr\xc3\xbcn</p>", "text/html", "grün"),
         (b"<meta charset=iso-8859-1><p>gr\xfcn</p>", "text/html", "grün"),
         (b"<p>untyped</p>", "", "untyped"),

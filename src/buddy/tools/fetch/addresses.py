@@ -80,6 +80,8 @@ def parse_url(text: str) -> Url:
     scheme = parts.scheme.lower()
     if scheme not in ("http", "https"):
         raise ToolError(f"only http and https can be fetched, not {scheme or 'a path'}: {text[:80]!r}")
+    if port == 0 or ("[" in parts.netloc and ":" not in (parts.hostname or "")):
+        raise ToolError(f"not a URL: {parts.netloc[:80]!r} names no host and port")
     if "@" in parts.netloc:
         raise ToolError("the URL carries a user name or password; leave them out")
     host = normal_host(parts.hostname or "")

@@ -22,6 +22,12 @@ TEXTS = re.compile(
     r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|toml)|application/(?:x-)?(?:ndjson|javascript|yaml|sh|tex|sql)"
 )
 
+# Those of the web: other names of codecs are no encodings of text, and decoding with them may fail or blow up.
+CHARSETS = re.compile(
+    r"utf-(?:8|8-sig|16|16-le|16-be|32|32-le|32-be)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-[a-z]+|tis-620|johab|hz"
+    r"|gb2312|gbk|gb18030|big5(?:hkscs)?|euc_[a-z0-9_]+|shift_jis[a-z0-9_]*|iso2022_[a-z0-9_]+"
+)
+
 
 async def readable(page: Page, max_seconds: float = MAX_SECONDS) -> str:
     """The text of a page; ToolError where it has none."""
@@ -75,8 +81,8 @@ def _charset(page: Page) -> str | None:
     """What the server says; else UTF-8 where it is that, and None where the page itself may know."""
     found = re.search(r"charset=[\"']?([\w.:-]{1,40})", page.content_type, re.IGNORECASE)
     with contextlib.suppress(LookupError):
-        if found is not None:
-            return codecs.lookup(found[1]).name
+        if found is not None and CHARSETS.fullmatch(name := codecs.lookup(found[1]).name):
+            return name
     try:
         codecs.getincrementaldecoder("utf-8")().decode(page.body, final=False)
     except UnicodeDecodeError:
