@@ -101,8 +101,10 @@ class Agents:
         salt = str(self._places.state_dir)
         if name == "droid":
             from buddy.backends.droid.agent import Droid
+            from buddy.config.trust import Trust
 
-            return Droid(self._env, self._places.config_dir, salt=salt)
+            is_trusted = Trust(self._places.state_dir).is_trusted
+            return Droid(self._env, self._places.config_dir, salt=salt, is_trusted=is_trusted)
         if name == "opencode":
             from buddy.backends.opencode.agent import OpenCode
             from buddy.config.trust import Trust

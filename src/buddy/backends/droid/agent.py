@@ -46,14 +46,14 @@ class Droid:
         *,
         salt: str = "",
         program: str | None = None,
-        trusts: Callable[[str], bool] = lambda _: False,
+        is_trusted: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`trusts` says whether a folder's own settings for Droid may have their effect."""
+        """`is_trusted` says whether a folder's own settings for Droid may have their effect."""
         self._env = env
         self._config_dir = config_dir
         self._machine_id = nonce_of(salt, self.name)
         self._program = program or self.name
-        self._trusts = trusts
+        self._is_trusted = is_trusted
         self._target: Target | None = None
         self._conversations: set[Conversation] = set()
 
@@ -83,7 +83,7 @@ class Droid:
 
     async def execute(self, request: Request) -> Conversation:
         target = self._ready()
-        await check_project(target, request.cwd, self._trusts)
+        await check_project(target, request.cwd, self._is_trusted)
         program = await host(
             target, self._words(target, request.cwd), cwd=request.cwd, nonce=request.nonce, env=self._given(target)
         )

@@ -14,14 +14,14 @@ from buddy.targets.hosting import is_here
 FILES = tuple(f".factory/{name}.json" for name in ("settings", "settings.local", "hooks", "mcp"))
 
 
-async def check_project(target: Target, cwd: str, trusts: Callable[[str], bool]) -> None:
+async def check_project(target: Target, cwd: str, is_trusted: Callable[[str], bool]) -> None:
     """UserError where the folder would have a say and is not trusted; in a container it harms nobody outside."""
     if target.name.startswith("container:"):
         return
     here = is_here(target)
     for folder in _folders(cwd) if here else (cwd,):
         for name in FILES:
-            if await target.stat(name, root=folder) is None or (here and trusts(folder)):
+            if await target.stat(name, root=folder) is None or (here and is_trusted(folder)):
                 continue
             raise UserError(
                 f"{folder}/{name} can make droid run things without asking, and the folder is not trusted",

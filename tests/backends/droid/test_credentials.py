@@ -1,0 +1,89 @@
+"""What Droid may work with, and whose settings it may follow."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backends.casts import Cast, scene
+from backends.droid.talking import droid, environment, wish, workspace
+from buddy.backends.droid.agent import Droid
+from buddy.backends.droid.credentials import factory_key, has_own_means
+from buddy.config.trust import Trust
+from buddy.errors import UserError
+from buddy.protocol.events import Error, RunComplete
+from buddy.targets.local import Local
+
+CAST = Cast("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
+HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
+
+
+@pytest.mark.parametrize("entry", ["api_key", "apiKey"])
+def test_the_key_of_the_environment_comes_before_the_one_of_the_file(tmp_path: Path, entry: str) -> None:
+    assert factory_key({}, tmp_path) == ""
+    (tmp_path / "factory.json").write_text(json.dumps({entry: "fk-file", "more": 1}))
+    assert factory_key({}, tmp_path) == "fk-file"
+    assert factory_key({"FACTORY_API_KEY": " "}, tmp_path) == "fk-file"
+    assert factory_key({"FACTORY_API_KEY": "fk-env"}, tmp_path) == "fk-env"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"api_key": 7}', '{"api_key": ""}'])
+def test_a_broken_file_is_no_key(tmp_path: Path, content: str) -> None:
+    (tmp_path / "factory.json").write_text(content)
+    assert factory_key({}, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "enough"),
+    [
+        ("settings.json", '{"customModels": [{"model": "m"}]}', True),
+        ("settings.json", '{"customModels": []}', False),
+        ("settings.json", "{", False),
+        ("auth.v2.file", "x", True),
+    ],
+)
+def test_a_login_or_a_model_of_its_own_is_enough(tmp_path: Path, name: str, content: str, *, enough: bool) -> None:
+    (tmp_path / ".factory").mkdir()
+    (tmp_path / ".factory" / name).write_text(content)
+    assert has_own_means({"HOME": str(tmp_path)}) is enough
+
+
+async def test_a_folder_that_is_not_trusted_has_no_say_in_what_droid_runs(tmp_path: Path) -> None:
+    folder = workspace(tmp_path) / ".factory"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps(HOOKS))
+    async with droid(tmp_path) as agent:
+        with pytest.raises(UserError, match="can make droid run things") as refused:
+            await agent.execute(wish(tmp_path))
+        assert refused.value.hint.endswith(f"buddy trust {workspace(tmp_path)}")
+
+
+async def test_what_is_above_the_workspace_in_its_repository_counts_too(tmp_path: Path) -> None:
+    inner = workspace(tmp_path) / "inner"
+    inner.mkdir()
+    (workspace(tmp_path) / ".git").mkdir()
+    (workspace(tmp_path) / ".factory").mkdir()
+    (workspace(tmp_path) / ".factory" / "mcp.json").write_text("{}")
+    trusted: list[str] = []
+    agent = Droid(environment(tmp_path), tmp_path / "config", is_trusted=lambda folder: folder in trusted)
+    await agent.start(Local(), str(inner))
+    request = wish(tmp_path, "say hello")
+    with pytest.raises(UserError, match=r"mcp\.json"):
+        await agent.execute_once(type(request)(request.text, str(inner), request.nonce))
+    trusted.append(str(workspace(tmp_path)))
+    result = await agent.execute_once(type(request)(request.text, str(inner), request.nonce))
+    assert result.text == "hello"
+
+
+async def test_a_session_works_once_its_folder_is_trusted(tmp_path: Path) -> None:
+    root = workspace(tmp_path)
+    (root / ".factory").mkdir()
+    (root / ".factory" / "settings.json").write_text(json.dumps(HOOKS))
+    async with scene(CAST, root) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("say hello")
+        assert (await guest.until(RunComplete)).outcome == "failed"
+        assert "not trusted" in guest.bodies(Error)[0].message
+        Trust(tmp_path / "work-programs" / "state").set(str(root), trusted=True)
+        await guest.send("say hello")
+        assert (await guest.until(RunComplete)).outcome == "success"
