@@ -326,7 +326,8 @@ def _add_small(commands: "Subparsers") -> None:
     demo.add_argument("--after", type=int, default=0, metavar="SEQ", help=argparse.SUPPRESS)
     demo.set_defaults(command=_demo)
     completing = commands.add_parser("completion", help="print a completion script for a shell")
-    completing.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completing.add_argument("shell", choices=("bash", "zsh", "fish", "sessions"), metavar="bash|zsh|fish")
+    _add_common(completing)
     completing.set_defaults(command=_completion)
     commands.add_parser("help", help="show this help").set_defaults(command=_help)
 
@@ -407,7 +408,7 @@ def _version(_: argparse.Namespace) -> int:
 def _completion(options: argparse.Namespace) -> int:
     from buddy.cli.completion import completion
 
-    return completion(build_parser(), options.shell)
+    return completion(build_parser(), options)
 
 
 def _exec(options: argparse.Namespace) -> int:

@@ -1,12 +1,18 @@
 """`buddy completion bash|zsh|fish`: what a shell offers after `buddy`, made from the command line itself.
 
-What always holds: the script asks nothing of a running Buddy, so completing is quick and works without one.
+What always holds: commands and flags are in the script, so completing them asks nothing of a running Buddy; only ids of
+sessions are looked up, where one can stand.
 """
 
 import argparse
+import asyncio
 from collections.abc import Iterator
 
 from msgspec import Struct
+
+MOST_SESSIONS = 50
+# What stands in a script for the sessions there are.
+SESSIONS = "(sessions)"
 
 
 class Word(Struct, frozen=True):
@@ -17,9 +23,25 @@ class Word(Struct, frozen=True):
     help: str
 
 
-def completion(parser: argparse.ArgumentParser, shell: str) -> int:
+def completion(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.shell == "sessions":
+        return asyncio.run(_print_sessions(options))
     words = list(words_of(parser))
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](words), end="")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words), end="")
+    return 0
+
+
+async def _print_sessions(options: argparse.Namespace) -> int:
+    """Ids and what they began with, the last one used first."""
+    from buddy.cli.embedded import connected
+    from buddy.client.opening import first_prompt
+    from buddy.protocol.requests import ListSessions, ListSessionsReply
+    from buddy.terminal.escape import one_line
+
+    async with connected(options, "cli") as client:
+        for found in (await client.request(ListSessions(MOST_SESSIONS), ListSessionsReply)).sessions:
+            prompt = one_line(await first_prompt(client, found.session_id), 60)
+            print(f"{found.session_id}\t{prompt}")
     return 0
 
 
@@ -28,6 +50,8 @@ def words_of(parser: argparse.ArgumentParser, after: tuple[str, ...] = ()) -> It
     for action in parser._actions:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - argparse has no other list
         if action.help == argparse.SUPPRESS:
             continue
+        if action.dest == "session_id" and not action.option_strings:
+            yield Word(after, SESSIONS, "")
         for flag in action.option_strings:
             if flag.startswith("--"):
                 yield Word(after, flag, action.help or "")
@@ -43,7 +67,10 @@ def _choices(action: argparse.Action) -> "list[tuple[str, argparse.ArgumentParse
     choices: dict[str, argparse.ArgumentParser] | tuple[str, ...] | None = vars(action)["choices"]
     if action.option_strings or choices is None:
         return []
-    return list(choices.items()) if isinstance(choices, dict) else [(choice, None) for choice in choices]
+    if isinstance(choices, dict):
+        return list(choices.items())
+    shown = action.metavar.split("|") if isinstance(action.metavar, str) else choices
+    return [(choice, None) for choice in choices if choice in shown]
 
 
 def _grouped(words: list[Word]) -> dict[tuple[str, ...], list[Word]]:
@@ -55,10 +82,14 @@ def _grouped(words: list[Word]) -> dict[tuple[str, ...], list[Word]]:
 
 def _bash(words: list[Word]) -> str:
     cases = "\n".join(
-        f'    "{" ".join(after)}") offered="{" ".join(word.text for word in group)}" ;;'
+        f'    "{" ".join(after)}") offered="{" ".join(_listed(word) for word in group)}" ;;'
         for after, group in _grouped(words).items()
     )
     return _BASH.replace("CASES", cases)
+
+
+def _listed(word: Word) -> str:
+    return "$(buddy completion sessions 2>/dev/null | cut -f 1)" if word.text == SESSIONS else word.text
 
 
 def _zsh(words: list[Word]) -> str:
@@ -70,6 +101,8 @@ def _zsh(words: list[Word]) -> str:
 
 
 def _described(word: Word) -> str:
+    if word.text == SESSIONS:
+        return '"${(@f)$(buddy completion sessions 2>/dev/null | tr "\\t" ":")}"'
     text = f"{word.text}:{word.help}".replace("'", "'\\''")
     return f"'{text}'"
 
@@ -79,6 +112,9 @@ def _fish(words: list[Word]) -> str:
     for word in words:
         seen = " ".join(f"; and __fish_seen_subcommand_from {name}" for name in word.after)
         when = seen.removeprefix("; and ") or "__fish_use_subcommand"
+        if word.text == SESSIONS:
+            lines.append(f"complete -c buddy -n '{when}' -a '(buddy completion sessions 2>/dev/null)'")
+            continue
         flag = f"-l {word.text[2:]}" if word.text.startswith("--") else f"-a {word.text}"
         told = word.help.replace("\\", "\\\\").replace("'", "\\'")
         lines.append(f"complete -c buddy -n '{when}' {flag} -d '{told}'")
