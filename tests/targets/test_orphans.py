@@ -1,0 +1,118 @@
+"""No process is left: not after a cancel, not after the daemon was killed, on any target."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from buddy.targets.carriers import Carrier, Container, Here
+from buddy.targets.confine.prove import prove
+from buddy.targets.exchange import ask
+from daemon.plain import Plain
+from daemon.running import Daemon, section, shell
+from daemon.talking import attach, plain, read_log, send
+from targets.machines import SshServer
+
+# It ignores what asks it to end, and so does its child, which left for a session of its own.
+STUBBORN = "trap '' TERM HUP; (trap '' TERM HUP; setsid sleep 600 &); echo up $BUDDY_CALL; sleep 600; sleep 600"
+KINDS = ["local", "confined", "container", "ssh"]
+
+
+class Site(Struct, frozen=True):
+    """A daemon, how a session on the target is asked for, and a way to the same place past all of it."""
+
+    kind: str
+    daemon: Daemon
+    root: str
+    options: dict[str, object]
+    beside: Carrier
+
+    async def carriers(self, nonce: str) -> int:
+        counted = f"grep -lszxF BUDDY_CALL={nonce} /proc/[0-9]*/environ 2>/dev/null | wc -l"
+        return int((await ask(self.beside, ["sh", "-c", counted])).output)
+
+    async def begin(self, client: Plain) -> tuple[str, str, str]:
+        """A session with a command under way: its id, its run's, and the mark of the command."""
+        repo = {"rootPath": self.root}
+        wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": repo}
+        reply = await client.ask("start_session", {**wish, "options": {"approvalPolicy": "all", **self.options}})
+        session_id = str(reply["sessionId"])
+        run_id = await send(client, session_id, "stay")
+        up = await client.until("tool_output", lambda payload: "up" in payload["text"])
+        return session_id, run_id, up["payload"]["text"].split()[1]
+
+
+@pytest.fixture(params=KINDS)
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Site]:
+    kind: str = request.param
+    place = tmp_path_factory.mktemp("o")
+    beside: Carrier = Here()
+    options: dict[str, object] = {}
+    root = str(place / "d" / "workspace")
+    if kind == "confined":
+        if not prove().how:
+            pytest.skip(prove().why)
+        options = {"sandbox": "confined"}
+    elif kind == "container":
+        name: str = request.getfixturevalue("container")
+        beside, root = Container(name, "podman"), "/work"
+        options = {"target": f"container:{name}"}
+    elif kind == "ssh":
+        server: SshServer = request.getfixturevalue("sshd")
+        options = {"target": "ssh:127.0.0.1"}
+        monkeypatch.setenv("PATH", f"{_ssh_with(server, place)}:{os.environ['PATH']}")
+    with Daemon(place / "d", play=[section("^stay", {"calls": [shell(STUBBORN)]}, {"text": "ok"})]) as daemon:
+        yield Site(kind, daemon, root, options, beside)
+
+
+def _ssh_with(server: SshServer, place: Path) -> Path:
+    """An ssh that knows the server: its own configuration is found by the user's number, not by HOME."""
+    folder = place / "bin"
+    folder.mkdir()
+    program = folder / "ssh"
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {shlex.join(server.options)} "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+# What cancelling does on the other targets, test_contract shows without a daemon in between.
+HERE = pytest.mark.parametrize("site", ["local", "confined"], indirect=True)
+
+
+@HERE
+async def test_cancelling_a_run_leaves_no_process(site: Site) -> None:
+    async with plain(site.daemon) as client:
+        session_id, run_id, nonce = await site.begin(client)
+        assert await site.carriers(nonce) >= 2
+        await client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
+        assert (await client.until("run_complete"))["payload"]["outcome"] == "cancelled"
+        assert await site.carriers(nonce) == 0
+
+
+@HERE
+async def test_stopping_the_daemon_leaves_no_process(site: Site) -> None:
+    async with plain(site.daemon) as client:
+        _, _, nonce = await site.begin(client)
+    assert site.daemon.stop() == 0
+    assert await site.carriers(nonce) == 0
+
+
+async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) -> None:
+    async with plain(site.daemon) as client:
+        session_id, _, nonce = await site.begin(client)
+    site.daemon.kill()
+    # What is confined dies with whoever confined it; the rest lives on, there.
+    assert site.kind == "confined" or await site.carriers(nonce) >= 2
+    site.daemon.start()
+    async with plain(site.daemon) as client:
+        await attach(client, session_id)
+        assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+        (result,) = [event["payload"] for event in await read_log(client, session_id) if event["type"] == "tool_result"]
+    assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME"
+    assert await site.carriers(nonce) == 0
