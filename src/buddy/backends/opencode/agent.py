@@ -72,7 +72,7 @@ class OpenCode:
         from buddy.backends.opencode.server import start
 
         nonce = nonce_of(self._salt, f"{self.name} on {target.name}")
-        self._target, self._server = target, await start(target, self._program, nonce)
+        self._target, self._server = target, await start(target, self._words(target), nonce)
         self._tasks = {asyncio.create_task(self._follow(self._server)), asyncio.create_task(self._mourn(self._server))}
         try:
             async with asyncio.timeout(STREAM_SECONDS):
@@ -127,6 +127,13 @@ class OpenCode:
             conversation.lose("OpenCode's server was closed")
         if server is not None:
             await server.close()
+
+    def _words(self, target: Target) -> Sequence[str]:
+        """The program as it was found here; elsewhere it is looked up where it runs."""
+        if target.name != "local":
+            return self._program
+        self.check()
+        return (shutil.which(self._program[0], path=self._env.get("PATH")) or "", *self._program[1:])
 
     # --- the stream -------------------------------------------------------------------------------------------------
 

@@ -219,9 +219,16 @@ class Conversation(Channel):
                 pass
 
     async def _idle(self) -> None:
-        if self._is_busy and self._unseen <= 0:
+        """Said more than once about one message: only one that is still so is about the present message."""
+        if not self._is_busy:
+            return
+        try:
+            self._is_busy = self._session_id in await self._statuses()
+        except ProviderError as error:
+            self.errors.append(error)
+            self._is_busy = False
+        if not self._is_busy and self._unseen <= 0:
             await self._complete()
-        self._is_busy = False
 
     async def _failed(self, error: object) -> None:
         """Alone it says nothing about the end: it may go on. Where the message was not even taken up, it is the end."""

@@ -84,7 +84,7 @@ class Server:
 
     async def close(self) -> None:
         await self._client.aclose()
-        await self.program.end()
+        await self.program.end(grace=0.5)  # it does not mind the end of its input
         if self._bridge is not None:
             await self._bridge.close()
         self._drain.cancel()
