@@ -159,7 +159,8 @@ def _rules_told(path: Path) -> str:
     except UserError as error:
         return f"cannot be read: {error}"
     count = len(found.rules)
-    rules = f"adds {count} rule{'s' * (count != 1)} that ask or deny" if count else "adds nothing"
+    what = "1 rule that asks or denies" if count == 1 else f"{count} rules that ask or deny"
+    rules = f"adds {what}" if count else "adds nothing"
     return f"{rules}; ignored in it, trusted or not: {', '.join(found.ignored)}" if found.ignored else rules
 
 
