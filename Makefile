@@ -15,10 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install local demo test check bench faults schema lock clean
+.PHONY: help install local demo test check bench bench-peers faults schema lock clean
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 install: $(READY) ## Make .venv with everything in it
 
@@ -54,7 +54,10 @@ check: $(READY) ## Everything that CI runs: lint, types, imports, tests
 	$(MAKE) test
 
 bench: $(READY) ## Measure; every figure beside a floor taken in the same run (ARGS="--quick gap")
-	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench --command "make bench" $(ARGS)
+
+bench-peers: $(READY) ## The same beside other agents; what is missing of them is installed into bench/.peers
+	@$(BIN)/python -m bench --peers --command "make bench-peers" $(ARGS)
 
 faults: $(READY) ## Kill the runtime at every named boundary and check what is left
 	$(BIN)/pytest tests/faults tests/daemon -m "faults or not faults" $(ARGS)

@@ -1,10 +1,14 @@
 """`python -m bench [ROW…]`: take the rows asked for, or all, and print them as one table."""
 
 import argparse
+import shutil
 import sys
 import time
+from pathlib import Path
 
 from bench.figures import Row, table
+from bench.page import write
+from bench.peers import PEERS
 from bench.processes import WORKS as PROCESSES
 from bench.servers import WORKS as SERVERS
 from bench.stage import Failed, Stage
@@ -12,47 +16,95 @@ from bench.storage import WORKS as STORAGE
 from bench.works import Work, measure
 
 WORKS: tuple[Work, ...] = (*PROCESSES, *SERVERS, *STORAGE)
+NAMES = [peer.name for peer in PEERS]
+USAGE = 64
+
+
+class Misused(Exception):
+    """What was asked for cannot be done: the message says why, and then what can."""
 
 
 def main() -> int:
     options = _parser().parse_args()
     try:
-        works = _chosen(options.rows)
-    except KeyError as unknown:
-        print(f"error: no row {unknown}\nhint: there are {' '.join(_names())}", file=sys.stderr)
-        return 64
-    rows: list[Row] = []
-    for work in works:
-        rounds = options.repeat or (max(1, work.rounds // 5) if options.quick else work.rounds)
-        began = time.perf_counter()
-        try:
-            with Stage(quick=options.quick) as stage:
-                rows += measure(work, stage, rounds, lambda _: True)
-        except Failed as error:
-            print(f"error: {work.name}: {error}", file=sys.stderr)
-            return 1
-        print(f"{work.name}: {rounds} rounds in {time.perf_counter() - began:.1f} s", file=sys.stderr)
-    print("\n".join(table(rows)))
+        works = _chosen(options)
+    except Misused as error:
+        print(f"error: {error.args[0]}\nhint: {error.args[1]}", file=sys.stderr)
+        return USAGE
+    try:
+        rows = [row for work in works for row in _measured(work, options)]
+    except Failed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.flame:
+        print(f"flame graphs are in {options.flame}; figures taken while recording would mislead", file=sys.stderr)
+        return 0
+    lines = table(rows)
+    print("\n".join(lines))
+    if options.write:
+        write(lines, options.command)
     return 0
 
 
+def _measured(work: Work, options: argparse.Namespace) -> list[Row]:
+    rounds = options.repeat or (max(1, work.rounds // 5) if options.quick or options.flame else work.rounds)
+    began = time.perf_counter()
+    try:
+        with Stage(quick=options.quick, peers=options.peers, flames=options.flame) as stage:
+            return measure(work, stage, rounds)
+    except Failed as error:
+        raise Failed(f"{work.name}: {error}") from error
+    finally:
+        print(f"{work.name}: {rounds} rounds in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m bench", description="Measure Buddy beside its floors.")
+    parser = argparse.ArgumentParser("python -m bench", description="Measure Buddy beside its floors and its peers.")
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all without one: {' '.join(_names())}")
-    parser.add_argument("--repeat", type=int, metavar="N", help="rounds per row; the first, uncounted one comes on top")
+    parser.add_argument("--repeat", type=int, metavar="N", help="rounds per row, in place of each row's own number")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and turns: to look at, not to publish")
+    parser.add_argument(
+        "--peers",
+        type=_peers,
+        nargs="?",
+        default=(),
+        const=tuple(NAMES),
+        metavar="NAME,…",
+        help=f"other agents too, all without a name; what is missing is installed first: {' '.join(NAMES)}",
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--command", default="python -m bench", help="what the page says made the table")
+    parser.add_argument(
+        "--flame", type=Path, metavar="DIR", help="record flame graphs of Buddy's processes with py-spy"
+    )
     return parser
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no peer {unknown[0]!r}; there are {' '.join(NAMES)}")
+    return names
 
 
 def _names() -> list[str]:
     return [work.name for work in WORKS]
 
 
-def _chosen(names: list[str]) -> list[Work]:
+def _chosen(options: argparse.Namespace) -> list[Work]:
     """By the name of a work, or of one of its rows."""
     by_name = {work.name: work for work in WORKS} | {metric.key: work for work in WORKS for metric in work.metrics}
-    chosen = {by_name[name].name: by_name[name] for name in names or _names()}
-    return list(chosen.values())
+    for name in options.rows:
+        if name not in by_name:
+            raise Misused(f"no row {name!r}", f"there are {' '.join(_names())}")
+    if options.write and (options.rows or options.quick):
+        raise Misused("--write publishes every row in full", "leave out the rows and --quick")
+    if options.flame and shutil.which("py-spy") is None:
+        raise Misused("--flame needs py-spy, which is not on PATH", "pip install py-spy")
+    if options.flame:
+        options.flame.mkdir(parents=True, exist_ok=True)
+    return list({by_name[name].name: by_name[name] for name in options.rows or _names()}.values())
 
 
 if __name__ == "__main__":

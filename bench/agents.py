@@ -32,8 +32,9 @@ class Agent(Struct, frozen=True):
     kind: Kind
     command: Callable[[str], Sequence[str]]
     read: Tool
-    shell: Tool | None
+    shell: Tool
     daemon: int | None = None
+    version: Sequence[str] = ()
 
     def play(self, stage: Stage, script: Script) -> tuple[Ended, list[Request]]:
         """One process from start to end, and what the model saw of it."""
@@ -66,33 +67,27 @@ def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterato
 
 def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
     """`buddy exec`, in its own process or through a daemon that runs already."""
-    places = configure(stage)
-    pid = None
-    if daemon:
-        process = stage.start([BUDDY, "daemon", "run", *places])
-        stage.wait_for_socket(Path(places[-1]) / "run" / "buddyd.sock", process)
-        pid = process.pid
-    flags = [*places, "--approve", "all", "--max-turns", "100000"]
-    return Agent(
-        "warm" if daemon else "exec",
-        "buddy",
-        lambda prompt: [BUDDY, "exec", prompt, *flags],
-        READ,
-        SHELL,
-        pid,
-    )
+    home = stage.new_folder("home")
+    pid = Daemon(stage, home).pid if daemon else None
+    flags = [*configure(stage, home), "--approve", "all", "--max-turns", "100000"]
+
+    def command(prompt: str) -> list[str]:
+        return [*stage.recorded("exec"), BUDDY, "exec", prompt, *flags]
+
+    return Agent("warm" if daemon else "exec", "buddy", command, READ, SHELL, pid)
 
 
 class Daemon:
     """A daemon of our own, from `with Daemon(stage) as daemon` on ready; over a home that was used before, if given."""
 
     def __init__(self, stage: Stage, home: Path | None = None) -> None:
-        places = configure(stage, home)
+        places = configure(stage, home or stage.new_folder("home"))
         self.socket = Path(places[-1]) / "run" / "buddyd.sock"
         began = perf_counter_ns()
         self.process = stage.start([BUDDY, "daemon", "run", *places])
         self.ready_seconds = (stage.wait_for_socket(self.socket, self.process) - began) / 1e9
         self.pid = self.process.pid
+        stage.record_process("daemon", self.pid)
 
     def __enter__(self) -> Self:
         return self
@@ -108,12 +103,11 @@ def run_floor(stage: Stage, scripts: Sequence[Script]) -> Ended:
     return stage.run(command, cwd=stage.new_folder("floor"))
 
 
-def configure(stage: Stage, home: Path | None = None, api: str = "completions") -> list[str]:
-    """A configuration for the measuring model; the flags that name it and a state directory of its own."""
-    home = home or stage.new_folder("home")
+def configure(stage: Stage, home: Path) -> list[str]:
+    """A configuration for the measuring model; the flags that name it and the state directory beside it."""
     config = home / "buddy.toml"
     config.write_text(
-        f'[agent]\nmodel = "bench"\n[models.bench]\napi = "{api}"\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'
+        f'[agent]\nmodel = "bench"\n[models.bench]\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'
         'model = "bench"\ncontext_limit = 1_000_000_000\n'
         "[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n"
     )

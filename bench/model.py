@@ -6,7 +6,7 @@ words; every reply `think` seconds after its request. A key is one conversation.
 
 What always holds: a request is received when its last byte is here, and a reply is sent when its last write begins
 (where the client reads slower than that, when its last byte left). Nothing that is done between the two depends on who
-asks. A request without tools in a conversation about tools (somebody wants a title) is answered but not counted.
+asks. A request without tools (somebody wants a title) is answered with a word and not counted.
 """
 
 import asyncio
@@ -82,14 +82,12 @@ class Model:
 
     def find(self, body: bytes) -> Conversation | None:
         found = _TAG.search(body)
-        if found is None:
+        if found is None or b'"tools"' not in body:
             return None
         conversation = self._by_tag.get(found[1])
         if conversation is None:
             conversation = self._by_tag[found[1]] = Conversation(parse(found[1].decode()))
             self._by_key[conversation.script.key] = conversation
-        if conversation.script.turns and b'"tools"' not in body:
-            return None
         return conversation
 
     def requests(self, key: str) -> list[list[int]]:

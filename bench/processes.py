@@ -1,11 +1,12 @@
 """Works that whole processes do: how long a start and an end take, and what lies between two requests."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from bench.agents import Agent, Tool, buddy, floors
 from bench.figures import Metric, Sample, slope
+from bench.peers import peers
 from bench.stage import BUDDY, Failed, Stage, gaps
 from bench.works import Subject, Work
 
@@ -13,46 +14,59 @@ DELTAS = 20_000
 
 
 def version(stage: Stage) -> Iterator[Subject]:
-    def take(command: list[str]) -> Sample:
+    def take(command: Sequence[str]) -> Sample:
         ended = stage.run(command)
         return {"version": [(ended.ended - ended.started) / 1e6]}
 
     yield Subject("python", "floor", partial(take, [sys.executable, "-c", "pass"]))
-    yield Subject("buddy", "buddy", partial(take, [BUDDY, "--version"]))
+    yield Subject("buddy", "buddy", partial(take, [*stage.recorded("version"), BUDDY, "--version"]))
+    for agent in peers(stage):
+        if agent.version:
+            yield Subject(agent.name, "peer", partial(take, agent.version), most=3)
 
 
 def cold(stage: Stage) -> Iterator[Subject]:
-    for agent in (*floors(stage, "raw", "asyncio", "httpx2"), buddy(stage)):
-        yield Subject(agent.name, agent.kind, partial(_start, stage, agent, "start", "exit"))
+    for agent in (*floors(stage, "raw", "asyncio", "httpx2"), buddy(stage), *peers(stage)):
+        yield _subject(agent, partial(_start, stage, agent, "start", "exit"))
 
 
 def warm(stage: Stage) -> Iterator[Subject]:
     for agent in (*floors(stage, "raw"), buddy(stage, daemon=True)):
-        yield Subject(agent.name, agent.kind, partial(_start, stage, agent, "warm-start", "warm-exit"))
+        yield _subject(agent, partial(_start, stage, agent, "warm-start", "warm-exit"))
 
 
 def gap(stage: Stage) -> Iterator[Subject]:
-    turns = 50 if stage.quick else 200
-    for agent in (*floors(stage, "asyncio", logs=("NORMAL", "FULL")), buddy(stage), buddy(stage, daemon=True)):
-        yield Subject(agent.name, agent.kind, partial(_gap, stage, agent, agent.read, turns, "gap"))
+    for agent in _all(stage):
+        yield _subject(agent, partial(_gap, stage, agent, agent.read, "gap"))
 
 
 def shell(stage: Stage) -> Iterator[Subject]:
-    turns = 50 if stage.quick else 200
-    for agent in (*floors(stage, "asyncio", logs=("NORMAL", "FULL")), buddy(stage), buddy(stage, daemon=True)):
-        if agent.shell:
-            yield Subject(agent.name, agent.kind, partial(_gap, stage, agent, agent.shell, turns, "shell"))
+    for agent in _all(stage):
+        yield _subject(agent, partial(_gap, stage, agent, agent.shell, "shell"))
 
 
 def growth(stage: Stage) -> Iterator[Subject]:
     turns = 300 if stage.quick else 1000
-    for agent in (*floors(stage, "asyncio", logs=("NORMAL",)), buddy(stage)):
-        yield Subject(agent.name, agent.kind, partial(_growth, stage, agent, turns))
+    for agent in (*floors(stage, "asyncio", logs=("NORMAL",)), buddy(stage), *peers(stage)):
+        yield _subject(agent, partial(_growth, stage, agent, turns), most=1)
 
 
 def deltas(stage: Stage) -> Iterator[Subject]:
-    for agent in (*floors(stage, "raw", "asyncio"), buddy(stage), buddy(stage, daemon=True)):
-        yield Subject(agent.name, agent.kind, partial(_deltas, stage, agent))
+    for agent in (*floors(stage, "raw", "asyncio"), buddy(stage), buddy(stage, daemon=True), *peers(stage)):
+        yield _subject(agent, partial(_deltas, stage, agent))
+
+
+def _all(stage: Stage) -> Iterator[Agent]:
+    yield from floors(stage, "asyncio", logs=("NORMAL", "FULL"))
+    yield buddy(stage)
+    yield buddy(stage, daemon=True)
+    yield from peers(stage)
+
+
+def _subject(agent: Agent, take: Callable[[], Sample], most: int = 2) -> Subject:
+    return (
+        Subject(agent.name, agent.kind, take, most) if agent.kind == "peer" else Subject(agent.name, agent.kind, take)
+    )
 
 
 def _start(stage: Stage, agent: Agent, start: str, exit_: str) -> Sample:
@@ -63,11 +77,14 @@ def _start(stage: Stage, agent: Agent, start: str, exit_: str) -> Sample:
     return {start: [first], exit_: [last]}
 
 
-def _gap(stage: Stage, agent: Agent, tool: Tool, turns: int, key: str) -> Sample:
-    return {key: _gaps(stage, agent, tool, turns)}
+def _gap(stage: Stage, agent: Agent, tool: Tool, key: str) -> Sample:
+    return {key: _gaps(stage, agent, tool, 50 if stage.quick or agent.kind == "peer" else 200)}
 
 
 def _growth(stage: Stage, agent: Agent, turns: int) -> Sample:
+    """A peer's is taken over fewer turns, so it has no figure for the last of them."""
+    if agent.kind == "peer":
+        return {"growth": [slope(_gaps(stage, agent, agent.read, 200)) * 1000]}
     found = _gaps(stage, agent, agent.read, turns)
     return {"growth": [slope(found) * 1000], "last-turns": found[-20:]}
 
@@ -116,6 +133,7 @@ WORKS = (
         ),
         growth,
         rounds=3,
+        warm=False,
     ),
     Work("deltas", (Metric("deltas", f"CPU per delta, burst of {DELTAS:,}", "µs", "≤ 12"),), deltas),
 )

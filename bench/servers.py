@@ -264,6 +264,7 @@ WORKS = (
             Metric("fairness", "the same, slowest run", "x median", "≤ 3"),
         ),
         sessions,
+        warm=False,
     ),
     Work(
         "streams",
@@ -287,6 +288,7 @@ WORKS = (
         ),
         crowd,
         rounds=1,
+        warm=False,
     ),
     Work(
         "answers",
@@ -296,6 +298,7 @@ WORKS = (
         ),
         answers,
         rounds=1,
+        warm=False,
     ),
     Work(
         "disk", (Metric("disk", "written to disk by an answer of 20,000 deltas", "x its text", "≤ 3"),), disk, rounds=3

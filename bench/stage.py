@@ -4,10 +4,12 @@ What always holds: all times are of the machine's monotonic clock, which the mod
 started here is ended here, by its pid.
 """
 
+import contextlib
 import http.client
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter_ns
@@ -28,8 +30,10 @@ from bench.model import Script
 
 ROOT = Path(__file__).parent.parent
 BUDDY = str(Path(sysconfig.get_path("scripts")) / "buddy")
-PATIENCE = 120.0
+PATIENCE = 300.0
 _keys = itertools.count(1)
+_flames = itertools.count(1)
+_SPY = ("py-spy", "record", "--rate", "500", "--threads", "--nonblocking")
 
 
 class Failed(Exception):
@@ -56,8 +60,10 @@ class Request(NamedTuple):
 class Stage:
     """Use it as `with Stage() as stage`."""
 
-    def __init__(self, *, quick: bool = False) -> None:
+    def __init__(self, *, quick: bool = False, peers: Collection[str] = (), flames: Path | None = None) -> None:
         self.quick = quick
+        self.peers = peers
+        self._flames = flames
         self.cleanup = ExitStack()
         self._folders = itertools.count(1)
         self._errors: dict[int, Path] = {}
@@ -75,6 +81,22 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cleanup.close()
+
+    def recorded(self, name: str) -> list[str]:
+        """What goes before a command of ours so that its flame graph is recorded; nothing where none was asked for."""
+        return [*_SPY, "-o", str(self._flame(name)), "--"] if self._flames else []
+
+    def record_process(self, name: str, pid: int) -> None:
+        """The same for a process that runs already: until it ends."""
+        if self._flames:
+            spy = self.start([*_SPY, "-o", str(self._flame(name)), "--pid", str(pid)])
+            # Run before the ends of the spy and of what it looks at: the latter makes it write.
+            self.cleanup.callback(spy.wait, PATIENCE)
+            self.cleanup.callback(_terminate, pid)
+
+    def _flame(self, name: str) -> Path:
+        assert self._flames
+        return self._flames / f"{name}-{next(_flames)}.svg"
 
     def new_folder(self, name: str) -> Path:
         """An empty one; with the file that read tools read."""
@@ -96,14 +118,14 @@ class Stage:
         return [Request(*one) for one in found]
 
     def start(
-        self, command: Sequence[str], *, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **env: str
+        self, command: Sequence[str], *, cwd: Path | None = None, stdin: int = subprocess.DEVNULL
     ) -> "subprocess.Popen[bytes]":
         """In the background, until the stage ends; what it says on stderr is kept in a file."""
         path = self.folder / f"errors-{next(self._folders)}"
         with path.open("wb") as errors:
             process = subprocess.Popen(
                 command,
-                env={**self.env, **env},
+                env=self.env,
                 cwd=cwd or self.folder,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
@@ -124,14 +146,16 @@ class Stage:
         words = self._errors[process.pid].read_text(errors="replace").strip()[-600:]
         raise Failed(f"nobody came to listen on {path}: {words}")
 
-    def run(self, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
+    def run(self, command: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """To its end; a program that fails is an error with its last words."""
+        folder = cwd or self.folder
         with tempfile.TemporaryFile(dir=self.folder) as output, tempfile.TemporaryFile(dir=self.folder) as errors:
             started = perf_counter_ns()
             process = subprocess.Popen(
                 command,
-                env=env or self.env,
-                cwd=cwd or self.folder,
+                # Some believe what the shell says about the folder.
+                env={**self.env, "PWD": str(folder)},
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -166,6 +190,11 @@ def cpu_seconds(pid: int) -> float:
 def resident(pid: int) -> int:
     """Bytes of memory that a process has now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _terminate(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:

@@ -1,7 +1,7 @@
 """What is measured: a work has rows of the table and gives subjects, which all do the same thing.
 
-What always holds: the subjects take turns, so that a busy minute of the machine hits them all alike; the first round
-warms caches and is not counted. A peer that fails loses its place in the row, with a word on stderr; a floor or Buddy
+What always holds: the subjects take turns, so that a busy minute of the machine hits them all alike; a first round
+that warms caches is not counted. A peer that fails loses its place in the row, with a word on stderr; a floor or Buddy
 that fails ends the measurement.
 """
 
@@ -20,25 +20,30 @@ class Subject(Struct, frozen=True):
     name: str
     kind: Kind
     take: Callable[[], Sample]
+    # Peers are slow, and their figures far from where a few more rounds would matter.
+    most: int = 1_000_000
 
 
 class Work(Struct, frozen=True):
-    """`rounds` are how often each subject does it without `--repeat`; 1 for what takes many samples by itself."""
+    """`rounds` are how often each subject does it without `--repeat`; `warm` says that a round goes before them."""
 
     name: str
     metrics: tuple[Metric, ...]
     subjects: Callable[[Stage], Iterator[Subject]]
     rounds: int = 5
+    warm: bool = True
 
 
-def measure(work: Work, stage: Stage, rounds: int, wanted: Callable[[Subject], bool]) -> list[Row]:
+def measure(work: Work, stage: Stage, rounds: int) -> list[Row]:
     """Take everything; one row per metric."""
-    subjects = [subject for subject in work.subjects(stage) if wanted(subject)]
+    subjects = list(work.subjects(stage))
     found = {metric.key: {subject.name: list[float]() for subject in subjects} for metric in work.metrics}
     failed = set[str]()
-    for number in range(rounds + 1):
+    for number in range(0 if work.warm else 1, rounds + 1):
         for subject in subjects:
-            if subject.name not in failed and not _take(subject, found, counted=number > 0):
+            if subject.name in failed or number > subject.most:
+                continue
+            if not _take(subject, found, counted=number > 0):
                 failed.add(subject.name)
     return [Row(metric, _taken(subjects, found[metric.key])) for metric in work.metrics]
 

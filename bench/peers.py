@@ -1,0 +1,166 @@
+"""Other agents, as their users run them: installed from the registries, each into a folder in `bench/.peers`.
+
+What always holds: a peer gets the measuring model as its only one, may do everything without asking, and reaches for
+nothing outside (no updates, no telemetry), so that what is measured is its own work. Its native program is run where it
+has one: a launcher that only starts it is nobody's own work.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench.agents import Agent, Tool
+from bench.stage import ROOT, Failed, Stage, clean_environment
+
+CACHE = ROOT / "bench" / ".peers"
+READ = {"path": "a.txt"}
+SHELL = {"command": "true"}
+
+
+class Peer(Struct, frozen=True):
+    """`packages` are what its installer is asked for; `program` is what they must bring, below its folder."""
+
+    name: str
+    installer: str
+    packages: tuple[str, ...]
+    program: str
+    configure: Callable[[Stage, Path], Agent]
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / self.name
+
+    def is_installed(self) -> bool:
+        return (self.folder / self.program).exists()
+
+    def install(self) -> None:
+        """Into its folder, by npm or into a virtual environment."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        print(f"installing {self.name}…", file=sys.stderr)
+        if self.installer == "npm":
+            _must(
+                ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", ".", *self.packages], self.folder
+            )
+            return
+        _must([sys.executable, "-m", "venv", "."], self.folder)
+        _must(["bin/python", "-m", "pip", "install", "-q", *self.packages], self.folder)
+        _must(["bin/python", "-m", "compileall", "-q", "-j", "0", "lib"], self.folder)
+
+    def agent(self, stage: Stage) -> Agent:
+        return self.configure(stage, self.folder / self.program)
+
+
+def peers(stage: Stage) -> Iterator[Agent]:
+    """The peers that the stage wants and that are here or can be brought here; the others are named on stderr."""
+    for peer in PEERS:
+        if peer.name not in stage.peers:
+            continue
+        try:
+            if not peer.is_installed():
+                peer.install()
+            yield peer.agent(stage)
+        except Failed as error:
+            print(f"{peer.name} is left out: {error}", file=sys.stderr)
+
+
+def codex(stage: Stage, program: Path) -> Agent:
+    home = stage.new_folder("codex")
+    (home / "config.toml").write_text(
+        'model = "bench"\nmodel_provider = "bench"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
+        "check_for_update_on_startup = false\nmodel_context_window = 1000000000\n[analytics]\nenabled = false\n"
+        f'[model_providers.bench]\nname = "bench"\nbase_url = "{stage.base_url}"\nwire_api = "responses"\n'
+    )
+    stage.env["CODEX_HOME"] = str(home)
+
+    def shell(command: str) -> Tool:
+        return Tool("exec_command", json.dumps({"cmd": command}))
+
+    # It has no tool that reads; it is told to look with a command.
+    command = [str(program), "exec", "--skip-git-repo-check"]
+    tools, version = (shell("cat a.txt"), shell("true")), [str(program), "--version"]
+    return Agent("codex", "peer", lambda prompt: [*command, prompt], *tools, version=version)
+
+
+def pi(stage: Stage, program: Path) -> Agent:
+    folder = stage.folder / ".pi" / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {"id": "bench", "contextWindow": 1_000_000_000, "maxTokens": 4096}
+    provider = {"baseUrl": stage.base_url, "api": "openai-completions", "apiKey": "x", "models": [model]}
+    (folder / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
+    stage.env |= {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
+    command = ["node", str(program)]
+    flags = ["--provider", "bench", "--model", "bench", "-p"]
+    read, shell = Tool("read", json.dumps(READ)), Tool("bash", json.dumps(SHELL))
+    return Agent("pi", "peer", lambda prompt: [*command, *flags, prompt], read, shell, version=[*command, "--version"])
+
+
+def opencode(stage: Stage, program: Path) -> Agent:
+    folder = stage.folder / ".config" / "opencode"
+    folder.mkdir(parents=True, exist_ok=True)
+    limit = {"context": 1_000_000_000, "output": 4096}
+    model = {"name": "bench", "tool_call": True, "limit": limit}
+    options = {"baseURL": stage.base_url, "apiKey": "x"}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "bench", "options": options, "models": {"bench": model}}
+    config = {"provider": {"bench": provider}, "model": "bench/bench", "autoupdate": False, "share": "disabled"}
+    (folder / "opencode.json").write_text(json.dumps({**config, "permission": "allow"}))
+    stage.env |= {
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "npm_config_offline": "true",
+        "npm_config_registry": "http://127.0.0.1:9",
+    }
+    read = Tool("read", json.dumps({"filePath": "a.txt"}))
+    shell = Tool("bash", json.dumps({**SHELL, "description": "nothing"}))
+    version = [str(program), "--version"]
+    return Agent("opencode", "peer", lambda prompt: [str(program), "run", prompt], read, shell, version=version)
+
+
+def framework(name: str) -> Callable[[Stage, Path], Agent]:
+    """A Python library: the smallest agent with two tools that one writes with it, in `bench/frameworks`."""
+    script = ROOT / "bench" / "frameworks" / f"with_{name.replace('-', '_')}.py"
+    read, shell = Tool("read_file", json.dumps(READ)), Tool("run_shell", json.dumps(SHELL))
+
+    def configure(stage: Stage, program: Path) -> Agent:
+        return Agent(name, "peer", lambda prompt: [str(program), str(script), stage.base_url, prompt], read, shell)
+
+    return configure
+
+
+def _must(command: list[str], folder: Path) -> None:
+    env = clean_environment(HOME=os.environ.get("HOME", str(folder)))
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+PEERS = (
+    Peer(
+        "codex",
+        "npm",
+        ("@openai/codex",),
+        "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+        codex,
+    ),
+    Peer(
+        "pi",
+        "npm",
+        ("@mariozechner/pi-coding-agent",),
+        "node_modules/@mariozechner/pi-coding-agent/dist/cli.js",
+        pi,
+    ),
+    Peer(
+        "opencode",
+        "npm",
+        ("opencode-ai",),
+        "node_modules/opencode-linux-x64/bin/opencode",
+        opencode,
+    ),
+    Peer("pydantic-ai", "pip", ("pydantic-ai-slim[openai]",), "bin/python", framework("pydantic-ai")),
+    Peer("openai-agents", "pip", ("openai-agents",), "bin/python", framework("openai-agents")),
+)

@@ -1,0 +1,54 @@
+"""The whole harness, as a person runs it: `python -m bench ROW`."""
+
+import subprocess
+import sys
+
+from bench.__main__ import WORKS
+from bench.page import BEGIN, END, PAGE
+from bench.stage import ROOT, clean_environment
+
+
+def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+
+
+def test_rows_are_taken_for_floors_and_every_mode_of_buddy() -> None:
+    done = bench("start", "deltas", "--quick", "--repeat", "1")
+    assert done.returncode == 0, done.stderr
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines[2:]] == [
+        "start → first model request, no daemon",
+        "last byte → exit, no daemon",
+        "CPU per delta, burst of 20,000",
+    ]
+    floors, ours = zip(*[line[2:4] for line in lines[2:]], strict=True)
+    assert all("raw" in cell and "asyncio" in cell for cell in floors)
+    assert [[word for word in cell.split() if word.isalpha()] for cell in ours] == [
+        ["exec"],
+        ["exec"],
+        ["exec", "warm"],
+    ]
+
+
+def test_what_cannot_be_done_is_said_in_a_line_with_a_hint() -> None:
+    for arguments, said in (
+        (["nothing"], "no row 'nothing'"),
+        (["gap", "--write"], "--write publishes every row"),
+        (["gap", "--peers", "nobody"], "no peer 'nobody'"),
+    ):
+        done = bench(*arguments)
+        assert done.returncode in (2, 64)
+        assert said in done.stderr
+        assert done.stdout == ""
+
+
+def test_every_row_has_a_name_of_its_own_and_is_explained_on_the_page() -> None:
+    names = [work.name for work in WORKS]
+    keys = [metric.key for work in WORKS for metric in work.metrics]
+    assert len(set(names)) == len(names)
+    assert len(set(keys)) == len(keys)
+    page = PAGE.read_text()
+    assert page.count(BEGIN) == page.count(END) == 1
+    explained = page.partition("| row |")[2]
+    assert [name for name in names if f"`{name}`" not in explained] == []
