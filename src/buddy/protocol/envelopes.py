@@ -68,7 +68,7 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
 
     def body(self) -> EventBody | None:
         """The typed payload, or None for an event type this version does not know."""
-        decoder = _bodies.get(self.type)
+        decoder = _bodies.get(self.type) or _make_decoder(self.type)
         return decoder.decode(self.payload) if decoder else None
 
 
@@ -201,6 +201,11 @@ _requests = msgspec.json.Decoder(Request)
 _responses = msgspec.json.Decoder(Response)
 _events = msgspec.json.Decoder(Event)
 _heads = msgspec.json.Decoder(_Head)
-_bodies: dict[str, msgspec.json.Decoder[EventBody]] = {
-    name: msgspec.json.Decoder(body) for name, body in EVENTS.items()
-}
+_bodies: dict[str, msgspec.json.Decoder[EventBody]] = {}
+
+
+def _make_decoder(kind: str) -> msgspec.json.Decoder[EventBody] | None:
+    """One for each type that is met: all of them at once would cost every start 2 ms."""
+    if kind in EVENTS:
+        _bodies[kind] = msgspec.json.Decoder(EVENTS[kind])
+    return _bodies.get(kind)
