@@ -40,6 +40,7 @@ class Cast(Struct, frozen=True):
 CASTS = (
     Cast("native"),
     Cast("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-not-a-real-key"}),
+    Cast("opencode", runtime="opencode", script="opencode.py"),
     Cast("acp", runtime=f"acp:{sys.executable} {FAKES / 'acp.py'}"),
 )
 
