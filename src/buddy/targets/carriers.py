@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from buddy.errors import ToolError
 from buddy.targets import names
@@ -20,6 +20,7 @@ ENGINES = ("docker", "podman", "nerdctl")
 PROBE_SECONDS = 20.0
 
 
+@runtime_checkable
 class Carrier(Protocol):
     name: str
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.errors import ProtocolError, ToolError
+from buddy.targets import names
 from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh, engines, hang_up
 from buddy.targets.contract import Distant, Target
 from buddy.targets.local import Local
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # The name of a socket has 108 bytes at most, and ssh adds some sixty to the directory's.
 MAX_CONTROL_DIR = 45
+# Where other packages name the targets that they bring: KIND = a callable that makes a carrier of NAME.
+GROUP = "buddy.targets"
 
 
 class Wish(Struct, frozen=True):
@@ -62,7 +65,7 @@ def choose(wish: Wish, own: Own, prove: "Callable[[], Proof] | None" = None) -> 
         case "ssh":
             return _ssh(wish, name, own)
         case _:
-            raise _unavailable(f"there is no target {wish.target[:80]!r}; there are local, container:NAME and ssh:HOST")
+            return _brought(wish, kind, name)
 
 
 async def check_reach(chosen: Target, root: str) -> None:
@@ -147,6 +150,25 @@ def _ssh(wish: Wish, host: str, own: Own) -> Chosen:
     if shutil.which("ssh") is None:
         raise _unavailable("ssh is not installed here")
     return _remote(wish, Ssh(host, _control_dir(own)), "host")
+
+
+def _brought(wish: Wish, kind: str, name: str) -> Chosen:
+    """A target of another package: whatever carries programs there, it is worked on like a container or a host."""
+    from importlib.metadata import entry_points
+
+    point = next(iter(entry_points(group=GROUP, name=kind)), None)
+    if point is None or not name:
+        raise _unavailable(f"there is no target {wish.target[:80]!r}; there are local, container:NAME and ssh:HOST")
+    if wish.sandbox not in (None, "host"):
+        raise _unavailable(f"sandbox {wish.sandbox[:80]} cannot be proven on {wish.target[:80]}")
+    checked = names.container(name)
+    try:
+        carrier: object = point.load()(checked)
+    except Exception as error:  # whatever somebody else's code does wrong
+        raise _unavailable(f"the target {kind} ({point.value}) cannot be used: {error}") from error
+    if not isinstance(carrier, Carrier):
+        raise _unavailable(f"the target {kind} ({point.value}) cannot be used: it gave no name, argv and typed")
+    return _remote(wish, carrier, "host")
 
 
 def _remote(wish: Wish, carrier: Carrier, sandbox: str) -> Chosen:
