@@ -266,6 +266,8 @@ async def test_a_denied_path_is_closed_to_reading_searching_and_commands(tmp_pat
         ("read_file", {"path": "link"}),
         ("read_file", {"path": "./x/../secrets//key"}),
         ("grep", {"pattern": "canary"}),
+        ("list_files", {"path": "secrets"}),
+        ("grep", {"pattern": "canary", "path": "secrets"}),
         ("edit_file", {"path": "secrets/key", "old": "the canary sang", "new": "x"}),
         ("write_file", {"path": "secrets/new", "content": "x"}),
         ("run_shell", {"command": "cat secrets/key"}),

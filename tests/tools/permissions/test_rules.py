@@ -127,6 +127,12 @@ def test_paths_hosts_and_tools_are_matched() -> None:
         assert [rules.judge(subject).decision for subject in subjects] == [decision] * len(subjects)
 
 
+def test_a_directory_that_is_allowed_with_all_in_it_is_not_itself_a_file_to_write() -> None:
+    rules = Rules([Rule("allow", path="src/**"), Rule("deny", path="secrets/")])
+    assert rules.judge(Subject("write_file", path="src")).decision is None
+    assert rules.judge(Subject("list_files", path="secrets")).decision == "deny"
+
+
 def test_a_rule_for_a_sandbox_level_needs_at_least_that_level() -> None:
     rules = Rules([Rule("allow", argv=("ls", "**"), sandbox="confined")])
     assert rules.judge(Subject("run_shell", command="ls")).decision is None

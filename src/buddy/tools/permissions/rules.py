@@ -188,7 +188,7 @@ def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
     wanted = bool(rule.network) if rule.decision == "allow" else rule.network
     if wanted is not None and wanted != subject.network:
         return False
-    if rule.path is not None and not _names_path(rule.path, named, subject):
+    if rule.path is not None and not _names_path(rule, rule.path, named, subject):
         return False
     return rule.host is None or any(_host_matches(rule.host, host) for host in named.hosts)
 
@@ -231,10 +231,10 @@ def _is_wild(word: str) -> bool:
     return re.search(r"[*?\[]", _ESCAPED.sub("", word)) is not None
 
 
-def _names_path(pattern: str, named: Named, subject: Subject) -> bool:
-    """A directory is meant with all that is in it; whoever names it in a command names what is in it."""
+def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> bool:
+    """A directory is meant with all that is in it, and who names it names that; to be allowed takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
-    below = ("", "/") if subject.command is not None else ("",)
+    below = ("",) if rule.decision == "allow" else ("", "/")
     return any(_path_matches(wanted, path + end) for path in named.paths for end in below)
 
 
