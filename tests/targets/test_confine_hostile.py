@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,9 +16,11 @@ import pytest
 
 from buddy.errors import ToolError
 from buddy.targets import strays
+from buddy.targets.confine import landlock
 from buddy.targets.confine.fence import Fence
 from buddy.targets.confine.prove import Proof
 from buddy.targets.confine.target import Confined
+from buddy.targets.confine.ways import WRAPS
 from targets.looking import contents, run
 from targets.machines import need
 from targets.taking import Taken
@@ -411,3 +415,39 @@ async def test_a_loop_that_is_busy_is_not_held_up_by_the_proof(root: Path, home:
     let_go.set()
     with pytest.raises(ToolError, match="cannot be proven"):
         await reaching
+
+
+@pytest.fixture
+def strangers_place() -> Generator[Path]:
+    """A workspace of an ordinary user's, where that user can reach it."""
+    need("setpriv", "/usr/bin/python3")
+    if os.geteuid() != 0:
+        pytest.skip("the tests run as an ordinary user already")
+    place = Path(tempfile.mkdtemp(prefix="buddy-user-"))
+    place.chmod(0o755)
+    (place / "work" / ".git" / "hooks").mkdir(parents=True)
+    for path in (place / "work").rglob("*"):
+        os.chown(path, 65534, 65534)
+    os.chown(place / "work", 65534, 65534)
+    shutil.copy(landlock.__file__, place)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def test_it_holds_for_an_ordinary_user_as_well(way: str, strangers_place: Path) -> None:
+    work = strangers_place / "work"
+    attack = (
+        "echo in >inside; echo x >/dev/null && echo heard; echo evil >.git/hooks/x; echo evil >.git/config; "
+        ": >>/proc/sys/kernel/core_pattern; echo x >/dev/shm/x && echo shared; echo evil >/var/tmp/../../etc/x; true"
+    )
+    with Fence(str(work), home=str(strangers_place), own=()).raised(network=False) as plan:
+        words = WRAPS[way](plan, ["bash", "-c", attack], str(work))
+        if way == "landlock":
+            # Its helper needs the standard library alone, and this interpreter may be out of that user's reach.
+            words[0], words[3] = "/usr/bin/python3", str(strangers_place / "landlock.py")
+        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
+        done = subprocess.run([*user, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "heard\nshared\n"), done.stderr
+    assert contents(work) == {"inside": b"in\n"}

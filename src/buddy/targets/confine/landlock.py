@@ -115,7 +115,8 @@ def _show(opened: int, place: str) -> None:
 def _mount_devices() -> None:
     """A /dev of its own: without disks, other people's terminals and shared memory."""
     held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110
-    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID)
+    # Not open to all with the sticky bit, as it is by default: `>/dev/null` would be refused to who is not root.
+    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, b"mode=0755")
     for name, opened in held.items():
         os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY))
         _mount(f"/proc/self/fd/{opened}", f"/dev/{name}", None, MS_BIND)

@@ -38,6 +38,7 @@ def write(path):
     with open(path, "w") as file:
         file.write("x")
 attempt("workspace", lambda: write(work + "/inside"))
+attempt("null device", lambda: write("/dev/null"))
 attempt("write outside", lambda: write(outside))
 attempt("write in the home directory", lambda: write(home))
 attempt("write to a protected directory", lambda: write(work + "/.git/hooks/probe"))
@@ -123,9 +124,9 @@ def _judge(how: str, work: Path, port: int) -> str:
         outside[1].unlink(missing_ok=True)
     if through is None:
         return done.stderr.decode("utf-8", "replace").strip()[-300:] or f"it gave {done.returncode}"
-    if "workspace" not in through or not (work / "inside").exists():
-        return "a confined command cannot write in the workspace"
-    allowed = ("workspace", "write outside", "write in the home directory")
+    if not {"workspace", "null device"} <= set(through) or not (work / "inside").exists():
+        return "a confined command cannot write in the workspace, or to /dev/null"
+    allowed = ("workspace", "null device", "write outside", "write in the home directory")
     broken = [name for name in through if name not in allowed] + [f"write {path}" for path in left]
     return f"it does not hold here (a confined command could {', '.join(broken)})" if broken else ""
 
