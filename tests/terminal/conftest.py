@@ -1,5 +1,6 @@
 """A home per test, whose daemon and shared pane are gone after it."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -14,4 +15,4 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     found = Home(tmp_path_factory.mktemp("t") / "home")
     yield found
     found.run("daemon", "stop")
-    subprocess.run(["tmux", "kill-server"], env=found.env, capture_output=True, check=False)
+    subprocess.run([str(shutil.which("tmux")), "kill-server"], env=found.env, capture_output=True, check=False)

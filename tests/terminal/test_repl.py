@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from buddy.terminal.slash import COMMANDS
 from cli.driving import Home, Reply, shell
 from terminal.screen import Tmux
 
@@ -147,9 +148,13 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
         begun(terminal)
         terminal.enter("first")
         terminal.wait("esc interrupts")
-        for line in ("/model played", "/help", "/quit", "/session new"):
-            terminal.enter(line)
-            terminal.wait(f"✗ {line.split()[0]} waits until the run is over")
+        for command in COMMANDS:
+            if not command.while_active:
+                terminal.type(f"{command.name} ")
+                terminal.keys("Enter")
+                terminal.wait(f"✗ {command.name} waits until the run is over", history=True)
+        terminal.enter("/status")
+        terminal.wait("(running)")
         terminal.enter("/ps")
         screen = terminal.wait("#1  run_")
         assert "(this session)" in screen

@@ -41,7 +41,7 @@ def home() -> Iterator[Home]:
     found.env["HOME"] = str(place)
     yield found
     found.run("daemon", "stop")
-    subprocess.run(["tmux", "kill-server"], env=found.env, capture_output=True, check=False)
+    subprocess.run([str(shutil.which("tmux")), "kill-server"], env=found.env, capture_output=True, check=False)
     shutil.rmtree(place)
 
 

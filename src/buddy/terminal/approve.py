@@ -12,11 +12,12 @@ from msgspec import Struct
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.terminal.blocks import diff_block
-from buddy.terminal.escape import escape
+from buddy.terminal.escape import escape, escape_all
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import wrap
 
 PAGE = 64
+ROW = 76
 # As long nothing is typed, then keys answer: whoever was in the middle of a word goes on with it.
 CALM_SECONDS = 0.6
 # How long the shown rule holds when it is granted for a while.
@@ -105,7 +106,7 @@ class Approval:
         match key:
             case "e" if not self._is_whole:
                 self._is_whole = True
-                self._expand("\n".join(self._what(76)))
+                self._expand("\n".join(self._what(ROW)))
             case "1" | "y" if self._is_whole:
                 self.answer(Answer("approve"))
             case "2" if self._is_whole:
@@ -131,24 +132,26 @@ class Approval:
         return self.request.details.get("alwaysRule") is not None
 
     def _length(self) -> int:
+        """How many rows it takes on a common terminal."""
         details = self.request.details
-        return max(str(details.get(key) or "").count("\n") + 1 for key in ("command", "diff"))
+        texts = [str(details.get(key) or "") for key in ("command", "diff")]
+        return max(sum(1 + len(line) // ROW for line in text.split("\n")) for text in texts)
 
     def _what(self, width: int) -> list[str]:
         """The command or the diff itself; where there is neither, the summary."""
         details, style = self.request.details, self._style
         if isinstance(command := details.get("command"), str):
-            first, *rest = wrap(escape(command), width - 2)
+            first, *rest = wrap(escape_all(command), width - 2)
             return [f"{style.bold('$')} {style.bold(first)}", *(f"  {style.bold(line)}" for line in rest)]
         if isinstance(diff := details.get("diff"), str) and diff:
-            wrapped = "\n".join(wrap(escape(diff), width))
+            wrapped = "\n".join(wrap(escape_all(diff), width))
             return diff_block(wrapped, style, most=10**9).split("\n")
         return list(wrap(escape(self.request.summary), width))
 
     def _facts(self) -> list[tuple[str, str]]:
         details = self.request.details
         place = [
-            f"{word} {escape(str(details[key]))}"
+            f"{word} {escape_all(str(details[key]))}"
             for key, word in (("cwd", "in"), ("target", "on"), ("sandbox", "sandbox"))
             if details.get(key)
         ]
@@ -157,7 +160,7 @@ class Approval:
             facts.append(("why", escape(str(why))))
         for key, value in details.items():
             if key not in _SILENT and value not in ("", None, {}, [], False) and value is not True:
-                facts.append((escape(key), escape(_spelt(value))))
+                facts.append((escape(key), escape_all(_spelt(value))))
         if isinstance(scripts := details.get("scripts"), dict) and scripts:
             facts.append(("runs what is in", escape(", ".join(map(str, msgspec.convert(scripts, dict[str, object]))))))
         if details.get("scriptsComplete") is False:

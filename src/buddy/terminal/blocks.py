@@ -79,7 +79,8 @@ def _noted(body: EventBody, style: Style) -> str | None:
         case RunCancelling():
             text = f"  ■ cancelling ({escape(body.reason)}, by {escape(body.by)})"
         case ApprovalPolicyChanged():
-            text = f"  approvals: {body.policy} (by {escape(body.by)})"
+            policy = "nothing is asked for a while" if body.policy == "until" else body.policy
+            text = f"  approvals: {policy} (by {escape(body.by)})"
         case ModelSwitched():
             text = f"  model: {escape(body.after.get('profile', ''))} · {escape(body.after.get('model', ''))}"
         case _:

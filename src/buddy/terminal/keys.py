@@ -45,6 +45,8 @@ class Deck(Protocol):
 
     def edit_outside(self) -> None: ...
 
+    def tell(self, text: str) -> None: ...
+
 
 def safe_text(text: str) -> str:
     """What was pasted or taken from a log, without what a terminal would act on."""
@@ -147,8 +149,8 @@ def _add_others(keys: KeyBindings, deck: Deck) -> None:
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
-        else:
-            deck.interrupt()
+        elif not deck.interrupt():
+            deck.tell("  Ctrl-D leaves")
 
     @keys.add("c-d", filter=free)
     def _(event: KeyPressEvent) -> None:

@@ -1,0 +1,82 @@
+"""What each slash command shows and does, in the real program."""
+
+import subprocess
+
+from cli.driving import Home, Reply
+from terminal.screen import Tmux
+
+ANSWER: Reply = {"text": "an answer of some words"}
+
+
+def ask(terminal: Tmux, line: str, wanted: str) -> str:
+    """Type a command; give what is shown from it on."""
+    terminal.enter(line)
+    mark = f"> {line}\n"
+    screen = terminal.until(lambda shown: wanted in shown.rpartition(mark)[2], wanted=wanted, history=True)
+    return screen.rpartition(mark)[2]
+
+
+def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -> None:
+    with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
+        terminal.wait("(shift-tab)")
+        shown = ask(terminal, "/status", "runtime")
+        for text in ("played · played", "starts with your first message", "local, sandbox host", "run_shell"):
+            assert text in shown
+        assert "send-keys" not in shown
+        for line in ("/context", "/compact", "/fork", "/export"):
+            ask(terminal, line, "nothing was said yet")
+        ask(terminal, "/ps", "no run is active")
+        ask(terminal, "/kill 1", "✗ no run is active")
+        ask(terminal, "/kill", "which run?")
+        ask(terminal, "/timeout", "how long?")
+        ask(terminal, "/timeout 5m", "✗ no run is active")
+        ask(terminal, "/session", "no sessions here")
+        ask(terminal, "/session resume last", "✗ no session in")
+        ask(terminal, "/session burn", "✗ no /session burn")
+        ask(terminal, "/resume", "✗ no sessions here")
+        ask(terminal, "/steer left", "✗ no run is active")
+        ask(terminal, "/approve", "approvals: ask")
+        ask(terminal, "/model 7", "✗ there are 1 profiles")
+        ask(terminal, "/cost", "0 runs")
+        ask(terminal, "/diff", "not a git repository")
+        ask(terminal, "/doctor", "sessions")
+        ask(terminal, "/help", "Ctrl-D leaves")
+    assert home.run("session", "list").out == ""
+
+
+def test_each_command_after_something_was_said(home: Home) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (home.work / "new.txt").write_text("one\n")
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"], ["add", "new.txt"]):
+        subprocess.run([*git, *words], cwd=home.work, env=home.env, check=True)
+    with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("the first prompt")
+        terminal.wait("✓ done")
+        shown = ask(terminal, "/context", "in this session")
+        for part in ("system prompt", "tools", "messages", "kept for the reply"):
+            assert part in shown
+        assert "1 message," in ask(terminal, "/status", "runtime")
+        ask(terminal, "/cost", "1 run")
+        ask(terminal, "/compact", "nothing to compact")
+        ask(terminal, "/compact undo", "nothing to take back")
+        ask(terminal, "/permissions", "every side effect is asked for")
+        ask(terminal, "/approve 10m", "approvals: nothing is asked for a while")
+        ask(terminal, "/approve soon", "use ask, all, none or a duration")
+        ask(terminal, "/approve ask", "approvals: ask")
+        shown = ask(terminal, "/diff", "+one")
+        assert "A  new.txt" in shown
+        ask(terminal, "/export all.jsonl", "events to all.jsonl")
+        ask(terminal, "/export all.jsonl", "✗ all.jsonl exists")
+        ask(terminal, "/fork", "forked from sess_")
+        ask(terminal, "/session", "· the first prompt")
+        ask(terminal, "/new", "a fresh session starts")
+        ask(terminal, "/resume", "resume (arrows")
+        terminal.keys("2")
+        terminal.until(lambda screen: "> the first prompt" in screen.rpartition("── session")[2])
+        terminal.enter("/init")
+        terminal.wait("> Look at this repository")
+        terminal.until(lambda screen: "✓ done" in screen.rpartition("> Look at this")[2])
+        ask(terminal, "/login", "error: ")
+        terminal.enter("/q")
+        assert "to go on: buddy resume sess_" in terminal.wait("[ended 0]")

@@ -1,0 +1,104 @@
+"""Keys that people have in their fingers."""
+
+from cli.driving import Home, Reply, shell
+from terminal.screen import Tmux
+
+SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 40, "delay": 0.05}
+CTRL_ENTER = "\x1b[13;5u"
+
+
+def test_esc_at_a_question_interrupts_the_run(home: Home) -> None:
+    with home.script(shell("touch ran")) and Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("1 yes")
+        terminal.keys("Escape")
+        screen = terminal.wait("■ cancelled")
+        assert "1 yes" not in screen
+    assert not (home.work / "ran").exists()
+
+
+def test_leaving_at_a_question_lets_it_wait(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("1 yes")
+        terminal.keys("C-d")
+        assert "the run goes on without you" in terminal.wait("[ended 0]")
+    with Tmux(home, "resume", "--last") as terminal:
+        terminal.wait("1 yes")
+        terminal.keys("y")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").exists()
+
+
+def test_ctrl_c_clears_what_was_typed_and_then_interrupts(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("the quick")
+        terminal.type("half a thought")
+        terminal.wait("> half a thought")
+        terminal.keys("C-c")
+        terminal.until(lambda screen: "> half a thought" not in screen)
+        assert "■" not in terminal.screen()
+        terminal.keys("C-c")
+        terminal.wait("■ cancelled")
+        terminal.keys("C-c")
+        terminal.wait("Ctrl-D leaves")
+
+
+def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
+    with home.script(SLOW) and Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("the quick")
+        terminal.type("to the left")
+        terminal.wait("> to the left")
+        terminal.type(CTRL_ENTER)
+        terminal.wait("it sees this at its next turn: to the left")
+
+
+def test_esc_esc_forks_before_an_earlier_message_and_puts_it_there_to_be_changed(home: Home) -> None:
+    with home.script({"text": "one"}, {"text": "two"}) and Tmux(home, rows=40) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("the first")
+        terminal.wait("✓ done")
+        terminal.enter("the second")
+        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.keys("Escape", "Escape")
+        terminal.wait("▸ 2  the second")
+        terminal.keys("Enter")
+        terminal.wait("forked from sess_")
+        terminal.until(lambda screen: screen.rstrip().splitlines()[-2] == "> the second")
+        terminal.type(" again")
+        terminal.wait("> the second again")
+        terminal.keys("Enter")
+        terminal.until(lambda screen: "two" in screen.rpartition("> the second again")[2])
+    assert len(home.run("session", "list").out.splitlines()) == 3
+
+
+def test_a_rule_can_be_granted_for_a_while(home: Home) -> None:
+    home.script(shell("git --version"), shell("git --version"), {"text": "over"})
+    with Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("t 10 min")
+        terminal.keys("t")
+        screen = terminal.wait("✓ done")
+    assert "approved by cli (for a while)" in screen
+    assert "allowed by rule:" in screen
+    assert "git" not in home.run("approvals", "list").out
+
+
+def test_history_is_searched(home: Home) -> None:
+    home.script({"text": "hi"})
+    home.state.mkdir(mode=0o700)
+    (home.state / "history").write_text("\n# 2026-01-01\n+find the needle\n\n# 2026-01-02\n+something else\n")
+    with Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.keys("C-r")
+        terminal.type("needle")
+        terminal.wait("find the needle")
+        terminal.keys("Enter")
+        terminal.wait("> find the needle")

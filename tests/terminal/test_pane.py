@@ -1,0 +1,89 @@
+"""Commands of an interactive session run in a shared tmux pane, where tmux is found."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from cli.driving import Home, shell
+from terminal.screen import Tmux
+
+
+def panes(home: Home) -> list[str]:
+    """The windows of the managed sessions, as tmux itself tells them."""
+    listing = ["tmux", "list-windows", "-a", "-F", "#{session_name}:#{window_name}"]
+    return subprocess.run(listing, env=home.env, capture_output=True, text=True, check=False).stdout.split()
+
+
+def pane_text(home: Home, session: str) -> str:
+    command = ["tmux", "capture-pane", "-p", "-J", "-t", session]
+    return subprocess.run(command, env=home.env, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_command_runs_in_a_pane_that_the_screen_names(home: Home) -> None:
+    command = "echo from; echo the pane"
+    with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        assert panes(home) == []
+        terminal.enter("go")
+        screen = terminal.until(lambda screen: "1 yes" in screen)
+        (window,) = panes(home)
+        session, _, name = window.partition(":")
+        assert name == "buddy-shared"
+        assert f"commands run in a pane that you can watch: tmux attach -t {session}" in screen
+        terminal.keys("1")
+        assert "    from\n    the pane" in terminal.wait("✓ done")
+        assert "from\nthe pane" in pane_text(home, session)
+        terminal.enter("/status")
+        screen = terminal.wait("runtime  ")
+        assert f"tmux attach -t {session}" in screen
+        assert "send-keys" in screen
+
+
+def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
+    command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late"
+    with home.script(shell(command), {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("    early")
+        os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
+        terminal.wait("the runtime is gone")
+        (home.work / "go").touch()
+        home.run("daemon", "start")
+        screen = terminal.wait("✓ done")
+    assert "an interrupted run goes on" in screen
+    assert "    late" in screen
+    assert "not known whether" not in screen
+
+
+def test_it_can_be_left_out(home: Home) -> None:
+    with home.script(shell("echo plain"), {"text": "over"}) and Tmux(home, "--no-tmux", "--approve", "all") as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        assert "pane that you can watch" not in terminal.wait("✓ done")
+    assert panes(home) == []
+
+
+def test_without_tmux_all_works_and_nothing_is_said(home: Home) -> None:
+    programs = home.directory / "programs"
+    programs.mkdir()
+    for name in ("sh", "bash", "env", "cat", "git"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    home.env["PATH"] = str(programs)
+    with home.script(shell("echo plain"), {"text": "over"}).terminal("--approve", "all") as terminal:
+        terminal.until("(shift-tab)")
+        terminal.type("go\r")
+        terminal.until("done")
+        terminal.type("\x04")
+        assert terminal.finish() == 0
+    assert b"plain" in terminal.shown
+    assert b"tmux" not in terminal.shown
+
+
+def test_the_pane_itself_is_refused(home: Home) -> None:
+    program = f"tmux rename-window buddy-shared; {sys.executable} -m buddy"
+    with home.script({"text": "hi"}) and Tmux(home, program=program) as terminal:
+        screen = terminal.wait("[ended 64]")
+    assert "error: commands run in this very pane" in screen
+    assert "hint: start buddy in another terminal, or with --no-tmux" in screen
