@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from buddy.backends.choose import ACP, NATIVE, OTHERS, Choice, choose
-from buddy.backends.external.contract import Agent
 from buddy.config.places import Places
 from buddy.daemon.projects import Projects
 from buddy.errors import ProtocolError, UserError
@@ -16,6 +15,7 @@ from buddy.protocol.shapes import SessionOptions
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from buddy.backends.external.adapter import External
+    from buddy.backends.external.contract import Agent
     from buddy.backends.external.pool import Pool
 
 
@@ -97,7 +97,7 @@ class Agents:
 
         return factory_key(self._env, self._places.config_dir)
 
-    def _make(self, name: str) -> Agent:
+    def _make(self, name: str) -> "Agent":
         salt = str(self._places.state_dir)
         if name == "droid":
             from buddy.backends.droid.agent import Droid
@@ -120,7 +120,7 @@ def _is_local(started: SessionStarted) -> bool:
     return target.partition(":")[0] not in ("container", "ssh")
 
 
-def _check_available(agent: Agent) -> None:
+def _check_available(agent: "Agent") -> None:
     """Refuse, before a session is made of it, what could not start here."""
     try:
         agent.check()

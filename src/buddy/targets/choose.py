@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -217,10 +218,13 @@ def _control_dir(own: Own) -> Path:
 
 
 def _confined_word() -> str:
+    untried = "untried: proven when it is first asked for"
+    if "buddy.targets.confine.prove" not in sys.modules:
+        return untried  # nobody can have asked for it, and a hello need not load it
     from buddy.targets.confine.prove import is_tried, prove
 
     if not is_tried():
-        return "untried: proven when it is first asked for"
+        return untried
     proof = prove()
     return f"proven: {proof.how}" if proof.how else f"unavailable: {proof.why}"
 
