@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 import pytest
 
+from buddy.backends.contract import Question
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile, ToolSettings
 from buddy.daemon.runtime import Parts, Runtime, unix_ms
@@ -17,6 +18,8 @@ from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolClaimed, ToolResult
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
+from buddy.sessions.permissions import Permissions
+from buddy.tools.contract import Intent
 from buddy.tools.permissions.rules import Rule, Rules, Subject
 from harness import Guest, calls, house, says
 from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
@@ -311,3 +314,22 @@ async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: 
     here = Subject("run_shell", command="bash b.sh", workspace=str(tmp_path / "work"))
     assert rules.judge(here).decision == "allow"
     assert rules.judge(msgspec.structs.replace(here, workspace=str(tmp_path))).decision is None
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "decision"),
+    [
+        ("curl x", ["Enter"], "deny"),
+        ("sudo curl x", [], "deny"),
+        ("", ["c", "u", "r", "l", "Space", "x", "Enter"], "deny"),
+        ("cu", ["r", "l", "Enter"], "deny"),
+        ("cat secrets/key", ["Enter"], "deny"),
+        ("ls", ["Enter"], "allow"),
+        ("", ["C-c"], "allow"),
+    ],
+)
+def test_what_is_typed_into_a_pane_is_denied_like_a_command(text: str, keys: list[str], decision: str) -> None:
+    known = (Rule("deny", argv=("curl", "**")), Rule("deny", path="secrets/"), Rule("allow", tool="send-keys"))
+    intent = Intent("keys", "send keys", "", {"text": text, "keys": keys, "target": "local"})
+    question = Question("call_1", "privileged", intent, "digest", "send-keys")
+    assert Permissions("/w", lambda: Rules(known)).judge(question).decision == decision

@@ -37,6 +37,11 @@ class Permissions:
     def judge(self, question: Question) -> Opinion:
         subject = self._subject(question)
         opinion = self._rules().judge(subject)
+        if question.intent.kind == "keys":
+            # What is typed into a shell is run by it: a denied command is denied there, too.
+            typed = msgspec.structs.replace(subject, tool="run_shell", command=_typed(question), cwd=self._root)
+            denied = self._rules().judge(typed)
+            opinion = denied if denied.decision == "deny" else opinion
         unasked = not self._asks_for_shell and question.tool == "run_shell" and not subject.network
         if unasked and opinion.decision is None:
             return Opinion("allow", "shell_confirm is off", "shell_confirm")
@@ -107,3 +112,10 @@ def _shown(approval: ApprovalRequest | None) -> Rule:
     if shown is None:
         raise ProtocolError("INVALID_REQUEST", "no rule was shown that could be kept; use scope once or session")
     return msgspec.convert(shown, Rule)
+
+
+def _typed(question: Question) -> str:
+    """What the keys write, as far as they are characters."""
+    details = question.intent.details
+    keys = [" " if key == "Space" else key for key in details.get("keys") or () if key == "Space" or len(key) == 1]
+    return f"{details.get('text') or ''}{''.join(keys)}"

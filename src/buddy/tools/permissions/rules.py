@@ -232,7 +232,7 @@ def _is_wild(word: str) -> bool:
 
 
 def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> bool:
-    """A directory is meant with all that is in it, and who names it names that; to be allowed takes more than its name."""
+    """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")
     return any(_path_matches(wanted, path + end) for path in named.paths for end in below)
