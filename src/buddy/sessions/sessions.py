@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionStarted, ToolResult
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
@@ -35,6 +36,10 @@ log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
 PAGE = 500
+SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
+"""Whatever streamed before one of these is over."""
+
+Page = Callable[[str, int, int], Awaitable[list[Event]]]
 
 
 class Makers(Struct, frozen=True):
@@ -196,7 +201,7 @@ class Sessions:
         lease = await self._around.log.acquire(session_id, self._owner)
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
-        fold, entries = SessionFold(), await self._entries(session_id)
+        fold, entries = SessionFold(), await self._lasting(session_id)
         bodies: list[tuple[int, EventBody]] = []
         for event, body in entries:
             if body is not None:
@@ -214,9 +219,19 @@ class Sessions:
 
     async def _entries(self, session_id: str) -> list[Entry]:
         """Every event that the log has of a session, with its whole body."""
+        return await self._read(self._around.log.read, session_id, 0)
+
+    async def _lasting(self, session_id: str) -> list[Entry]:
+        """What a session's state comes from: all of what is under way, and of what is over only what lasts."""
+        found = await self._read(self._around.log.read_outline, session_id, 0)
+        while found and found[-1][0].type not in SETTLING:
+            found.pop()
+        return found + await self._read(self._around.log.read, session_id, found[-1][0].seq if found else 0)
+
+    async def _read(self, page: Page, session_id: str, after: int) -> list[Entry]:
         found: list[Entry] = []
-        while page := await self._around.log.read(session_id, found[-1][0].seq if found else 0, PAGE):
-            found += [(event, await whole_body(event, self._blob)) for event in page]
+        while events := await page(session_id, found[-1][0].seq if found else after, PAGE):
+            found += [(event, await whole_body(event, self._blob)) for event in events]
         return found
 
     def _rebuild(
