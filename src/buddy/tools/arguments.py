@@ -12,16 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.tools.schemas import kept_schema
 
 
 @cache
 def schema_of(args: type[Struct]) -> dict[str, Any]:
     """The JSON Schema of the arguments, without references and closed to unknown ones."""
-    return kept_schema(args) or make_schema(args)
-
-
-def make_schema(args: type[Struct]) -> dict[str, Any]:
     (whole,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
     return _inline(whole, definitions)
 
