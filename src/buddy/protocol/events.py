@@ -348,5 +348,10 @@ def wire_name(body: type[Shape]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
 
 
+TOLD_ONLY: frozenset[type[Shape]] = frozenset(
+    {AssistantDone, Error, Phase, Progress, Recovery, SessionResumed, SessionSnapshot, ToolOutput, Warning}
+)
+"""What only tells of something: no state follows from it, so who folds a session's events may pass over it."""
+
 EVENTS: dict[str, type[EventBody]] = {wire_name(body): body for body in EventBody.__args__}
 EVENT_NAMES: dict[type[Shape], str] = {body: name for name, body in EVENTS.items()}

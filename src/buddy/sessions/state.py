@@ -6,6 +6,7 @@ from buddy.backends.runstate import OpenCall, RunState
 from buddy.protocol.codes import Outcome, Policy, SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    TOLD_ONLY,
     ApprovalPolicyChanged,
     ApprovalReceived,
     AssistantMessage,
@@ -50,6 +51,8 @@ class SessionFold(Struct):
         return self.run.pending if self.run else {}
 
     def apply(self, event: Event, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
+        if type(body) in TOLD_ONLY:
+            return
         match body:
             case SessionStarted():
                 self.started, self.started_seq = body, event.seq

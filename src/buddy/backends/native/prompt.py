@@ -26,7 +26,7 @@ from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
-from buddy.protocol.events import EventBody, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import TOLD_ONLY, EventBody, Warning  # noqa: A004 - the seed's word
 
 WARN, COMPACT, TARGET, FULL = 0.80, 0.85, 0.50, 0.95
 SHARPEN = 0.5
@@ -62,6 +62,8 @@ class Prompts:
         self._is_warned = False
 
     def observe(self, seq: int, body: EventBody) -> None:
+        if type(body) in TOLD_ONLY:
+            return
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
 
