@@ -31,29 +31,27 @@ def main() -> int:
     except Misused as error:
         print(f"error: {error.args[0]}\nhint: {error.args[1]}", file=sys.stderr)
         return USAGE
-    try:
-        rows = [row for work in works for row in _measured(work, options)]
-    except Failed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    taken = [_measured(work, options) for work in works]
     if options.flame:
         print(f"flame graphs are in {options.flame}; figures taken while recording would mislead", file=sys.stderr)
-        return 0
-    lines = table(rows)
-    print("\n".join(lines))
-    if options.write:
-        write(lines, options.command)
-    return 0
+    else:
+        lines = table([row for rows in taken for row in rows or ()])
+        print("\n".join(lines))
+        if options.write and None not in taken:
+            write(lines, options.command)
+    return 1 if None in taken else 0
 
 
-def _measured(work: Work, options: argparse.Namespace) -> list[Row]:
+def _measured(work: Work, options: argparse.Namespace) -> list[Row] | None:
+    """The rows of one work; None where it failed, which is said, and the others go on."""
     rounds = options.repeat or (max(1, work.rounds // 5) if options.quick or options.flame else work.rounds)
     began = time.perf_counter()
     try:
         with Stage(quick=options.quick, peers=options.peers, flames=options.flame) as stage:
             return measure(work, stage, rounds)
     except Failed as error:
-        raise Failed(f"{work.name}: {error}") from error
+        print(f"error: {work.name}: {error}", file=sys.stderr)
+        return None
     finally:
         print(f"{work.name}: {rounds} rounds in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 

@@ -33,7 +33,7 @@ class Agent(Struct, frozen=True):
     command: Callable[[str], Sequence[str]]
     read: Tool
     shell: Tool
-    daemon: int | None = None
+    daemon: "Daemon | None" = None
     version: Sequence[str] = ()
 
     def play(self, stage: Stage, script: Script) -> tuple[Ended, list[Request]]:
@@ -43,9 +43,9 @@ class Agent(Struct, frozen=True):
 
     def cpu(self, stage: Stage, script: Script) -> float:
         """Seconds of CPU of one process from start to end, and of the daemon meanwhile."""
-        before = cpu_seconds(self.daemon) if self.daemon else 0.0
+        before = cpu_seconds(self.daemon.pid) if self.daemon else 0.0
         ended, _ = self.play(stage, script)
-        return ended.cpu + (cpu_seconds(self.daemon) - before if self.daemon else 0.0)
+        return ended.cpu + (cpu_seconds(self.daemon.pid) - before if self.daemon else 0.0)
 
 
 READ = Tool("read_file", json.dumps({"path": "a.txt"}))
@@ -68,13 +68,13 @@ def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterato
 def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
     """`buddy exec`, in its own process or through a daemon that runs already."""
     home = stage.new_folder("home")
-    pid = Daemon(stage, home).pid if daemon else None
+    running = Daemon(stage, home) if daemon else None
     flags = [*configure(stage, home), "--approve", "all", "--max-turns", "100000"]
 
     def command(prompt: str) -> list[str]:
         return [*stage.recorded("exec"), BUDDY, "exec", prompt, *flags]
 
-    return Agent("warm" if daemon else "exec", "buddy", command, READ, SHELL, pid)
+    return Agent("warm" if daemon else "exec", "buddy", command, READ, SHELL, running)
 
 
 class Daemon:
@@ -104,11 +104,15 @@ def run_floor(stage: Stage, scripts: Sequence[Script]) -> Ended:
 
 
 def configure(stage: Stage, home: Path) -> list[str]:
-    """A configuration for the measuring model; the flags that name it and the state directory beside it."""
-    config = home / "buddy.toml"
+    """The measuring model as the user's own; the flags that name the state directory.
+
+    Not by `--config`: with it, a command does not join the daemon.
+    """
+    config = stage.folder / ".config" / "buddy" / "buddy.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(
         f'[agent]\nmodel = "bench"\n[models.bench]\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'
         'model = "bench"\ncontext_limit = 1_000_000_000\n'
         "[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n"
     )
-    return ["--config", str(config), "--state-dir", str(home / "state")]
+    return ["--state-dir", str(home / "state")]

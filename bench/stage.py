@@ -33,7 +33,7 @@ BUDDY = str(Path(sysconfig.get_path("scripts")) / "buddy")
 PATIENCE = 300.0
 _keys = itertools.count(1)
 _flames = itertools.count(1)
-_SPY = ("py-spy", "record", "--rate", "500", "--threads", "--nonblocking")
+_SPY = ("py-spy", "record", "--rate", "500", "--threads")
 
 
 class Failed(Exception):

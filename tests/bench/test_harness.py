@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 from bench.__main__ import WORKS
+from bench.agents import READ, buddy
 from bench.page import BEGIN, END, PAGE
-from bench.stage import ROOT, clean_environment
+from bench.stage import ROOT, Stage, clean_environment
+from bench.wire import Wire
 
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -29,6 +31,18 @@ def test_rows_are_taken_for_floors_and_every_mode_of_buddy() -> None:
         ["exec"],
         ["exec", "warm"],
     ]
+
+
+async def test_a_warm_exec_is_served_by_the_daemon() -> None:
+    with Stage() as stage:
+        agent = buddy(stage, daemon=True)
+        _, requests = agent.play(stage, stage.script(turns=1, call=READ.name, arguments=READ.arguments))
+        assert agent.daemon is not None
+        wire = await Wire.connect(agent.daemon.socket)
+        status = await wire.ask("daemon_status", {})
+        wire.close()
+    assert len(requests) == 2
+    assert status["sessions"] == 1
 
 
 def test_what_cannot_be_done_is_said_in_a_line_with_a_hint() -> None:
