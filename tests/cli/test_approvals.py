@@ -1,6 +1,9 @@
 """`buddy approvals` and `buddy trust`, as a person types them."""
 
 import json
+from collections.abc import Iterator
+
+import pytest
 
 from cli.driving import Home, Reply, shell
 
@@ -53,6 +56,14 @@ def test_what_the_audit_cannot_answer_is_one_line_and_a_hint(home: Home) -> None
 STRICTER = '[agent]\nmodel = "evil"\n[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
 
 
+@pytest.fixture
+def stopped(home: Home) -> Iterator[None]:
+    """The daemon that a terminal started does not outlive the test."""
+    yield
+    home.run("daemon", "stop")
+
+
+@pytest.mark.usefixtures("stopped")
 def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home: Home) -> None:
     ruled(home, {"text": "done"})
     project = home.work / "buddy.toml"
@@ -67,7 +78,6 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
         with home.terminal() as terminal:
             terminal.until("/help")
             assert b"trust them" not in terminal.shown
-    home.run("daemon", "stop")
 
 
 def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home: Home) -> None:

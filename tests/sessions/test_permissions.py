@@ -333,3 +333,14 @@ def test_what_is_typed_into_a_pane_is_denied_like_a_command(text: str, keys: lis
     intent = Intent("keys", "send keys", "", {"text": text, "keys": keys, "target": "local"})
     question = Question("call_1", "privileged", intent, "digest", "send-keys")
     assert Permissions("/w", lambda: Rules(known)).judge(question).decision == decision
+
+
+async def test_a_trusted_file_that_says_nothing_clear_has_everything_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "buddy.toml").write_text('[[permissions.rules]]\ndecision = "deny"\nargv = "rm"\n')
+    rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
+    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
+        await guest.client.request(TrustFolder(str(tmp_path / "work"), True), TrustFolderReply)
+        await guest.start()
+        await guest.send("go")
+        assert "ask everything" in (await guest.until(ApprovalRequired)).details["why"]

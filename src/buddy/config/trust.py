@@ -95,6 +95,10 @@ class Trust:
             return ProjectRules(ignored=(name,), trusted=False)
         return _tightening(Path(_real(root)) / name)
 
+    def stamp(self, root: str) -> tuple[tuple[int, int, int] | None, ...]:
+        """What changes when the rules of a folder may have: a cheap look before `project_rules` reads."""
+        return tuple(map(_stamp, (self._path, *(Path(root) / name for name in RULE_FILES))))
+
     def _read(self) -> dict[str, _Answer]:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Answer])
@@ -151,6 +155,14 @@ def _content(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "-"
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _rules_told(path: Path) -> str:

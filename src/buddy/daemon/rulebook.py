@@ -25,14 +25,28 @@ class RuleBook:
         self._own = read_rules(config.permissions)
         self._asks_for_shell = config.tools.shell_confirm
         self._stamp = self._stamp_now()
+        self._projects: dict[str, tuple[object, tuple[Rule, ...]]] = {}
 
     def permissions(self, root: str) -> Permissions:
         """The rules of one workspace."""
         return Permissions(root, lambda: self._rules(root), self._remember, asks_for_shell=self._asks_for_shell)
 
     def _rules(self, root: str) -> Rules:
-        own, project = self._current(), self.trust.project_rules(root)
-        return Rules((*own.rules, *read_rules({"rules": list(project.rules)}).rules)) if project.rules else own
+        own, project = self._current(), self._project_rules(root)
+        return Rules((*own.rules, *project)) if project else own
+
+    def _project_rules(self, root: str) -> tuple[Rule, ...]:
+        stamp = self.trust.stamp(root)
+        known = self._projects.get(root)
+        if known is None or known[0] != stamp:
+            known = self._projects[root] = stamp, self._read_project(root)
+        return known[1]
+
+    def _read_project(self, root: str) -> tuple[Rule, ...]:
+        try:
+            return read_rules({"rules": list(self.trust.project_rules(root).rules)}).rules
+        except UserError:
+            return (Rule("ask"),)  # it was trusted to be stricter, and nobody can tell how: so everything is asked for
 
     def _current(self) -> Rules:
         stamp = self._stamp_now()
