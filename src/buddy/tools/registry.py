@@ -3,15 +3,17 @@
 What always holds: names are unique, and arguments that `parse` gave have the type that their tool declared.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.protocol.codes import Tier
 from buddy.tools import arguments
 from buddy.tools.contract import Tool
+from buddy.tools.offers import Offer
 
 # Tools differ in the type of their arguments; `parse` is what pairs the two, so here that type is open.
 AnyTool = Tool[Any]
@@ -25,9 +27,21 @@ class Definition(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
+class Shelved(Struct, frozen=True):
+    """A tool that is made when it is first called; what is known of it before is enough to offer it."""
+
+    name: str
+    offer: Offer
+    make: Callable[[], AnyTool]
+
+    @property
+    def tier(self) -> Tier:
+        return self.offer.tier
+
+
 class Registry:
-    def __init__(self, tools: Iterable[AnyTool]) -> None:
-        self._tools: dict[str, AnyTool] = {}
+    def __init__(self, tools: Iterable[AnyTool | Shelved]) -> None:
+        self._tools: dict[str, AnyTool | Shelved] = {}
         for tool in tools:
             if tool.name in self._tools:
                 raise ValueError(f"two tools are called {tool.name!r}")
@@ -38,11 +52,13 @@ class Registry:
         return self._specs
 
     def get(self, name: str) -> AnyTool:
-        try:
-            return self._tools[name]
-        except KeyError:
+        found = self._tools.get(name)
+        if found is None:
             there = ", ".join(sorted(self._tools)) or "none"
-            raise ToolError(f"no tool {name[:80]!r}; there are {there}") from None
+            raise ToolError(f"no tool {name[:80]!r}; there are {there}")
+        if isinstance(found, Shelved):
+            found = self._tools[name] = found.make()
+        return found
 
     def without(self, names: set[str]) -> "Registry":
         """The same tools but these."""
@@ -58,5 +74,10 @@ class Registry:
 
     @cached_property
     def _specs(self) -> tuple[Definition, ...]:
-        tools = sorted(self._tools.values(), key=lambda tool: tool.name)
-        return tuple(Definition(tool.name, tool.description, arguments.schema_of(tool.args)) for tool in tools)
+        return tuple(map(_definition, sorted(self._tools.values(), key=lambda tool: tool.name)))
+
+
+def _definition(tool: AnyTool | Shelved) -> Definition:
+    if isinstance(tool, Shelved):
+        return Definition(tool.name, tool.offer.description, tool.offer.parameters)
+    return Definition(tool.name, tool.description, arguments.schema_of(tool.args))

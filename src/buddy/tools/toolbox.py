@@ -3,28 +3,20 @@ is turned off."""
 
 import time
 from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from buddy.config.settings import ToolSettings
-from buddy.tools.capture_pane import CapturePane
-from buddy.tools.edit_file import EditFile
-from buddy.tools.fetch.duckduckgo import DuckDuckGo
-from buddy.tools.fetch.fetch_url import FetchUrl, Getter, HasSecret
-from buddy.tools.fetch.web_search import SearchProvider, WebSearch
-from buddy.tools.glob import FindFiles
-from buddy.tools.grep import Grep
-from buddy.tools.list_files import ListFiles
+from buddy.tools.offers import offers
 from buddy.tools.plugins import installed
-from buddy.tools.read_file import ReadFile
-from buddy.tools.read_output import ReadBlob, ReadOutput
-from buddy.tools.registry import AnyTool, Registry
-from buddy.tools.run_shell import RunShell
-from buddy.tools.searching import Programs
-from buddy.tools.send_keys import SendKeys
-from buddy.tools.time import Time
-from buddy.tools.todo import Todo
-from buddy.tools.write_file import WriteFile
+from buddy.tools.registry import AnyTool, Registry, Shelved
+
+if TYPE_CHECKING:
+    from buddy.tools.fetch.fetch_url import Getter, HasSecret
+    from buddy.tools.fetch.web_search import SearchProvider
+    from buddy.tools.read_output import ReadBlob
 
 # Offered only where commands run in a tmux pane.
 PANE_TOOLS = frozenset({"capture-pane", "send-keys"})
@@ -39,38 +31,94 @@ class Supplies(Struct, frozen=True):
     """What tools need of the runtime around them. Without `getter` and `search`, the web itself is asked."""
 
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    read_blob: ReadBlob = _no_blobs
-    has_secret: HasSecret = lambda _text: False
-    getter: Getter | None = None
-    search: SearchProvider | None = None
+    read_blob: "ReadBlob" = _no_blobs
+    has_secret: "HasSecret" = lambda _text: False
+    getter: "Getter | None" = None
+    search: "SearchProvider | None" = None
 
 
 def toolbox(settings: ToolSettings, supplies: Supplies) -> Registry:
-    """All tools that a runtime with these settings has."""
-    tools = {tool.name: tool for tool in builtin(supplies)}
+    """All tools that a runtime with these settings has. Those of our own are made when they are first called."""
+    tools: dict[str, AnyTool | Shelved] = {
+        name: Shelved(name, offer, cache(partial(make, name, supplies))) for name, offer in offers().items()
+    }
     tools |= {tool.name: tool for tool in installed(tools)}
     return Registry(tools.values()).without(turned_off(settings))
 
 
 def builtin(supplies: Supplies | None = None) -> tuple[AnyTool, ...]:
-    given = supplies or Supplies()
-    programs = Programs()
-    return (
-        CapturePane(),
-        EditFile(),
-        FetchUrl(given.has_secret, given.getter),
-        FindFiles(programs),
-        Grep(programs),
-        ListFiles(),
-        ReadFile(),
-        ReadOutput(given.read_blob),
-        RunShell(),
-        SendKeys(),
-        Time(given.clock),
-        Todo(),
-        WebSearch(given.has_secret, given.search or DuckDuckGo(given.getter)),
-        WriteFile(),
-    )
+    return tuple(make(name, supplies or Supplies()) for name in NAMES)
+
+
+NAMES = (
+    *("capture-pane", "edit_file", "fetch_url", "glob", "grep", "list_files", "read_file", "read_output", "run_shell"),
+    *("send-keys", "time", "todo", "web_search", "write_file"),
+)
+
+
+def make(name: str, given: Supplies) -> AnyTool:  # noqa: C901 - one arm per tool, nothing nested
+    match name:
+        case "capture-pane":
+            from buddy.tools.capture_pane import CapturePane
+
+            return CapturePane()
+        case "edit_file":
+            from buddy.tools.edit_file import EditFile
+
+            return EditFile()
+        case "fetch_url":
+            from buddy.tools.fetch.fetch_url import FetchUrl
+
+            return FetchUrl(given.has_secret, given.getter)
+        case "glob":
+            from buddy.tools.glob import FindFiles
+            from buddy.tools.searching import Programs
+
+            return FindFiles(Programs())
+        case "grep":
+            from buddy.tools.grep import Grep
+            from buddy.tools.searching import Programs
+
+            return Grep(Programs())
+        case "list_files":
+            from buddy.tools.list_files import ListFiles
+
+            return ListFiles()
+        case "read_file":
+            from buddy.tools.read_file import ReadFile
+
+            return ReadFile()
+        case "read_output":
+            from buddy.tools.read_output import ReadOutput
+
+            return ReadOutput(given.read_blob)
+        case "run_shell":
+            from buddy.tools.run_shell import RunShell
+
+            return RunShell()
+        case "send-keys":
+            from buddy.tools.send_keys import SendKeys
+
+            return SendKeys()
+        case "time":
+            from buddy.tools.time import Time
+
+            return Time(given.clock)
+        case "todo":
+            from buddy.tools.todo import Todo
+
+            return Todo()
+        case "web_search":
+            from buddy.tools.fetch.duckduckgo import DuckDuckGo
+            from buddy.tools.fetch.web_search import WebSearch
+
+            return WebSearch(given.has_secret, given.search or DuckDuckGo(given.getter))
+        case "write_file":
+            from buddy.tools.write_file import WriteFile
+
+            return WriteFile()
+        case _:
+            raise ValueError(f"no built-in tool {name!r}")
 
 
 def turned_off(settings: ToolSettings) -> set[str]:
