@@ -5,6 +5,7 @@ first client is served; a stop is clean (runs cancelled, approvals denied), and 
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -80,6 +81,7 @@ class _Daemon:
         self._handle_signals(loop)
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
+        gc.freeze()  # what the start made stays: nobody need look through it for garbage
         server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve_web(*web)) if web is not None else None
