@@ -112,7 +112,7 @@ async def _on_terminal(options: argparse.Namespace, talk: Conversation, wire: Wi
         screen.redraw()
 
     wire.changed = changed
-    _greet(talk, style)
+    _greet(talk, style, _runs(options))
     if wanted is not None:
         await talk.open(await _find(talk.client, wanted, options))
     await room.run(getattr(options, "prompt", None))
@@ -297,13 +297,21 @@ def _answer(text: str) -> None:
     print(text, flush=True)
 
 
-def _greet(talk: Conversation, style: Style) -> None:
+def _runs(options: argparse.Namespace) -> str:
+    """How commands run, as far as it was said."""
+    if getattr(options, "sandbox", None) == "confined":
+        return "are confined"
+    target = target_of(options)
+    return "run as you" if target == "local" else f"run in {escape(target)}"
+
+
+def _greet(talk: Conversation, style: Style, runs: str) -> None:
     around, runtime = talk.around, talk.client.runtime
     home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
     root = f"~{around.root[len(home) :]}" if around.root.startswith(f"{home}/") else around.root
     model = " · ".join(dict.fromkeys(part for part in (around.profile, around.model) if part))
     print(style.green(style.bold("buddy")) + style.dim(f" {VERSION} · {escape(model)}"), file=sys.stderr)
-    print(style.dim(f"{escape(root)} · commands run as you, and ask first · /help"), file=sys.stderr)
+    print(style.dim(f"{escape(root)} · commands {runs}, and ask first · /help"), file=sys.stderr)
     if runtime is not None and runtime.runtime_version != VERSION:
         theirs = escape(runtime.runtime_version)
         warning = f"! the daemon is version {theirs}, this is {VERSION}: buddy daemon stop, then start again"
