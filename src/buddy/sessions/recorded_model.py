@@ -45,7 +45,7 @@ class RecordedProvider:
 
     def __init__(self, score: Score, *, switched: bool) -> None:
         self._score = score
-        self.profile, self.model, self.api = _names(score, switched=switched)
+        self.profile, self.model, self.api = names(score, switched=switched)
         usage = score.next(Usage)
         self.context_limit = usage.context.limit if usage else 8192
 
@@ -109,7 +109,7 @@ class RecordedProvider:
                 usage = _usage(self._score.next(Usage, seq))
                 return Reply(body.text, body.tool_calls, body.finish, body.truncated, usage, body.opaque)
             case Error():
-                return _failure(body)
+                return failure(body)
             case _:
                 return None
 
@@ -122,7 +122,7 @@ class RecordedProvider:
             case Usage():
                 return Reply(self._notes(seq), usage=_usage(body))
             case Error():
-                return _failure(body)
+                return failure(body)
             case _:
                 return None
 
@@ -148,7 +148,7 @@ class RecordedProvider:
         return list(lanes.values())
 
 
-def _names(score: Score, *, switched: bool) -> tuple[str, str, str]:
+def names(score: Score, *, switched: bool) -> tuple[str, str, str]:
     for _, body in score.after(score.reached):
         if isinstance(body, ModelSwitched):
             named = body.after if switched else body.before
@@ -176,7 +176,7 @@ def _told_summary(compaction: SessionCompacted) -> Reply:
     return Reply(text, usage=usage)
 
 
-def _failure(error: Error) -> Exception:
+def failure(error: Error) -> Exception:
     if error.code == "PROVIDER_ERROR":
         return ProviderError(error.message, retryable=error.retryable, hint=error.detail or "")
     return RuntimeError(error.message)

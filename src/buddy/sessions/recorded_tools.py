@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from buddy.backends.contract import Question
 from buddy.errors import ToolError
@@ -82,6 +82,9 @@ def calls_in(entries: Sequence[Entry]) -> dict[str, RecordedCall]:
         block = (block or event.seq) if isinstance(body, ToolResult) else 0
         if isinstance(body, AssistantMessage):
             calls.update({item.call_id: RecordedCall(item) for item in body.tool_calls})
+        if isinstance(body, ToolCall) and body.source == "delegate" and body.call_id is not None:
+            item = ToolCallItem(body.call_id, body.tool_name, json.encode(body.args).decode())
+            calls.setdefault(body.call_id, RecordedCall(item))
         if isinstance(body, Error) and body.code == "INTERNAL_ERROR":
             for call in calls.values():
                 if call.called is not None and call.result is None:
@@ -132,7 +135,7 @@ class RecordedTool:
         if asked is None:
             return Intent("tool", self.name, self.name, {"digest": call.digest if call else ""})
         details = {name: value for name, value in asked.details.items() if name not in (ALWAYS, "why")}
-        return Intent(_kind(asked.kind), asked.title, asked.summary, details)
+        return Intent(kind_of(asked.kind), asked.title, asked.summary, details)
 
     async def run(self, args: RecordedArgs, call: Call) -> Output:
         del args
@@ -240,7 +243,7 @@ def _tool_error(result: ToolResult | None) -> ToolError:
     return ToolError(failure.message, code=failure.type, retryable=failure.retryable, detail=failure.detail)
 
 
-def _kind(kind: str) -> ApprovalKind:
+def kind_of(kind: str) -> ApprovalKind:
     kinds: dict[str, ApprovalKind] = {"exec": "exec", "write": "write", "fetch": "fetch", "keys": "keys"}
     return kinds.get(kind, "tool")
 

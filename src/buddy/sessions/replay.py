@@ -1,4 +1,4 @@
-"""Playing a recorded session again: the same loop with the recorded model, tools and decisions, over a log in memory.
+"""Playing a recorded session again: the same backend with the recorded model or agent, tools and decisions, in memory.
 
 What always holds: nothing is done to the world; every event of the recording is compared with the one that came again,
 in type, run, order, seq and payload. What is measured is not compared: times, and the estimated size of a prompt, which
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from buddy.backends.contract import Backend
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import Setting
@@ -170,7 +171,7 @@ class _Player:
         lease = await self._log.prepare(before)
         calls = calls_in(self._entries)
         around = self._surroundings(calls)
-        backend = _backend(score, RecordedTools(score, calls, self._world.blobs), self._world.setting)
+        backend = self._backend(calls)
         fold = SessionFold()
         for event, body in before:
             if body is not None:
@@ -178,6 +179,16 @@ class _Player:
                 backend.observe(event.seq, body)
         place = Place(RecordedTarget(life.target, score), self._root(), life.sandbox)
         return Session(around, lease, place, backend, fold, life.first - 1)
+
+    def _backend(self, calls: Mapping[str, RecordedCall]) -> Backend:
+        score, world = self._score, self._world
+        started = self._started()
+        runtime = started.options.agent_runtime if started and started.options else None
+        if started is None or runtime in (None, "native"):
+            return _backend(score, RecordedTools(score, calls, world.blobs), world.setting)
+        from buddy.sessions.recorded_agent import RecordedExternal
+
+        return RecordedExternal(runtime, started.session_id, score, world.blobs)
 
     def _surroundings(self, calls: Mapping[str, RecordedCall]) -> Surroundings:
         root = self._root()
@@ -197,8 +208,11 @@ class _Player:
                 return max(0.001, (body.expires_at - event.ts) / 1000)
         return 300.0
 
+    def _started(self) -> SessionStarted | None:
+        return next((body for _, body in self._entries if isinstance(body, SessionStarted)), None)
+
     def _root(self) -> str:
-        started = next((body for _, body in self._entries if isinstance(body, SessionStarted)), None)
+        started = self._started()
         return os.path.realpath(started.repo.root_path if started and started.repo else ".")
 
 

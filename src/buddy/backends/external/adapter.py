@@ -83,6 +83,10 @@ class External:
     async def close(self) -> None:
         await self._let_go()
 
+    def clerk(self, run: Run) -> Clerk:
+        """Who has decided what the agent asks."""
+        return Clerk(run, self.name, self._has_room)
+
     async def execute(self, run: Run) -> None:
         interrupted = run.state.turns > 0 and not run.state.answered
         if run.state.partial:
@@ -97,7 +101,7 @@ class External:
     async def _work(self, run: Run, *, interrupted: bool) -> None:
         executor = await self._ready(run)
         text = self._history.message(interrupted=interrupted)
-        clerk = Clerk(run, self.name, self._has_room)
+        clerk = self.clerk(run)
         scribe = Scribe(run, self.model(), self._history.calls, clerk)
         await scribe.begin_turn()
         settled = False
