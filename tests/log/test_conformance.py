@@ -70,6 +70,16 @@ async def test_a_log_is_read_in_pages(log: Log) -> None:
     assert seqs(await log.read(SESSION, -1, limit=1)) == [1]
 
 
+async def test_an_outline_leaves_out_what_only_passes(log: Log) -> None:
+    lease = await started(log)
+    said = tokens(1, 5)
+    lasting = event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=6, ts=1)
+    await log.append(Batch(SESSION, lease.epoch, 0, [*said, lasting, *tokens(7, 3)]))
+    assert await log.read_outline(SESSION, 0) == [lasting]
+    assert await log.read_outline(SESSION, 6) == []
+    assert await log.read_outline(SESSION, 0, limit=0) == []
+
+
 async def test_sessions_do_not_see_each_others_events(log: Log) -> None:
     first, second = await started(log), await started(log, OTHER)
     await asyncio.gather(log.append(batch(first, 0, 3)), log.append(batch(second, 0, 2)))

@@ -82,6 +82,10 @@ class TokenRecord(Struct, frozen=True):
     expires_at: int | None = None
 
 
+PASSING = frozenset({"assistant_token", "thinking_token", "tool_output", "progress", "phase"})
+"""What only tells how something went, and is void once that is over."""
+
+
 class Batch(Struct, frozen=True):
     """One append: events whose seqs follow `expected_seq`, and the rows that must change with them or not at all."""
 
@@ -110,6 +114,10 @@ class EventLog(Protocol):
         ...
 
     async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]: ...
+
+    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+        """As `read`, without the events in `PASSING`."""
+        ...
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
         """Wait until the log may have grown past `after`; a hint, the caller reads again. False on timeout."""

@@ -14,6 +14,7 @@ from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, check_shape
 from buddy.log.contract import (
     DECISIONS,
+    PASSING,
     ApprovalRecord,
     Batch,
     Claim,
@@ -86,6 +87,10 @@ class MemoryLog:
             return []
         start = max(after + 1 - session.record.first_seq, 0)
         return session.events[start : start + max(limit, 0)]
+
+    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+        events = await self.read(session_id, after, self._last_seq(session_id))
+        return [event for event in events if event.type not in PASSING][: max(limit, 0)]
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
         loop = asyncio.get_running_loop()

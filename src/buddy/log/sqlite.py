@@ -15,7 +15,7 @@ from buddy.log import rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
-from buddy.log.contract import ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import PASSING, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, Room
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
@@ -32,6 +32,8 @@ _EVENTS = """
 SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
 WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ? ORDER BY seq LIMIT ?
 """
+
+_OUTLINE = _EVENTS.replace("ORDER BY", f"AND type NOT IN ({', '.join(map(repr, sorted(PASSING)))}) ORDER BY")
 
 
 class SqliteLog:
@@ -80,7 +82,13 @@ class SqliteLog:
             self._waiters.wake(batch.session_id)
 
     async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
-        found = self._reader.execute(_EVENTS, (session_id, after, max(limit, 0)))
+        return self._events(_EVENTS, session_id, after, limit)
+
+    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+        return self._events(_OUTLINE, session_id, after, limit)
+
+    def _events(self, query: str, session_id: str, after: int, limit: int) -> list[Event]:
+        found = self._reader.execute(query, (session_id, after, max(limit, 0)))
         return [Event(session_id, seq, ts, kind, Raw(payload), run_id) for seq, ts, kind, payload, run_id in found]
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
