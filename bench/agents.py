@@ -65,6 +65,13 @@ def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterato
             )
 
 
+def thin_floor(stage: Stage) -> Agent:
+    """A client that only passes its prompt on to a process that runs already."""
+    path = stage.new_folder("relay") / "sock"
+    stage.wait_for_socket(path, stage.start([sys.executable, FLOOR, "relay", str(stage.port), str(path)]))
+    return Agent("thin", "floor", lambda prompt: [sys.executable, FLOOR, "thin", str(path), prompt], READ, SHELL)
+
+
 def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
     """`buddy exec`, in its own process or through a daemon that runs already."""
     home = stage.new_folder("home")

@@ -1,8 +1,9 @@
-"""The least a Python agent can do: `floor.py raw|asyncio|httpx2 PORT PROMPTS none|NORMAL|FULL`.
+"""The least that a Python agent can do: `floor.py raw|asyncio|httpx2 PORT PROMPTS none|NORMAL|FULL`.
 
 It asks the model, does what the reply wants (reads `a.txt`, or runs `true` in a shell), keeps the history as encoded
-bytes, and asks again until there is an answer; with a log, it commits what happened before it
-goes on. It checks nothing. Prompts, one per line, are played at once.
+bytes, and asks again until there is an answer; with a log, it commits what happened before it goes on. It checks
+nothing. Prompts, one per line, are played at once. `floor.py relay PORT SOCKET` is a daemon that only asks, and
+`floor.py thin SOCKET PROMPT` its client.
 
 What always holds: only what a way of asking needs is imported, as its start is measured too.
 """
@@ -179,7 +180,41 @@ async def ask_httpx2(port: int, work: "Turns", _: "Record") -> None:
                 return
 
 
+def ask_relay(path: str, prompt: str) -> None:
+    """What is left of a client when somebody else does the work: without even the `socket` module."""
+    import _socket
+
+    connection = _socket.socket(_socket.AF_UNIX)
+    connection.connect(path)
+    connection.sendall(prompt.encode() + b"\n")
+    connection.recv(65536)
+
+
+async def relay(port: int, path: str) -> None:
+    """That somebody: a connection to the model is open already, and prompts are sent on as they come."""
+    import asyncio
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def serve(prompts: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        prompt = (await prompts.readline()).decode().strip()
+        writer.write(framed(next(turns(prompt, recorder("none")))))
+        answers.write(await reader.readuntil(END))
+        answers.close()
+
+    server = await asyncio.start_unix_server(serve, path)
+    await server.serve_forever()
+
+
 def main() -> None:
+    if sys.argv[1] == "thin":
+        ask_relay(sys.argv[2], sys.argv[3])
+        return
+    if sys.argv[1] == "relay":
+        import asyncio
+
+        asyncio.run(relay(int(sys.argv[2]), sys.argv[3]))
+        return
     way, port, record = sys.argv[1], int(sys.argv[2]), recorder(sys.argv[4])
     works = [turns(prompt, record) for prompt in sys.argv[3].split("\n")]
     if way == "raw":

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from bench.agents import Agent, Tool, buddy, floors
+from bench.agents import Agent, Tool, buddy, floors, thin_floor
 from bench.figures import Metric, Sample, slope
 from bench.peers import peers
 from bench.stage import BUDDY, Failed, Stage, gaps
@@ -31,7 +31,7 @@ def cold(stage: Stage) -> Iterator[Subject]:
 
 
 def warm(stage: Stage) -> Iterator[Subject]:
-    for agent in (*floors(stage, "raw"), buddy(stage, daemon=True)):
+    for agent in (thin_floor(stage), buddy(stage, daemon=True)):
         yield _subject(agent, partial(_start, stage, agent, "warm-start", "warm-exit"))
 
 

@@ -16,21 +16,17 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_rows_are_taken_for_floors_and_every_mode_of_buddy() -> None:
-    done = bench("start", "deltas", "--quick", "--repeat", "1")
+    done = bench("start", "warm-exit", "--quick", "--repeat", "1")
     assert done.returncode == 0, done.stderr
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
     assert [line[0] for line in lines[2:]] == [
         "start → first model request, no daemon",
         "last byte → exit, no daemon",
-        "CPU per delta, burst of 20,000",
+        "start → first model request, warm daemon",
+        "last byte → exit, warm daemon",
     ]
-    floors, ours = zip(*[line[2:4] for line in lines[2:]], strict=True)
-    assert all("raw" in cell and "asyncio" in cell for cell in floors)
-    assert [[word for word in cell.split() if word.isalpha()] for cell in ours] == [
-        ["exec"],
-        ["exec"],
-        ["exec", "warm"],
-    ]
+    names = [[part.split()[0] for part in cell.split(", ")] for line in lines[2:] for cell in line[2:4]]
+    assert names == [["raw", "asyncio", "httpx2"], ["exec"]] * 2 + [["thin"], ["warm"]] * 2
 
 
 async def test_a_warm_exec_is_served_by_the_daemon() -> None:
