@@ -63,7 +63,8 @@ async def refusal_of(guest: Guest, asked: ApprovalRequired, run_id: str, session
     return await code_of(asyncio.get_running_loop().create_task(deciding))
 
 
-async def test_the_first_decision_wins_and_the_others_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clients", [2, 50])
+async def test_the_first_decision_wins_and_the_others_are_told(tmp_path: Path, clients: int) -> None:
     puppet = Puppet(asks_for(shell("touch made")), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start()
@@ -79,7 +80,7 @@ async def test_the_first_decision_wins_and_the_others_are_told(tmp_path: Path) -
                     return error.code
                 return f"client{number}"
 
-        told = await asyncio.gather(*(submit(number) for number in range(10)))
+        told = await asyncio.gather(*(submit(number) for number in range(clients)))
         winners = [name for name in told if name.startswith("client")]
         assert len(winners) == 1
         assert set(told) - set(winners) == {"APPROVAL_EXPIRED"}
