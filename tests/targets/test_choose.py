@@ -67,6 +67,11 @@ def test_a_workspace_inside_our_own_directories_cannot_be_confined(own: Own) -> 
         choose(Wish("confined", str(inside)), own)
 
 
+def test_the_whole_machine_is_no_workspace_to_be_confined_in(own: Own) -> None:
+    with pytest.raises(ProtocolError, match="the whole machine"):
+        choose(Wish("confined", "/"), own)
+
+
 @pytest.mark.parametrize("target", ["ssh:me@host", "container:box"])
 def test_a_target_is_named_in_full(own: Own, target: str) -> None:
     need("ssh", "podman")

@@ -65,9 +65,16 @@ async def test_nothing_is_reached_over_the_network(
     assert "rror" in output
 
 
-@pytest.mark.parametrize(
-    "program", ["curl -m 3 http://127.0.0.1:{port}", "ping -c 1 -W 2 127.0.0.1", "nslookup x 127.0.0.1"]
-)
+PROGRAMS = [
+    "curl -m 3 http://127.0.0.1:{port}",
+    "busybox wget -T 3 -O- http://127.0.0.1:{port}",
+    "busybox ping -c 1 -W 2 127.0.0.1",
+    "busybox nslookup example.com 127.0.0.1",
+    "busybox nc -w 2 127.0.0.1 {port}",
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_the_usual_programs_reach_nothing(
     confined: Confined, root: Path, nonce: str, listener: int, program: str
 ) -> None:
@@ -442,8 +449,9 @@ def test_it_holds_for_an_ordinary_user_as_well(way: str, strangers_place: Path) 
         "echo in >inside; echo x >/dev/null && echo heard; echo evil >.git/hooks/x; echo evil >.git/config; "
         ": >>/proc/sys/kernel/core_pattern; echo x >/dev/shm/x && echo shared; echo evil >/var/tmp/../../etc/x; true"
     )
-    with Fence(str(work), home=str(strangers_place), own=()).raised(network=False) as plan:
-        words = WRAPS[way](plan, ["bash", "-c", attack], str(work))
+    fence = Fence(str(work), home=str(strangers_place), own=())
+    with fence.raised():
+        words = WRAPS[way](fence.plan(network=False), ["bash", "-c", attack], str(work))
         if way == "landlock":
             # Its helper needs the standard library alone, and this interpreter may be out of that user's reach.
             words[0], words[3] = "/usr/bin/python3", str(strangers_place / "landlock.py")

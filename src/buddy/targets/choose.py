@@ -127,6 +127,10 @@ def _confined(root: str, wish: Wish, own: Own, prove: "Callable[[], Proof] | Non
     from buddy.targets.confine.target import Confined
 
     places = tuple(str(place) for place in (own.config_dir, own.state_dir))
+    if root == "/":
+        raise _unavailable(
+            "the workspace is the whole machine, and a confined command writes only in it; name a folder"
+        )
     for place in map(os.path.realpath, places):
         if f"{root}/".startswith(f"{place}/"):
             raise _unavailable(f"the workspace {root} lies in {place}, which a confined command may not see")

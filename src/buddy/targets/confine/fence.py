@@ -7,8 +7,9 @@ cannot be moved aside; what had to be made for that is taken away again, once no
 import os
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 from msgspec import Struct
 
@@ -60,9 +61,10 @@ class Made:
     def __init__(self) -> None:
         self._users = 0
         self._places: dict[Path, bytes | None] = {}
+        self._lock = Lock()  # plans are made in threads
 
     def make(self, place: Path, *, is_dir: bool) -> None:
-        with suppress(FileExistsError):
+        with self._lock, suppress(FileExistsError):
             if is_dir:
                 place.mkdir()
                 self._places[place] = None
@@ -74,13 +76,15 @@ class Made:
 
     @contextmanager
     def used(self) -> Generator[None]:
-        self._users += 1
+        with self._lock:
+            self._users += 1
         try:
             yield
         finally:
-            self._users -= 1
-            if self._users == 0:
-                self._clear()
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._clear()
 
     def _clear(self) -> None:
         """Nobody could write there meanwhile, so what is not as it was made came from outside and stays."""
@@ -107,21 +111,20 @@ class Fence:
 
     def check(self, path: str) -> None:
         """Refuse to write a protected path, or what stands where one would be; `path` is canonical."""
-        inside = path.removeprefix(self.root).split("/") if path.startswith(f"{self.root}/") else []
+        inside = path.removeprefix(self.root).split("/") if is_below(path, self.root) else []
         places = (*self._dirs, *self._files, *(place for place, _ in named(f"{self.root}/.git")))
-        met = (path == place or path.startswith(f"{place}/") or place.startswith(f"{path}/") for place in places)
+        met = (path == place or is_below(path, place) or is_below(place, path) for place in places)
         if ".git" in inside or any(met):
             raise ToolError(
                 f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
             )
 
-    @contextmanager
-    def raised(self, *, network: bool) -> Generator[Plan]:
-        """The plan for a command, while it runs."""
-        with _made.used():
-            yield self._plan(network=network)
+    def raised(self) -> AbstractContextManager[None]:
+        """While this is open, what a plan had made stays."""
+        return _made.used()
 
-    def _plan(self, *, network: bool) -> Plan:
+    def plan(self, *, network: bool) -> Plan:
+        """For one command that starts now. It looks through the workspace: not in an event loop."""
         readonly: dict[str, None] = {}
         pins: dict[str, None] = {}
         for place, is_dir in self._protected():

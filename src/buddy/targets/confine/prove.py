@@ -111,8 +111,8 @@ def _judge(how: str, work: Path, port: int) -> str:
     fence = Fence(str(work), home=str(Path.home()), own=(str(work / "own"),))
     words = [sys.executable, "-I", "-S", "-c", ATTEMPTS, str(work), *map(str, outside), str(port)]
     try:
-        with fence.raised(network=False) as plan:
-            argv = WRAPS[how](plan, words, str(work))
+        with fence.raised():
+            argv = WRAPS[how](fence.plan(network=False), words, str(work))
             done = subprocess.run(
                 argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, env=environment()
             )

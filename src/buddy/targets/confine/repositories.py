@@ -9,8 +9,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-MAX_DIRECTORIES = 2000
-MAX_DEPTH = 4
+MAX_DIRECTORIES = 1000
+MAX_DEPTH = 3
 MAX_CONFIG = 256 * 1024
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"})
 DIRS = ("hooks",)

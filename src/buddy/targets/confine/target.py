@@ -12,6 +12,7 @@ import msgspec
 from buddy.errors import ToolError
 from buddy.scrub.environment import secrets_of
 from buddy.targets import paths
+from buddy.targets.completion import see_through
 from buddy.targets.confine.fence import Fence
 from buddy.targets.confine.prove import Proof, prove
 from buddy.targets.confine.ways import WRAPS, Wrap
@@ -53,7 +54,8 @@ class Confined(Local):
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         wrap = await self._proven()
-        with self._fence.raised(network=self._network) as plan:
+        with self._fence.raised():
+            plan = await see_through(asyncio.to_thread(self._fence.plan, network=self._network))
             argv = wrap(plan, self._argv(command), paths.locate(cwd, self._fence.root))
             finished = await self._start(argv, cwd, nonce, on_output, timeout, env)
         return msgspec.structs.replace(finished, exit_code=signed(finished.exit_code))
