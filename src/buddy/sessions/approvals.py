@@ -121,6 +121,10 @@ class Approvals:
             return parse_policy(started.options.approval_policy, self._clock())
         return Effective("none" if started and started.mode == "headless" else "ask")
 
+    def is_lenient(self) -> bool:
+        """Whether something is allowed for a while, which ends with this process."""
+        return self.session_policy().policy == "until" or self._permissions.grants(self._clock())
+
     async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
         """A rule that denies or allows, then the policy, then what was granted for the session, then a person.
 

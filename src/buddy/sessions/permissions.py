@@ -78,6 +78,10 @@ class Permissions:
         """Have the rule that was shown hold for a while, here alone; it is nowhere written, so a restart ends it."""
         self._granted[_shown(approval)] = expires_at
 
+    def grants(self, now: int) -> bool:
+        """Whether any rule holds for a while yet."""
+        return any(now < expires_at for expires_at in self._granted.values())
+
     def granted(self, question: Question, now: int) -> str | None:
         """The id of a rule that a person let hold until later than now, and that allows this."""
         self._granted = {rule: expires_at for rule, expires_at in self._granted.items() if now < expires_at}

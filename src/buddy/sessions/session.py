@@ -89,6 +89,7 @@ class Session:
         self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._steered = True
+        self._last_event = around.clock()
         self._closing = False
         self._is_compacting = False
         self.journal = Journal(
@@ -118,6 +119,12 @@ class Session:
     @property
     def is_running(self) -> bool:
         return self._task is not None
+
+    def is_dormant(self, since: int) -> bool:
+        """Whether nothing has happened after a time, nobody listens, and nothing would be lost by forgetting it."""
+        busy = self.is_running or self.fold.run is not None or self._is_compacting or self._closing or self.broken
+        held = self._listeners or self._place.tasks or self.approvals.is_lenient()
+        return not busy and not held and self._last_event < since
 
     # --- what clients see ------------------------------------------------------------------------------------------
 
@@ -487,6 +494,7 @@ class Session:
 
     def _publish(self, events: Sequence[Event]) -> None:
         self._recent.extend(events)
+        self._last_event = self._around.clock()
         self._hear()
         for listener in self._around.listeners:
             listener(events)

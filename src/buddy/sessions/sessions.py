@@ -36,6 +36,7 @@ log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
 PAGE = 500
+DORMANT_MS = 10 * 60 * 1000
 SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
 """Whatever streamed before one of these is over."""
 
@@ -61,6 +62,7 @@ class Sessions:
         self._active_runs = active_runs
         self._open: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Task[Session]] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._heart: asyncio.Task[None] | None = None
 
     @property
@@ -190,10 +192,12 @@ class Sessions:
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.wait([self._heart])
-        await asyncio.gather(*(session.close() for session in self.open_sessions))
+        await asyncio.gather(*self._leaving.values(), *(session.close() for session in self.open_sessions))
         self._open.clear()
 
     async def _load(self, session_id: str) -> Session:
+        if session_id in self._leaving:
+            await asyncio.wait([self._leaving[session_id]])
         broken = self._open.pop(session_id, None)
         if broken is not None:
             await broken.abandon()
@@ -253,6 +257,16 @@ class Sessions:
         found = await self._around.log.read_blob(blob)
         return found[0] if found else None
 
+    def forget_dormant(self) -> None:
+        """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""
+        since = self._around.clock() - DORMANT_MS
+        for session_id, session in list(self._open.items()):
+            if session.is_dormant(since):
+                del self._open[session_id]
+                leaving = asyncio.get_running_loop().create_task(session.close())
+                self._leaving[session_id] = leaving
+                leaving.add_done_callback(lambda _, gone=session_id: self._leaving.pop(gone, None))
+
     def _beat(self) -> None:
         if self._heart is None:
             self._heart = asyncio.get_running_loop().create_task(self._heartbeat())
@@ -262,6 +276,7 @@ class Sessions:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with suppress(LogError):  # a full disk; the next beat may find room
                 await self._around.log.renew(self._owner)
+            self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:
                     # Its run would hang for ever: nobody asks for it, and no client is told anything any more.
