@@ -35,6 +35,8 @@ CAPABILITIES = (
     "fork",
     "tokens",
     "projects",
+    "decisions",
+    "grants_until",
 )
 
 MIN_PART = 4  # bytes: the longest character
