@@ -173,6 +173,35 @@ async def test_a_run_goes_on_without_the_exec_that_asked_for_it(daemon: Daemon) 
         assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
 
 
+async def test_an_exec_follows_its_run_through_a_restart_of_the_daemon(daemon: Daemon) -> None:
+    with daemon.spawn("exec", "drip", "--stream-json") as command:
+        async with plain(daemon) as client:
+            await active_session(client)
+        daemon.kill()
+        daemon.start()
+        lines = [json.loads(line) for line in command.communicate(timeout=60)[0].splitlines()]
+        assert command.returncode == 0
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[-1]["type"] == "run_complete"
+    assert any(line["type"] == "run_started" and line["payload"].get("recovered") for line in lines)
+
+
+async def test_an_interrupt_is_a_cancel_for_the_daemon_too(daemon: Daemon) -> None:
+    async with plain(daemon) as client:
+        with daemon.spawn("exec", "drip", "--json") as command:
+            await active_session(client)
+            # Python itself catches an interrupt from the start, the other one only we do.
+            wait_until(lambda: _catches(command.pid, signal.SIGTERM), "the command to follow its run")
+            command.send_signal(signal.SIGINT)
+            outcome = json.loads(command.communicate(timeout=30)[0])
+    assert (outcome["outcome"], command.returncode) == ("cancelled", 2)
+
+
+def _catches(pid: int, number: int) -> bool:
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 async def active_session(client: Plain) -> str:
     """The session whose run is active, once there is one."""
     async with asyncio.timeout(30):
