@@ -3,6 +3,7 @@
 import asyncio
 import json
 import resource
+import secrets
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ async def fill(state_dir: Path) -> dict[str, object]:
             refused += 1
     acknowledged = last_seq
     try:
-        await log.put_blob(b"x" * 500_000)
+        await log.put_blob(secrets.token_bytes(500_000))
     except StorageFull:
         blob_refused = 1
     allow(resource.RLIM_INFINITY)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import stat
 import threading
 from pathlib import Path
@@ -106,6 +107,20 @@ def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: SetCloc
     clock.now += 1
     with pytest.raises(FileNotFoundError):
         room.is_enough()
+
+
+async def test_a_blob_that_can_be_shorter_is_and_old_ones_are_still_read(sqlite: SqliteLog, state_dir: Path) -> None:
+    text, noise = b"a long answer\n" * 5000, secrets.token_bytes(5000)
+    blob, random, small = [await sqlite.put_blob(content) for content in (text, noise, b"x")]
+    sizes = {path.name: path.stat().st_size for path in (state_dir / "blobs").rglob("*") if path.is_file()}
+    assert sizes[f"{blob}.z"] < len(text) / 10
+    assert (sizes[random], sizes[small]) == (5000, 1)
+    (path,) = (state_dir / "blobs").rglob(f"{blob}.z")
+    path.with_name(blob).write_bytes(text)
+    path.unlink()  # as it was kept before
+    assert await sqlite.put_blob(text) == blob
+    assert await sqlite.read_blob(blob, 7, 6) == (b"answer", len(text))
+    assert not path.exists()
 
 
 async def test_blobs_go_with_the_last_session_that_names_them(sqlite: SqliteLog, state_dir: Path) -> None:

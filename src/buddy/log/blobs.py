@@ -1,7 +1,7 @@
 """Blobs as files: content-addressed, in two levels of directories.
 
 What always holds: a file under its final name is whole and on the disk; a name is only ever the SHA-256 of its content,
-so nothing a client sends becomes a path.
+so nothing a client sends becomes a path. What gets shorter by it is kept compressed, with `.z` behind its name.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import time
+import zlib
 from pathlib import Path
 
 from buddy.errors import StorageFull
@@ -20,6 +21,7 @@ from buddy.log.statedir import make_private_dir
 _ID = re.compile(r"[0-9a-f]{64}")
 # A blob is stored before the event that names it. One that was asked for this recently may be about to be named.
 _GRACE_SECONDS = 60.0
+_FAST = 1
 
 
 class FileBlobs:
@@ -32,29 +34,31 @@ class FileBlobs:
     async def read(self, blob: str, offset: int, limit: int | None) -> tuple[bytes, int] | None:
         if not _ID.fullmatch(blob):
             return None
-        return await asyncio.to_thread(_read_part, self._path(blob), max(offset, 0), limit)
+        return await asyncio.to_thread(_read_part, self._paths(blob), max(offset, 0), limit)
 
     def discard(self, blob: str) -> bool:
         """Remove a blob that no event names; False where it is too young to be sure of that."""
-        path = self._path(blob)
-        try:
-            if time.time() - path.stat().st_mtime < _GRACE_SECONDS:
-                return False
-            path.unlink()
-        except FileNotFoundError:
-            pass
+        found = [path for path in self._paths(blob) if path.exists()]
+        if any(time.time() - path.stat().st_mtime < _GRACE_SECONDS for path in found):
+            return False
+        for path in found:
+            path.unlink(missing_ok=True)
         return True
 
-    def _path(self, blob: str) -> Path:
-        return self._root / blob[:2] / blob[2:4] / blob
+    def _paths(self, blob: str) -> tuple[Path, Path]:
+        """Where it is as it is, and where compressed; it is at one of them."""
+        folder = self._root / blob[:2] / blob[2:4]
+        return folder / blob, folder / f"{blob}.z"
 
     def _put(self, content: bytes) -> str:
         blob = hashlib.sha256(content).hexdigest()
-        path = self._path(blob)
-        try:
-            os.utime(path)
-        except FileNotFoundError:
-            self._write(path, content)
+        plain, compressed = self._paths(blob)
+        for path in (compressed, plain):
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)
+                return blob
+        short = zlib.compress(content, _FAST)
+        self._write(*((compressed, short) if len(short) < len(content) else (plain, content)))
         return blob
 
     def _write(self, path: Path, content: bytes) -> None:
@@ -90,11 +94,13 @@ def _sync_dir(path: Path) -> None:
         os.close(handle)
 
 
-def _read_part(path: Path, offset: int, limit: int | None) -> tuple[bytes, int] | None:
-    try:
-        with path.open("rb") as file:
-            total = os.fstat(file.fileno()).st_size
-            file.seek(offset)
-            return file.read(-1 if limit is None else max(limit, 0)), total
-    except FileNotFoundError:
-        return None
+def _read_part(paths: tuple[Path, Path], offset: int, limit: int | None) -> tuple[bytes, int] | None:
+    plain, compressed = paths
+    with contextlib.suppress(FileNotFoundError):
+        content = zlib.decompress(compressed.read_bytes())
+        return content[offset:][: None if limit is None else max(limit, 0)], len(content)
+    with contextlib.suppress(FileNotFoundError), plain.open("rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        file.seek(offset)
+        return file.read(-1 if limit is None else max(limit, 0)), total
+    return None
