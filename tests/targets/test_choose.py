@@ -1,11 +1,13 @@
 """What a session asked for is what it gets, or it is refused."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets.choose import Own, Wish, check_reach, choose, levels
+from buddy.targets.choose import Own, Wish, check_reach, choose, levels, try_levels
 from buddy.targets.confine import prove
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Terminal
@@ -127,3 +129,27 @@ def test_a_workspace_that_is_not_there_is_refused(own: Own) -> None:
     need("ssh")
     with pytest.raises(ProtocolError, match="must be absolute"):
         choose(Wish("ssh:host", "relative"), own)
+
+
+PROGRAMS = ["docker", "podman", "nerdctl", "ssh", "tmux", "bwrap", "bash", "sh", "env", "git"]
+
+
+async def test_no_program_of_the_workspace_is_taken_for_ours(
+    own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E05: `.` is in the path, and the folder we stand in has programs of these names."""
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in PROGRAMS:
+        (work / name).write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/ran\n")
+        (work / name).chmod(0o755)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}:")
+    for target in ("local", "container:none", "ssh:127.0.0.1:1", "ssh:nowhere.invalid"):
+        with suppress(ProtocolError, ToolError):
+            chosen = choose(Wish(target, str(work), tmux=target == "local" or None), own)
+            await check_reach(chosen.target, chosen.root)
+    await try_levels(own)
+    here = choose(Wish("local", str(work)), own).target
+    await here.run("git --version; env true", cwd=str(work), nonce="n", on_output=Taken())
+    assert not (tmp_path / "ran").exists()

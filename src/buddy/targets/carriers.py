@@ -7,7 +7,6 @@ own place or fails, and never another one.
 import asyncio
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from buddy.errors import ToolError
 from buddy.targets import names
+from buddy.targets.environment import environment, find_program
 
 ENGINES = ("docker", "podman", "nerdctl")
 PROBE_SECONDS = 20.0
@@ -94,6 +94,7 @@ async def hang_up(directory: Path) -> None:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
+            env=environment(),
         )
         await ending.wait()
     with suppress(OSError):
@@ -110,7 +111,7 @@ def _make_private(directory: Path) -> None:
 
 def engines() -> list[str]:
     """Those that are installed here."""
-    return [engine for engine in ENGINES if shutil.which(engine)]
+    return [engine for engine in ENGINES if find_program(engine)]
 
 
 async def _find_engine(container: str) -> str:
@@ -131,6 +132,7 @@ async def _is_running(engine: str, container: str) -> bool:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
     )
     try:
         async with asyncio.timeout(PROBE_SECONDS):

@@ -6,7 +6,6 @@ and never by this machine.
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from buddy.errors import ProtocolError, ToolError
 from buddy.targets import names
 from buddy.targets.carriers import ENGINES, Carrier, Container, Here, Ssh, engines, hang_up
 from buddy.targets.contract import Distant, Target
+from buddy.targets.environment import environment, find_program
 from buddy.targets.local import Local
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _container(wish: Wish, name: str, own: Own) -> Chosen:
 def _ssh(wish: Wish, host: str, own: Own) -> Chosen:
     if wish.sandbox not in (None, "host"):
         raise _unavailable(f"sandbox {wish.sandbox[:80]} works on this machine only, not over ssh")
-    if shutil.which("ssh") is None:
+    if find_program("ssh") is None:
         raise _unavailable("ssh is not installed here")
     return _remote(wish, Ssh(host, _control_dir(own)), "host")
 
@@ -193,7 +193,7 @@ def _with_tmux(base: Target, carrier: Carrier, root: str, wish: Wish) -> Target:
     session = wish.tmux if isinstance(wish.tmux, str) else default_session(root)
     pane = Pane(carrier, session, root)
     if isinstance(carrier, Here):
-        if shutil.which("tmux") is None:
+        if find_program("tmux") is None:
             raise _unavailable("tmux is not installed here; install it, or leave out --tmux")
         if own_window() == f"{session}:{WINDOW}":
             raise ProtocolError(
@@ -209,7 +209,8 @@ def own_window() -> str:
         return ""
     words = ["tmux", "display-message", "-p", "-t", pane, "#{session_name}:#{window_name}"]
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
+        done = subprocess.run(words, capture_output=True, text=True, timeout=5, check=False, env=environment())
+        return done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

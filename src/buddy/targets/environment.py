@@ -1,6 +1,10 @@
-"""The environment that a target's processes get."""
+"""The environment that a target's processes get, and where our own programs are looked for.
+
+What always holds: no program is found by a relative path: it would be the workspace's own.
+"""
 
 import os
+import shutil
 from collections.abc import Mapping
 
 # What configures this process, or is its secret, is not a command's business.
@@ -12,6 +16,11 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
     whole = {**kept, **(more or {})}
     return {**whole, "PATH": _absolute(whole.get("PATH", os.defpath))}
+
+
+def find_program(name: str) -> str | None:
+    """Where a program is that our processes, with this environment, would start by its name."""
+    return shutil.which(name, path=_absolute(os.environ.get("PATH", os.defpath)))
 
 
 def _absolute(path: str) -> str:

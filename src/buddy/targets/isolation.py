@@ -13,6 +13,7 @@ from pathlib import Path
 
 from buddy.errors import ToolError
 from buddy.targets.carriers import ENGINES, Carrier, Container, engines
+from buddy.targets.environment import environment
 from buddy.targets.exchange import ask
 from buddy.targets.scripts import words_of
 
@@ -110,6 +111,7 @@ async def _running(engine: str) -> list[str]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=environment(),
     )
     try:
         async with asyncio.timeout(LIST_SECONDS):

@@ -7,14 +7,13 @@ on purpose goes on.
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 
 from buddy import faults
 from buddy.targets import cgroups, child, files, paths, strays
 from buddy.targets.completion import see_through
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
-from buddy.targets.environment import environment
+from buddy.targets.environment import environment, find_program
 
 GRACE = 0.5
 # Whoever cancels waits for it: what does not end when it is asked to is ended within a moment.
@@ -115,4 +114,4 @@ def _find_shell() -> str:
     for shell in ("/bin/bash", "/usr/bin/bash"):
         if os.access(shell, os.X_OK):
             return shell
-    return shutil.which("bash") or "/bin/sh"
+    return find_program("bash") or "/bin/sh"

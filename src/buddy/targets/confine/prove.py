@@ -6,7 +6,6 @@ protected, to move it aside, to reach the network or a socket, and failed each t
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from msgspec import Struct
 
 from buddy.targets.confine.fence import Fence
 from buddy.targets.confine.ways import WRAPS
-from buddy.targets.environment import environment
+from buddy.targets.environment import environment, find_program
 
 SECONDS = 20
 # Runs inside. Each attempt says by its name whether it went through; one to write outside may find a private directory
@@ -88,7 +87,7 @@ def attempt(how: str) -> str:
     """What is wrong with one way to confine; nothing where it holds."""
     if sys.platform != "linux":
         return "only Linux has it"
-    if how == "bubblewrap" and shutil.which("bwrap") is None:
+    if how == "bubblewrap" and find_program("bwrap") is None:
         return "bwrap is not installed"
     with (
         tempfile.TemporaryDirectory(prefix="buddy-probe-") as place,
