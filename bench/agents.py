@@ -26,7 +26,7 @@ class Tool(Struct, frozen=True):
 
 
 class Agent(Struct, frozen=True):
-    """`command` makes the argument list that plays a prompt in the current folder."""
+    """`command` makes the argument list that plays a prompt in the current folder; the rest is what some can do."""
 
     name: str
     kind: Kind
@@ -35,6 +35,9 @@ class Agent(Struct, frozen=True):
     shell: Tool
     daemon: "Daemon | None" = None
     version: Sequence[str] = ()
+    # Goes on with the last session of the folder; takes several prompts, one per line, as sessions of one process.
+    resume: Callable[[str], Sequence[str]] | None = None
+    takes_many: bool = False
 
     def play(self, stage: Stage, script: Script) -> tuple[Ended, list[Request]]:
         """One process from start to end, and what the model saw of it."""
@@ -62,6 +65,7 @@ def floors(stage: Stage, *ways: str, logs: Sequence[str] = ("none",)) -> Iterato
                 lambda prompt, way=way, log=log: [sys.executable, FLOOR, way, str(stage.port), prompt, log],
                 READ,
                 SHELL,
+                takes_many=True,
             )
 
 
@@ -101,13 +105,6 @@ class Daemon:
 
     def __exit__(self, *_: object) -> None:
         end(self.process)
-
-
-def run_floor(stage: Stage, scripts: Sequence[Script]) -> Ended:
-    """The asyncio floor with a log, all scripts at once; its output is when it was done."""
-    prompts = "\n".join(script.prompt() for script in scripts)
-    command = [sys.executable, FLOOR, "asyncio", str(stage.port), prompts, "NORMAL"]
-    return stage.run(command, cwd=stage.new_folder("floor"))
 
 
 def configure(stage: Stage, home: Path) -> list[str]:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from msgspec import Struct
 from bench.agents import Agent, Tool
 from bench.stage import ROOT, Failed, Stage, clean_environment
 
+_HELLO = b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}\n'
 CACHE = ROOT / "bench" / ".peers"
 READ = {"path": "a.txt"}
 SHELL = {"command": "true"}
@@ -82,8 +84,15 @@ def codex(stage: Stage, program: Path) -> Agent:
 
     # It has no tool that reads; it is told to look with a command.
     command = [str(program), "exec", "--skip-git-repo-check"]
-    tools, version = (shell("cat a.txt"), shell("true")), [str(program), "--version"]
-    return Agent("codex", "peer", lambda prompt: [*command, prompt], *tools, version=version)
+    return Agent(
+        "codex",
+        "peer",
+        lambda prompt: [*command, prompt],
+        shell("cat a.txt"),
+        shell("true"),
+        version=[str(program), "--version"],
+        resume=lambda prompt: [*command, "resume", "--last", prompt],
+    )
 
 
 def pi(stage: Stage, program: Path) -> Agent:
@@ -96,7 +105,15 @@ def pi(stage: Stage, program: Path) -> Agent:
     command = ["node", str(program)]
     flags = ["--provider", "bench", "--model", "bench", "-p"]
     read, shell = Tool("read", json.dumps(READ)), Tool("bash", json.dumps(SHELL))
-    return Agent("pi", "peer", lambda prompt: [*command, *flags, prompt], read, shell, version=[*command, "--version"])
+    return Agent(
+        "pi",
+        "peer",
+        lambda prompt: [*command, *flags, prompt],
+        read,
+        shell,
+        version=[*command, "--version"],
+        resume=lambda prompt: [*command, "-c", *flags, prompt],
+    )
 
 
 def opencode(stage: Stage, program: Path) -> Agent:
@@ -127,9 +144,35 @@ def framework(name: str) -> Callable[[Stage, Path], Agent]:
     read, shell = Tool("read_file", json.dumps(READ)), Tool("run_shell", json.dumps(SHELL))
 
     def configure(stage: Stage, program: Path) -> Agent:
-        return Agent(name, "peer", lambda prompt: [str(program), str(script), stage.base_url, prompt], read, shell)
+        def command(prompts: str) -> list[str]:
+            return [str(program), str(script), stage.base_url, prompts]
+
+        return Agent(name, "peer", command, read, shell, takes_many=True)
 
     return configure
+
+
+def servers(stage: Stage) -> Iterator[tuple[str, Callable[[], "subprocess.Popen[bytes]"]]]:
+    """Those that can serve clients: each starts its server, and returns when that says that it listens."""
+    wanted = {peer.name: str(peer.folder / peer.program) for peer in PEERS if peer.name in stage.peers}
+    for agent in peers(stage):
+        if agent.name == "opencode":
+            command = [wanted["opencode"], "serve", "--port", "0", "--hostname", "127.0.0.1"]
+            yield agent.name, partial(_served, stage, command, b"listening")
+        if agent.name == "codex":
+            yield agent.name, partial(_served, stage, [wanted["codex"], "app-server"], b'"result"', _HELLO)
+
+
+def _served(stage: Stage, command: list[str], ready: bytes, hello: bytes = b"") -> "subprocess.Popen[bytes]":
+    process = stage.start(command, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(hello)
+    process.stdin.flush()
+    while ready not in (line := process.stdout.readline()):
+        if not line:
+            raise Failed(f"{command[0]} ended before it was ready")
+    return process
 
 
 def _must(command: list[str], folder: Path) -> None:

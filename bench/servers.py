@@ -10,15 +10,19 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 
-from bench.agents import READ, SHELL, Daemon, run_floor
+from bench.agents import READ, SHELL, Agent, Daemon, floors
 from bench.figures import Metric, Sample
 from bench.model import Script
+from bench.peers import peers, servers
 from bench.replies import WORD
-from bench.stage import Request, Stage, cpu_seconds, resident
+from bench.stage import Ended, Failed, Request, Stage, cpu_seconds, end, resident
+from bench.storage import seed
 from bench.wire import Wire
 from bench.works import Subject, Work
+from buddy.log.schema import open_reader
 
 CONNECTIONS = 10
+EVENTS_PER_TURN = 8
 MEBI = 1 << 20
 BARE = """
 import asyncio, sys
@@ -32,7 +36,9 @@ asyncio.run(main())
 def sessions(stage: Stage) -> Iterator[Subject]:
     count, turns = (20, 5) if stage.quick else (100, 10)
     scripts = partial(_scripts, stage, count, turns=turns, call=READ.name, arguments=READ.arguments)
-    yield Subject("asyncio NORMAL", "floor", lambda: _floor_sessions(stage, scripts()))
+    floor = next(floors(stage, "asyncio", logs=("NORMAL",)))
+    for agent in (floor, *(peer for peer in peers(stage) if peer.takes_many)):
+        yield Subject(agent.name, agent.kind, partial(_sessions_of, stage, agent, scripts), most=3)
     yield Subject("daemon", "buddy", lambda: asyncio.run(_sessions(stage, scripts())))
 
 
@@ -53,13 +59,28 @@ def idle(stage: Stage) -> Iterator[Subject]:
         with Daemon(stage) as daemon:
             return _idle(daemon.process, daemon.ready_seconds)
 
+    def peer(serve: Callable[[], "subprocess.Popen[bytes]"]) -> Sample:
+        began = perf_counter_ns()
+        process = serve()
+        sample = _idle(process, (perf_counter_ns() - began) / 1e9)
+        end(process)
+        return sample
+
     yield Subject("asyncio", "floor", bare)
     yield Subject("daemon", "buddy", buddy)
+    for name, serve in servers(stage):
+        yield Subject(name, "peer", partial(peer, serve), most=2)
 
 
 def resume(stage: Stage) -> Iterator[Subject]:
     turns = 50 if stage.quick else 200
+    state_dir = stage.new_folder("seeded")
+    asyncio.run(seed(state_dir, "sess_seeded", turns * EVENTS_PER_TURN))
+    yield Subject("apsw", "floor", lambda: {"resume": [_read_all(state_dir / "buddy.db")]})
     yield Subject("daemon", "buddy", lambda: asyncio.run(_resume(stage, turns)))
+    for agent in peers(stage):
+        if agent.resume:
+            yield Subject(agent.name, "peer", partial(_resume_of, stage, agent, agent.resume, turns), most=2)
 
 
 def crowd(stage: Stage) -> Iterator[Subject]:
@@ -85,16 +106,23 @@ def _span(requests: Sequence[Sequence[Request]]) -> tuple[int, int]:
     return min(each[0].received for each in requests), max(each[-1].sent for each in requests)
 
 
-def _floor_sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
-    one, many = run_floor(stage, [stage.script()]), run_floor(stage, scripts)
-    began, ended = _span([stage.requests(script) for script in scripts])
-    turns = sum(script.turns for script in scripts)
-    memory = (many.resident - one.resident) / MEBI / len(scripts)
+def _sessions_of(stage: Stage, agent: Agent, scripts: Callable[[], list[Script]]) -> Sample:
+    """One process with all of them, against one with one of them."""
+    alone, together = scripts()[:1], scripts()
+    one, many = (_all_at_once(stage, agent, played) for played in (alone, together))
+    began, ended = _span([stage.requests(script) for script in together])
+    turns, more = sum(script.turns for script in together), len(together) - 1
+    cpu = (many.cpu - one.cpu) / (turns - alone[0].turns)
     return {
         "turns": [turns / (ended - began) * 1e9],
-        "turn-cpu": [(many.cpu - one.cpu) / turns * 1000],
-        "session": [memory],
+        "turn-cpu": [cpu * 1000],
+        "session": [(many.resident - one.resident) / MEBI / more],
     }
+
+
+def _all_at_once(stage: Stage, agent: Agent, scripts: Sequence[Script]) -> Ended:
+    prompts = "\n".join(script.prompt() for script in scripts)
+    return stage.run(agent.command(prompts), cwd=stage.new_folder("work"))
 
 
 async def _sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
@@ -132,8 +160,9 @@ async def _play(stage: Stage, daemon: Daemon, scripts: Sequence[Script]) -> list
 
 
 def _floor_streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
-    ended = int(run_floor(stage, scripts).output)
-    return _stream_rate(stage, scripts, ended)
+    floor = next(floors(stage, "asyncio", logs=("NORMAL",)))
+    # Its output is when it was done.
+    return _stream_rate(stage, scripts, int(_all_at_once(stage, floor, scripts).output))
 
 
 async def _streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
@@ -150,6 +179,16 @@ def _stream_rate(stage: Stage, scripts: Sequence[Script], ended: int) -> Sample:
 def _idle(process: "subprocess.Popen[bytes]", ready: float) -> Sample:
     time.sleep(1)
     return {"idle": [resident(process.pid) / MEBI], "ready": [ready]}
+
+
+def _read_all(database: Path) -> float:
+    """Milliseconds to open a log and to have what is in it as the bytes of a request."""
+    began = perf_counter_ns()
+    db = open_reader(database)
+    body = b",".join(payload for (payload,) in db.execute("SELECT CAST(payload AS BLOB) FROM events ORDER BY seq"))
+    db.close()
+    assert body
+    return (perf_counter_ns() - began) / 1e6
 
 
 async def _resume(stage: Stage, turns: int) -> Sample:
@@ -173,6 +212,20 @@ async def _resume(stage: Stage, turns: int) -> Sample:
     first = await _first_request(stage, home, new, fresh)
     again = await _first_request(stage, home, old, long)
     return {"resume": [(again - first) / 1e6]}
+
+
+def _resume_of(stage: Stage, agent: Agent, resume: Callable[[str], Sequence[str]], turns: int) -> Sample:
+    """Two processes: from the start of each to its first request."""
+    folder, fresh = stage.new_folder("work"), stage.script()
+    long = stage.script(turns=turns, call=agent.read.name, arguments=agent.read.arguments)
+    began = stage.run(agent.command(fresh.prompt()), cwd=stage.new_folder("work")).started
+    first = stage.requests(fresh)[0].received - began
+    stage.run(agent.command(long.prompt()), cwd=folder)
+    began = stage.run(resume("go on"), cwd=folder).started
+    requests = stage.requests(long)
+    if len(requests) != turns + 2:
+        raise Failed(f"{agent.name} did not go on where it was")
+    return {"resume": [(requests[-1].received - began - first) / 1e6]}
 
 
 async def _first_request(stage: Stage, home: Path, find: Callable[[Wire], Awaitable[str]], script: Script) -> int:
