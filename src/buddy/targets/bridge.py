@@ -20,7 +20,8 @@ GRACE = 2.0
 _SHELL = """
 if command -v bash >/dev/null 2>&1; then
   exec bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 69
-    { cat <&3; kill $$; } & cat >&3; kill $! 2>/dev/null' bash "$1"
+    cat <&3 & back=$!; cat <&0 >&3 & there=$!
+    wait -n; kill $back $there' bash "$1" 2>/dev/null
 elif command -v nc >/dev/null 2>&1; then exec nc 127.0.0.1 "$1"
 elif command -v socat >/dev/null 2>&1; then exec socat - "TCP:127.0.0.1:$1"
 fi

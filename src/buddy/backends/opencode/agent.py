@@ -87,7 +87,7 @@ class OpenCode:
         server, target = self._server, self._target
         if server is None or target is None:
             raise ProviderError("OpenCode was not started", retryable=False)
-        await check_repository(target, request.cwd, self._env.get("HOME", ""), self._is_trusted)
+        await check_repository(target, request.cwd, request.nonce, self._env.get("HOME", ""), self._is_trusted)
         notes = told(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
         prompt = Prompt(
             request.cwd,

@@ -21,7 +21,8 @@ from buddy.targets.hosting import Program, host
 from buddy.targets.remote import Remote
 
 START_SECONDS = 30.0
-PROBE_SECONDS = 1.0
+FIRST_PROBE_SECONDS = 1.0
+PING_SECONDS = 10.0
 CALL_SECONDS = 60.0
 # It says something every ten seconds, older ones every thirty.
 SILENCE_SECONDS = 75.0
@@ -46,7 +47,7 @@ class Server:
         )
         self._drain = asyncio.create_task(_drain(program))
 
-    async def health(self, seconds: float = PROBE_SECONDS) -> None:
+    async def health(self, seconds: float = PING_SECONDS) -> None:
         """ProviderError where it does not answer."""
         try:
             answer = await self._client.get("/global/health", timeout=seconds)
@@ -149,15 +150,16 @@ async def _bridged(target: Target, port: int, nonce: str) -> Bridge | None:
 
 
 async def _wait_healthy(server: Server) -> None:
-    """A request of its first instants may never be answered, so each has a short limit and is sent anew."""
-    async with asyncio.timeout(START_SECONDS):
-        while True:
-            try:
-                return await server.health()
-            except ProviderError:
-                if not server.program.is_running:
-                    raise
-                await asyncio.sleep(0.05)
+    """A request of its first instants may never be answered, so each has a limit and is sent anew."""
+    seconds, left = FIRST_PROBE_SECONDS, START_SECONDS
+    while True:
+        try:
+            return await server.health(min(seconds, left))
+        except ProviderError:
+            left -= seconds
+            if left <= 0 or not server.program.is_running:
+                raise
+            seconds *= 2  # the way there may be long
 
 
 async def _drain(program: Program) -> None:

@@ -1,0 +1,35 @@
+"""OpenCode on another machine: its server runs there, and everything goes through one connection to it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from backends.opencode.serving import make, request, tell
+from buddy.backends.external.contract import Completion, Permission
+from buddy.errors import UserError
+from buddy.targets.carriers import Ssh, hang_up
+from buddy.targets.remote import Remote
+from targets.machines import ssh_server
+
+
+async def test_over_ssh_it_works_as_it_does_here(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    control = tmp_path_factory.mktemp("c")
+    with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
+        target = Remote(Ssh("127.0.0.1", control, server.options))
+        try:
+            with pytest.raises(UserError, match=r"no-such-opencode is not installed on ssh:127\.0\.0\.1"):
+                await make(str(tmp_path), "no-such-opencode").start(target, str(tmp_path))
+            agent = make(str(tmp_path))
+            await agent.start(target, str(tmp_path))
+            try:
+                executors = [await agent.execute(request(tmp_path)) for _ in range(2)]
+                told = await asyncio.gather(*(tell(one, "run echo there") for one in executors))
+                assert [events[-1] for events in told] == [Completion("completed", "done")] * 2
+                assert sum(isinstance(event, Permission) for events in told for event in events) == 2
+                dropped = await tell(executors[0], "drop heard lost regained")
+                assert dropped[-1] == Completion("completed", "heard lost regained")
+            finally:
+                await agent.close()
+        finally:
+            await hang_up(control)

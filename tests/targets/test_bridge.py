@@ -1,0 +1,79 @@
+"""A port on a target, reached through a port here."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from buddy.targets import strays
+from buddy.targets.bridge import Bridge
+from buddy.targets.carriers import Carrier, Here, Ssh
+from targets.machines import SshServer
+
+
+@pytest.fixture(params=["here", "ssh"])
+def carrier(request: pytest.FixtureRequest) -> Carrier:
+    """A container has no bash and no network here; the way into it is that of `Container`, which others test."""
+    if request.param == "here":
+        return Here()
+    server: SshServer = request.getfixturevalue("sshd")
+    control_dir: Path = request.getfixturevalue("control_dir")
+    return Ssh("127.0.0.1", control_dir, server.options)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says everything back; `bye` is the last thing it hears."""
+    while line := await reader.readline():
+        writer.write(line)
+        if line == b"bye\n":
+            break
+    writer.close()
+
+
+async def test_connections_are_carried_apart_and_end_with_either_side(carrier: Carrier) -> None:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0, limit=2**20)
+    nonce = uuid4().hex
+    bridge = Bridge(carrier, server.sockets[0].getsockname()[1], nonce)
+    await bridge.open()
+    try:
+        (first, to_first), (second, to_second) = [
+            await asyncio.open_connection("127.0.0.1", bridge.port) for _ in range(2)
+        ]
+        big = os.urandom(300_000).replace(b"\n", b" ") + b"\n"
+        to_first.write(big)
+        to_second.write(b"two\n")
+        assert await second.readline() == b"two\n"
+        assert await first.readexactly(len(big)) == big
+        to_first.write(b"bye\n")
+        assert await first.read() == b"bye\n"
+        to_first.close()
+        to_second.write(b"still here\n")
+        assert await second.readline() == b"still here\n"
+        to_second.close()
+    finally:
+        await bridge.close()
+        server.close()
+    await asyncio.to_thread(_wait_gone, nonce)
+
+
+async def test_where_nobody_listens_the_connection_just_ends(carrier: Carrier) -> None:
+    silent = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    silent.close()
+    await silent.wait_closed()
+    bridge = Bridge(carrier, port, uuid4().hex)
+    await bridge.open()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
+        assert await reader.read() == b""
+        writer.close()
+    finally:
+        await bridge.close()
+
+
+def _wait_gone(nonce: str) -> None:
+    while strays.find(nonce):
+        time.sleep(0.01)
