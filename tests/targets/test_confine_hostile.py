@@ -234,6 +234,13 @@ async def test_the_kernel_is_not_configured(confined: Confined, root: Path, nonc
         assert code != 0, place
 
 
+async def test_no_power_is_left_and_none_can_be_gained(confined: Confined, root: Path, nonce: str) -> None:
+    _, output = await run(confined, "grep -E '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/self/status", root, nonce)
+    facts = dict(line.split() for line in output.splitlines())
+    assert facts.pop("NoNewPrivs:") == "1"
+    assert {int(value, 16) for value in facts.values()} == {0}
+
+
 async def test_more_namespaces_give_no_way_out(confined: Confined, root: Path, home: Path, nonce: str) -> None:
     need("unshare")
     inner = (

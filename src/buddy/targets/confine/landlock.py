@@ -16,7 +16,8 @@ from typing import NoReturn, TypedDict
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY, ATTR_NODEV = -100, 0x8000, 1, 4
-MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CAPSET = 442, 444, 445, 446, 126
+# The same on every architecture, as those of all newer calls are.
+MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
@@ -182,7 +183,7 @@ def _drop_capabilities() -> None:
     for number in range(64):
         _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
     head, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    _check(_libc.syscall(CAPSET, head, none), "drop capabilities")
+    _check(_libc.capset(head, none), "drop capabilities")
 
 
 def _pass_on(child: int) -> NoReturn:
