@@ -81,29 +81,25 @@ def has_terminal() -> bool:
 
 def _run(options: argparse.Namespace, wanted: str | None) -> int:
     ask_for_trust(options)
-    if not options.config:
-        from buddy.cli.daemon import launch
-
-        launch(options)
+    config = read_config(options)
 
     async def work() -> int:
         async with _joined(options) as (client, wire):
-            around = _around(options)
-            talk = Conversation(client, around)
+            talk = Conversation(client, _around(options, config))
             if has_terminal():
-                return await _on_terminal(options, talk, wire, wanted)
+                style = style_of(sys.stderr, os.environ) if config.display.color else Style(on=False)
+                return await _on_terminal(options, talk, wire, wanted, style)
             return await _on_pipes(options, talk, wanted)
 
     return asyncio.run(work())
 
 
-async def _on_terminal(options: argparse.Namespace, talk: Conversation, wire: Wire, wanted: str | None) -> int:
+async def _on_terminal(
+    options: argparse.Namespace, talk: Conversation, wire: Wire, wanted: str | None, style: Style
+) -> int:
     from buddy.terminal.repl import Repl
     from buddy.terminal.screen import HeldOutput, Screen
 
-    config = read_config(options)
-    style = style_of(sys.stderr, os.environ)
-    style = style if config.display.color else Style(on=False)
     screen = Screen(HeldOutput(sys.stderr, colour=style.on))
     room = Repl(talk, screen, style, _history(places_of(options)), None if sys.stdout.isatty() else _answer)
 
@@ -139,14 +135,24 @@ async def _joined(options: argparse.Namespace) -> AsyncGenerator[tuple[Client, W
         async with connected(options, "cli") as client:
             yield client, wire
         return
-    async with Client(
-        await connect_unix(places_of(options).socket), "cli", VERSION, reconnect=wire.connect, patience=PATIENCE
-    ) as client:
+    link = await _dial(options)
+    async with Client(link, "cli", VERSION, reconnect=wire.connect, patience=PATIENCE) as client:
         yield client, wire
 
 
-def _around(options: argparse.Namespace) -> Around:
-    config = read_config(options)
+async def _dial(options: argparse.Namespace) -> SocketLink:
+    """The daemon, started where none runs."""
+    socket = places_of(options).socket
+    try:
+        return await connect_unix(socket)
+    except OSError:
+        from buddy.cli.daemon import launch
+
+        await asyncio.to_thread(launch, options)
+        return await connect_unix(socket)
+
+
+def _around(options: argparse.Namespace, config: Config) -> Around:
     root = workspace_of(options)
     policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
     parse_policy(policy, 0)

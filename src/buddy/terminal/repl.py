@@ -96,8 +96,9 @@ class Repl:
             self._lines.put_nowait((first, False))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.leave)
-        for work in (self._follow(), self._work(), self._tick(), asyncio.to_thread(_warm)):
+        for work in (self._follow(), self._work(), self._tick()):
             self._spawn(work)
+        self._session.app.after_render += self._warm_once
         try:
             with contextlib.suppress(EOFError, KeyboardInterrupt):
                 await self._session.prompt_async()
@@ -108,6 +109,11 @@ class Repl:
                 task.cancel()
             await asyncio.wait(self._tasks)
             self._screen.flush()
+
+    def _warm_once(self, _: object) -> None:
+        """The prompt is there: now load what the first answer needs, while nobody waits for it."""
+        self._session.app.after_render -= self._warm_once
+        self._spawn(asyncio.to_thread(_warm))
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -297,7 +303,6 @@ class Repl:
 
 
 def _warm() -> None:
-    """Load what the first answer needs while nobody waits for it."""
     from buddy.terminal.markdown import render_code, render_markdown
 
     style = Style(on=True)
