@@ -31,8 +31,10 @@ from buddy.protocol.events import (
 from buddy.scrub import Scrubber, Stream
 from buddy.sessions.spill import SPILL_ABOVE, spill
 
-MERGE_SECONDS = 0.005
+MERGE_SECONDS = 0.016
+"""Pieces this close together are recorded together: a frame of a screen. The first after a pause goes out at once."""
 MERGE_CHARACTERS = 8 * 1024
+MAX_HELD = 8 * MERGE_CHARACTERS
 
 
 class Repeated(LogError):
@@ -172,7 +174,7 @@ class Journal:
         self._pieces.append(text)
         self._size += len(text)
         now = asyncio.get_running_loop().time()
-        if self._size >= MERGE_CHARACTERS or now - self._merged_at >= self._merge_seconds:
+        if self._size >= MAX_HELD or now - self._merged_at >= self._merge_seconds:
             self._close_pieces()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._merge_seconds, self._close_pieces)
