@@ -115,22 +115,29 @@ if TYPE_CHECKING:
 
 
 def _add_exec(commands: "Subparsers") -> None:
-    for name, help_text in (("exec", "one run; the answer on stdout"), ("run", "the same as exec")):
-        parser = commands.add_parser(name, help=help_text, description="Run one prompt to its outcome.")
-        parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
-        if name == "run":
-            parser.add_argument("--headless", action="store_true", required=True, help="no interaction")
-            parser.add_argument("--task", dest="task", metavar="PROMPT", help="another way to give the prompt")
-        _add_output(parser)
-        parser.add_argument(
-            "--accept", action="append", default=[], metavar="CMD", help="a check that must pass; repeatable"
-        )
-        parser.add_argument(
-            "--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)"
-        )
-        _add_run_flags(parser)
-        _add_common(parser)
-        parser.set_defaults(command=_exec)
+    _add_one_run(commands.add_parser("exec", help="one run; the answer on stdout", description=_ONE_RUN))
+
+
+def _add_run(commands: "Subparsers") -> None:
+    parser = commands.add_parser("run", help="the same as exec", description=_ONE_RUN)
+    parser.add_argument("--headless", action="store_true", required=True, help="no interaction")
+    parser.add_argument("--task", dest="task", metavar="PROMPT", help="another way to give the prompt")
+    _add_one_run(parser)
+
+
+_ONE_RUN = "Run one prompt to its outcome."
+
+
+def _add_one_run(parser: Parser) -> None:
+    parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
+    _add_output(parser)
+    parser.add_argument(
+        "--accept", action="append", default=[], metavar="CMD", help="a check that must pass; repeatable"
+    )
+    parser.add_argument("--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)")
+    _add_run_flags(parser)
+    _add_common(parser)
+    parser.set_defaults(command=_exec)
 
 
 def _add_resume(commands: "Subparsers") -> None:
@@ -334,7 +341,7 @@ def _add_small(commands: "Subparsers") -> None:
 
 COMMANDS: "dict[str, Callable[[Subparsers], None]]" = {
     "exec": _add_exec,
-    "run": _add_exec,
+    "run": _add_run,
     "resume": _add_resume,
     "session": _add_session,
     "daemon": _add_daemon,

@@ -78,10 +78,10 @@ def prepare(options: argparse.Namespace) -> None:
     """Write the template where there is no configuration yet."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return
-    from buddy.cli.embedded import places_of
+    from buddy.config.places import find_places
     from buddy.config.template import write_template
 
-    places = places_of(options)
+    places = find_places(os.environ, options.state_dir, options.socket)
     try:
         written = write_template(os.environ, places)
     except OSError as error:

@@ -8,11 +8,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from buddy.cli.driving import STOPS, Errand
-from buddy.cli.embedded import places_of, read_config
 from buddy.cli.first_run import prepare
-from buddy.client.client import Link
+from buddy.config.load import load_config
+from buddy.config.places import find_places
+from buddy.daemon.link import MemoryLink
 from buddy.daemon.runtime import Runtime
 
 INTERRUPTED = 130
@@ -28,7 +30,9 @@ def run_here(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
 
 
 async def _work(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
-    runtime = Runtime(read_config(options), places_of(options), os.environ)
+    places = find_places(os.environ, options.state_dir, options.socket)
+    config = load_config(os.environ, Path(options.config) if options.config else None, places)
+    runtime = Runtime(config, places, os.environ)
     try:
         return await _Conversation(runtime.connect(), begin()).run()
     finally:
@@ -36,7 +40,7 @@ async def _work(options: argparse.Namespace, begin: Callable[[], Errand]) -> int
 
 
 class _Conversation:
-    def __init__(self, link: Link, errand: Errand) -> None:
+    def __init__(self, link: MemoryLink, errand: Errand) -> None:
         self._link = link
         self._errand = errand
         self._loop = asyncio.get_running_loop()
