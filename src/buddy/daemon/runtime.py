@@ -1,10 +1,12 @@
 """The composition root: the one place where concrete classes are named and put together."""
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from buddy.backends.contract import Backend
@@ -39,6 +41,7 @@ from buddy.sessions.session import Surroundings
 from buddy.sessions.sessions import Makers, Sessions
 from buddy.targets.choose import Own, Wish, choose, let_go
 from buddy.tools.contract import Place
+from buddy.tools.registry import Registry
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from buddy.version import VERSION as PRODUCT_VERSION
 
@@ -69,6 +72,14 @@ class Shown(Struct, frozen=True):
     seconds_left: float | None
 
 
+class Offer(Struct, frozen=True):
+    """The tools that a kind of session has, made once for all of that kind."""
+
+    registry: Registry
+    tools: tuple[ToolSpec, ...]
+    text: str
+
+
 class Runtime:
     """Everything behind the protocol, in one process."""
 
@@ -85,6 +96,7 @@ class Runtime:
         self._own = Own(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
         self._registry = toolbox(config.tools, Supplies(parts.clock, self.log.read_blob, self._has_secret))
+        self._offer = functools.cache(self._make_offer)
         memory_dir = parts.memory_dir or (places.state_dir if parts.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
@@ -195,18 +207,22 @@ class Runtime:
             return other
         named = profile or (None if started.provider == "default" else started.provider)
         instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
-        registry = self._registry if options and options.tmux else self._registry.without(set(PANE_TOOLS))
-        if options and options.plan:
-            registry = registry.read_only()
-        specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
+        offer = self._offer(bool(options and options.tmux), bool(options and options.plan))
         agent = self._config.agent
         root = started.repo.root_path if started.repo else ""
         recall = self.memory.recaller(started.session_id, root) if self.memory else None
-        setting = Setting(specs, instructions, self._user_folder, recall, agent.temperature, agent.top_p)
+        place = (self._user_folder, recall, agent.temperature, agent.top_p)
+        setting = Setting(offer.tools, instructions, *place, offer.text)
         try:
-            return Native(self._provider, Dispatch(registry, self.log.has_room), setting, named, model)
+            return Native(self._provider, Dispatch(offer.registry, self.log.has_room), setting, named, model)
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
+
+    def _make_offer(self, panes: bool, plan: bool) -> Offer:
+        registry = self._registry if panes else self._registry.without(set(PANE_TOOLS))
+        registry = registry.read_only() if plan else registry
+        tools = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
+        return Offer(registry, tools, msgspec.json.encode(tools).decode())
 
     def _provider(self, profile: str | None, model: str | None) -> Provider:
         resolved = resolve_profile(self._config, self._env, profile, model)

@@ -54,7 +54,6 @@ class Completions:
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
         self._messages = Messages(self._wire.origin)
-        self._tools = Kept(_tools)
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = Fold(self._wire.origin)
@@ -68,7 +67,7 @@ class Completions:
     def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
         parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.joined(prompt), b"]"]
         if prompt.tools:
-            parts += [b',"tools":', self._tools.of(prompt.tools)]
+            parts += [b',"tools":', _shared_tools.of(prompt.tools)]
         if prompt.temperature is not None:
             parts += [b',"temperature":', _encode(prompt.temperature)]
         if prompt.top_p is not None:
@@ -141,3 +140,6 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 
 
 _encode = msgspec.json.Encoder().encode
+
+# All sessions of a kind offer the same tools.
+_shared_tools = Kept(_tools)

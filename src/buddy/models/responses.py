@@ -52,7 +52,6 @@ class Responses:
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
         self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
         self._system = Kept[str](_encode)
-        self._tools = Kept(_tools)
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
@@ -70,7 +69,7 @@ class Responses:
         if prompt.system or self._login:
             parts += [b',"instructions":', self._system.of(prompt.system)]
         if prompt.tools:
-            parts += [b',"tools":', self._tools.of(prompt.tools)]
+            parts += [b',"tools":', _shared_tools.of(prompt.tools)]
         if prompt.temperature is not None and not self._login:
             parts += [b',"temperature":', _encode(prompt.temperature)]
         if prompt.top_p is not None and not self._login:
@@ -102,3 +101,6 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 
 
 _encode = msgspec.json.Encoder().encode
+
+# All sessions of a kind offer the same tools.
+_shared_tools = Kept(_tools)

@@ -57,6 +57,7 @@ from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
 RECENT = 2000
+RESTING = 16
 MAX_QUEUED = 100
 
 
@@ -134,6 +135,11 @@ class Session:
             return None
         newer = self._recent[-1].seq - after
         return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
+
+    def rest(self) -> None:
+        """Between runs, keep little: whoever comes later reads the log."""
+        while not self.is_running and len(self._recent) > RESTING:
+            self._recent.popleft()
 
     @property
     def committed_seq(self) -> int | None:

@@ -37,7 +37,7 @@ Recall = Callable[[str], Awaitable[str]]
 
 
 class Setting(Struct, frozen=True):
-    """What a session's prompts are made of beside its history."""
+    """What a session's prompts are made of beside its history. `tools_text` is `tools` as JSON, where it is known."""
 
     tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
@@ -45,6 +45,7 @@ class Setting(Struct, frozen=True):
     recall: Recall | None = None
     temperature: float | None = None
     top_p: float | None = None
+    tools_text: str = ""
 
 
 class Prompts:
@@ -53,7 +54,7 @@ class Prompts:
     def __init__(self, setting: Setting) -> None:
         self.transcript = Transcript()
         self._setting = setting
-        self._tools = msgspec.json.encode(setting.tools).decode() if setting.tools else ""
+        self._tools = setting.tools_text or msgspec.json.encode(setting.tools).decode()
         self._pins = Pins()
         self._tally = Tally("")
         self._run_id = ""
