@@ -81,11 +81,11 @@ async def test_what_is_no_file_in_the_workspace_is_refused(call: Call, root: Pat
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "proc/self/mem", "/sys/kernel/notes", "/dev/zero", "dev/tty"])
 async def test_b08_the_machines_own_files_are_refused_even_where_all_is_workspace(call: Call, path: str) -> None:
-    everywhere = msgspec.structs.replace(call.place, root="/")
+    everywhere = msgspec.structs.replace(call, place=Place(call.place.target, "/"))
     for work in (
-        ReadFile().intent(ReadFileArgs(path), everywhere),
-        WriteFile().intent(WriteFileArgs(path, "x"), everywhere),
-        EditFile().intent(EditFileArgs(path, "a", "b"), everywhere),
+        ReadFile().run(ReadFileArgs(path), everywhere),
+        WriteFile().run(WriteFileArgs(path, "x"), everywhere),
+        EditFile().run(EditFileArgs(path, "a", "b"), everywhere),
     ):
         with pytest.raises(ToolError):
             await work

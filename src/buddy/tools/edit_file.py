@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools import glance
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.nearest import nearest
 from buddy.tools.texts import text_of
@@ -54,7 +53,7 @@ async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
         raise _refused("`old` is empty, which is everywhere; give the text to replace, or use write_file")
     if args.old == args.new:
         raise _refused("`old` and `new` are the same, so there is nothing to change")
-    path = await glance.located(args.path, place)
+    path = await place.target.locate(args.path, root=place.root)
     before = await place.target.read_file(args.path, root=place.root, limit=MAX_PRESENT)
     if len(before) >= MAX_PRESENT:
         raise _refused(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")

@@ -9,7 +9,6 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools import glance
 from buddy.tools.contract import Call, Intent, Output, Place
 from buddy.tools.texts import text_of
 from buddy.tools.writing import note_seen
@@ -37,7 +36,7 @@ class ReadFile:
         self.description: str = text_of("read_file")
 
     async def intent(self, args: ReadFileArgs, place: Place) -> Intent:
-        path = await glance.located(args.path, place)
+        path = await place.target.locate(args.path, root=place.root)
         details = {"path": path, "offset": args.offset, "limit": args.limit, "target": place.target.name}
         return Intent("tool", "read a file", path, details)
 
@@ -47,7 +46,7 @@ class ReadFile:
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
-        note_seen(await glance.located(args.path, place), content, place)
+        note_seen(await place.target.locate(args.path, root=place.root), content, place)
         if b"\0" in content[:8192]:
             return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
         if not content:

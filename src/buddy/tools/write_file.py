@@ -27,7 +27,7 @@ class WriteFile:
         self.description: str = text_of("write_file")
 
     async def intent(self, args: WriteFileArgs, place: Place) -> Intent:
-        path = await glance.located(args.path, place)
+        path = await place.target.locate(args.path, root=place.root)
         before = await glance.present(args.path, place, MAX_PRESENT)
         content = args.content.encode()
         check_write(path, before, content, place)
@@ -35,7 +35,7 @@ class WriteFile:
 
     async def run(self, args: WriteFileArgs, call: Call) -> Output:
         place = call.place
-        path = await glance.located(args.path, place)
+        path = await place.target.locate(args.path, root=place.root)
         content = args.content.encode()
         check_write(path, await glance.present(args.path, place, MAX_PRESENT), content, place)
         await place.target.write_file(args.path, content, root=place.root)

@@ -127,6 +127,45 @@ def test_paths_hosts_and_tools_are_matched() -> None:
         assert [rules.judge(subject).decision for subject in subjects] == [decision] * len(subjects)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git push **", "git -C x push"), ("git push **", "git --no-pager push origin"), ("git push **", "git -c a=b push -f"),
+        ("rm -rf **", "rm -r -f x"), ("rm -rf **", "rm x -fr"), ("rm -rf **", "rm -vrf x"), ("rm -rf /", "rm / -rf"), ("rm -rf /", "rm -r / -f"),
+        ("npm publish **", "npm --silent publish"), ("npm publish", "npm publish --access public"), ("git push --force **", "git push x --force"),
+        ("kubectl delete **", "kubectl -n x delete pod"), ("docker compose **", "docker --context x compose up"), ("RM **", "rm x"),
+        ("git push --force **", "git push --force=y x"),
+    ],
+)  # fmt: skip
+def test_a_denial_does_not_depend_on_where_the_options_stand(pattern: str, command: str) -> None:
+    assert judge(command, Rules([Rule("deny", argv=tuple(pattern.split()))])).decision == "deny"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("git push **", "git commit -m push"), ("git push **", "git add push"), ("git push **", "git log push"), ("rm -rf **", "rm -r x"),
+        ("rm -rf /", "rm -rf /tmp"), ("rm -rf /", "rm -rf / x"), ("git push --force **", "git push"), ("ls", "ls -l"), ("npm publish", "npm publish x"),
+    ],
+)  # fmt: skip
+def test_a_denial_is_for_what_it_says(pattern: str, command: str) -> None:
+    assert judge(command, Rules([Rule("deny", argv=tuple(pattern.split()))])).decision is None
+
+
+def test_a_rule_for_a_folder_does_not_allow_a_way_out_of_it() -> None:
+    rules = Rules([Rule("allow", argv=("cat", "src/*")), Rule("allow", argv=("cp", "src/*", "**"))])
+    assert judge("cat src/a.py", rules).decision == "allow"
+    for command in ("cat src/../../etc/passwd", "cat src/..", "cp src/../.env x"):
+        assert judge(command, rules).decision == "ask"
+
+
+def test_a_rule_without_words_where_words_belong_is_refused() -> None:
+    with pytest.raises(UserError, match="argv is empty"):
+        read_rules({"rules": [{"decision": "allow", "argv": ()}]})
+    everything = Rules([Rule("deny", argv=("**",))])
+    assert [judge(command, everything).decision for command in ("ls", "> f", "x=1", "$(x)")] == ["deny"] * 4
+
+
 def test_a_directory_that_is_allowed_with_all_in_it_is_not_itself_a_file_to_write() -> None:
     rules = Rules([Rule("allow", path="src/**"), Rule("deny", path="secrets/")])
     assert rules.judge(Subject("write_file", path="src")).decision is None

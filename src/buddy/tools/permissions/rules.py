@@ -9,24 +9,29 @@ import fnmatch
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from buddy.errors import ToolError, UserError
-from buddy.tools.fetch.addresses import normal_host
+from buddy.errors import UserError
 from buddy.tools.permissions.dangerous import is_known, runs_code
 from buddy.tools.permissions.grammar import MAX_BYTES, Words, parse
+from buddy.tools.permissions.matching import (
+    host_matches,
+    is_wild,
+    literal_glob,
+    path_matches,
+    words_match,
+    words_may_match,
+)
 from buddy.tools.permissions.named import Named, named_in, relative
 from buddy.tools.permissions.unwrap import possible
 
 Decision = Literal["allow", "ask", "deny"]
 
 _CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
-MAX_NAME = 256
 LEVELS = ("host", "confined", "container")
 
 
@@ -43,6 +48,10 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     workspace: str | None = None
     network: bool | None = None
 
+    def __post_init__(self) -> None:
+        if self.argv is not None and not self.argv:
+            raise ValueError("argv is empty; give at least the program, or leave it out")
+
     @property
     def rule_id(self) -> str:
         """The same for the same rule, wherever it stands."""
@@ -55,7 +64,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_literal(self) -> bool:
         """Whether its words say exactly one command."""
-        return self.argv is not None and not any(map(_is_wild, self.argv))
+        return self.argv is not None and not any(map(is_wild, self.argv))
 
     def describe(self) -> str:
         parts = [f"tool {self.tool}"] if self.tool else []
@@ -115,7 +124,7 @@ class Rules:
         named = named_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Named()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
-                if rule.argv is None or any(_may_match(rule.argv, words) for words in inner):
+                if rule.argv in (None, ("**",)) or any(words_may_match(rule.argv or (), words) for words in inner):
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
         if parsed.plain is None:
             return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
@@ -124,7 +133,7 @@ class Rules:
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
         for words in commands:
-            fitting = [rule for rule in self._of("allow", subject, Named()) if _matches(rule.argv or ("**",), words)]
+            fitting = [rule for rule in self._of("allow", subject, Named()) if words_match(rule.argv or ("**",), words)]
             if not fitting:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
             rule, danger = _mildest(fitting, words, has_pipe=has_pipe)
@@ -160,16 +169,16 @@ def suggest(subject: Subject) -> Rule | None:
         "allow",
         tool=subject.tool,
         sandbox=_sandbox(subject.sandbox),
-        target=None if subject.target == "local" else _literal_glob(subject.target),
+        target=None if subject.target == "local" else literal_glob(subject.target),
         network=True if subject.network else None,
     )
     if subject.command is not None:
         parsed = parse(subject.command)
         if parsed.plain is None or len(parsed.plain) != 1:
             return None
-        return replace(rule, argv=tuple(_literal_glob(word) for word in parsed.plain[0]))
+        return replace(rule, argv=tuple(literal_glob(word) for word in parsed.plain[0]))
     if subject.path is not None:
-        return replace(rule, path=_literal_glob(subject.path), workspace=subject.workspace or None)
+        return replace(rule, path=literal_glob(subject.path), workspace=subject.workspace or None)
     return replace(rule, host=subject.host) if subject.host is not None else None
 
 
@@ -190,23 +199,7 @@ def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
         return False
     if rule.path is not None and not _names_path(rule, rule.path, named, subject):
         return False
-    return rule.host is None or any(_host_matches(rule.host, host) for host in named.hosts)
-
-
-def _matches(pattern: Sequence[str], words: Words) -> bool:
-    """One glob per word; a last `**` stands for any further words."""
-    if pattern and pattern[-1] == "**":
-        pattern, words = pattern[:-1], words[: len(pattern) - 1]
-    return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
-
-
-def _may_match(pattern: Sequence[str], words: Words) -> bool:
-    """The same for rules that deny: letter case does not matter, and a wildcard in the command may be what is meant."""
-    wanted, given = [word.casefold() for word in pattern], tuple(word.casefold() for word in words)
-    if _matches(wanted, given):
-        return True
-    is_open = len(given[0]) < MAX_NAME and re.search(r"[*?\[]", given[0]) and fnmatch.fnmatchcase(wanted[0], given[0])
-    return bool(is_open) and _matches(["*", *wanted[1:]], given)
+    return rule.host is None or any(host_matches(rule.host, host) for host in named.hosts)
 
 
 def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[Rule, str | None]:
@@ -221,53 +214,22 @@ def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[
 def _danger(rule: Rule, words: Words) -> str | None:
     """Why a rule with wildcards, or one for a command by itself, does not allow this after all."""
     pattern = rule.argv or ("**",)
-    if _is_wild(pattern[0]) and not is_known(words[0]):
+    if is_wild(pattern[0]) and not is_known(words[0]):
         return f"{words[0]} is not a program that a wildcard stands for"
-    fixed = next((index for index, word in enumerate(pattern) if _is_wild(word)), len(pattern))
+    if any(_UPWARDS.search(word) for word, wanted in zip(words, pattern, strict=False) if "/" in wanted):
+        return "a path in it leads out of the folder that the rule names"
+    fixed = next((index for index, word in enumerate(pattern) if is_wild(word)), len(pattern))
     return runs_code(words, fixed)
-
-
-def _is_wild(word: str) -> bool:
-    return re.search(r"[*?\[]", _ESCAPED.sub("", word)) is not None
 
 
 def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> bool:
     """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")
-    return any(_path_matches(wanted, path + end) for path in named.paths for end in below)
+    return any(path_matches(wanted, path + end) for path in named.paths for end in below)
 
 
-def _path_matches(pattern: str, path: str) -> bool:
-    """`**` crosses directories, `*` does not; `[*]` is a star."""
-    parts = re.split(rf"({_ESCAPED.pattern}|\*\*/?|\*|\?)", pattern)
-    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    wanted = "".join(spelled.get(part) or re.escape(_ESCAPED.sub(lambda found: found[0][1], part)) for part in parts)
-    return re.fullmatch(wanted, path, re.DOTALL) is not None
-
-
-def _host_matches(pattern: str, host: str) -> bool:
-    """`*.example.com` is every name below it; all spellings of a name are that name."""
-    name = _spelled(host)
-    if pattern.startswith("*."):
-        return name.endswith(f".{_spelled(pattern[2:])}")
-    return name == _spelled(pattern)
-
-
-@lru_cache(4096)
-def _spelled(host: str) -> str:
-    try:
-        return normal_host(host)
-    except (ToolError, ValueError):
-        return host.rstrip(".").lower()
-
-
-# What stands for itself in a pattern although it is a wildcard.
-_ESCAPED = re.compile(r"\[[*?\[]\]")
-
-
-def _literal_glob(word: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", word)
+_UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
 
 
 def _sandbox(level: str) -> Literal["confined", "container"] | None:

@@ -1,0 +1,112 @@
+"""How the patterns of rules match: words by globs, paths by globs of their own, hosts by what they are spelled as.
+
+What always holds: a pattern that allows matches exactly what it says; one that denies matches however it is written.
+"""
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from buddy.errors import ToolError
+from buddy.tools.fetch.addresses import normal_host
+from buddy.tools.permissions.grammar import Words
+
+MAX_NAME = 256
+# What stands for itself in a pattern although it is a wildcard.
+_ESCAPED = re.compile(r"\[[*?\[]\]")
+
+
+def words_match(pattern: Sequence[str], words: Words) -> bool:
+    """One glob per word; a last `**` stands for any further words."""
+    if pattern and pattern[-1] == "**":
+        pattern, words = pattern[:-1], words[: len(pattern) - 1]
+    return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
+
+
+def words_may_match(pattern: Sequence[str], words: Words) -> bool:
+    """The same for rules that deny: neither letter case nor the order and number of options matter."""
+    wanted, given = tuple(word.casefold() for word in pattern), tuple(word.casefold() for word in words)
+    if words_match(wanted, given):
+        return True
+    if not _may_be(wanted[0], given[0]):
+        return False
+    if len(wanted) == 1:
+        return len(given) == 1
+    plain = [word for word in wanted[1:] if not word.startswith("-") and word != "**"]
+    left = _after(plain, given[1:])
+    if left is None or not _has_options([word for word in wanted[1:] if word.startswith("-")], given[1:]):
+        return False
+    return wanted[-1] == "**" or not _plain_in(left)
+
+
+def _may_be(name: str, given: str) -> bool:
+    """Whether a word may be the program that is meant; a wildcard in the command may be expanded to it."""
+    if fnmatch.fnmatchcase(given, name):
+        return True
+    return len(given) < MAX_NAME and re.search(r"[*?\[]", given) is not None and fnmatch.fnmatchcase(name, given)
+
+
+def _after(plain: Sequence[str], given: Words) -> Words | None:
+    """What follows the words that are meant; options, and what may be their values, can stand between them."""
+    met, is_value = 0, False
+    for index, word in enumerate(given):
+        if met == len(plain):
+            return given[index:]
+        if fnmatch.fnmatchcase(word, plain[met]):
+            met, is_value = met + 1, False
+        elif word.startswith("-"):
+            is_value = "=" not in word
+        elif is_value:
+            is_value = False
+        else:
+            return None
+    return () if met == len(plain) else None
+
+
+def _plain_in(words: Words) -> bool:
+    """Whether any word is neither an option nor what may be an option's value."""
+    pairs = zip(("", *words), words, strict=False)
+    return any(not (last.startswith("-") or word.startswith("-")) for last, word in pairs)
+
+
+def _has_options(wanted: Sequence[str], given: Words) -> bool:
+    """Whether all these options are there, short ones in any bundle."""
+    letters = {letter for word in given if re.match(r"-[^-]", word) for letter in word[1:]}
+    return all(
+        any(fnmatch.fnmatchcase(word.partition("=")[0], option.partition("=")[0]) for word in given)
+        or (option[:2] != "--" and set(option[1:]) <= letters)
+        for option in wanted
+    )
+
+
+def is_wild(word: str) -> bool:
+    return re.search(r"[*?\[]", _ESCAPED.sub("", word)) is not None
+
+
+def literal_glob(word: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", word)
+
+
+def path_matches(pattern: str, path: str) -> bool:
+    """`**` crosses directories, `*` does not; `[*]` is a star."""
+    parts = re.split(rf"({_ESCAPED.pattern}|\*\*/?|\*|\?)", pattern)
+    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    wanted = "".join(spelled.get(part) or re.escape(_ESCAPED.sub(lambda found: found[0][1], part)) for part in parts)
+    return re.fullmatch(wanted, path, re.DOTALL) is not None
+
+
+def host_matches(pattern: str, host: str) -> bool:
+    """`*.example.com` is every name below it; all spellings of a name are that name."""
+    name = _spelled(host)
+    if pattern.startswith("*."):
+        return name.endswith(f".{_spelled(pattern[2:])}")
+    return name == _spelled(pattern)
+
+
+@lru_cache(4096)
+def _spelled(host: str) -> str:
+    try:
+        return normal_host(host)
+    except (ToolError, ValueError):
+        return host.rstrip(".").lower()
