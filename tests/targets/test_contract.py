@@ -192,6 +192,15 @@ async def test_an_absolute_path_below_the_root_can_be_used(where: Where) -> None
     assert await where.target.read_file("x", root=where.root, limit=9) == b"1"
 
 
+async def test_the_root_itself_can_be_named_in_full(where: Where) -> None:
+    await there(where, f"cd {where.root}; echo >x; ln -s . same")
+    for path in (where.root, f"{where.root}/", ".", "same", f"{where.root}/same"):
+        found = await where.target.stat(path, root=where.root)
+        assert found is not None and found.is_dir
+        assert await where.target.locate(path, root=where.root) == where.root
+        assert [entry.name for entry in await where.target.list_dir(path, root=where.root)] == ["same", "x"]
+
+
 async def test_only_regular_files_are_opened(where: Where) -> None:
     await there(where, f"cd {where.root}; mkfifo fifo; ln -s /dev/zero device; mkdir directory; ln -s loop loop")
     async with asyncio.timeout(60):

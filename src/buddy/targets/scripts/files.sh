@@ -32,7 +32,7 @@ operation=$1 path=$3
 cd -P -- "$2" 2>/dev/null || fail noroot
 here
 base=${at%/}
-case $path in /*) ;; *) path=$base/$path ;; esac
+case $path in "$base" | "$base/" | "$2" | "$2/") path=$base/. ;; /*) ;; *) path=$base/$path ;; esac
 links=0
 while :; do
   while :; do case $path in ?*/) path=${path%/} ;; *) break ;; esac; done
