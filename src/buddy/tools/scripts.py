@@ -82,11 +82,13 @@ class _Word(Struct, frozen=True):
 async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
     words = _words(command)
     bases = [cwd, *await _directories(words, cwd, place)]
+    listed = {base: await _names_in(base, place) for base in bases}
     digests: dict[str, str] = {}
     for word in words[:MAX_WORDS]:
         is_run = not word.before or word.before.rpartition("/")[2] in RUNNERS
         for base in bases:
-            for path in _candidates(word, base):
+            there = (path for path in _candidates(word, base) if _may_exist(path, base, listed[base]))
+            for path in there:
                 digests.update(await _digest(path, place, is_run=is_run or path != _join(base, word.text)))
         if is_run and (program := _program(word.text, place)):
             digests.update(await _digest(program, place, is_run=True))
@@ -132,6 +134,23 @@ async def _directories(words: list[_Word], cwd: str, place: Place) -> list[str]:
             base = _join(base, word.text)
             bases += [base] if await _exists_below(base, place) else []
     return bases
+
+
+async def _names_in(base: str, place: Place) -> set[str] | None:
+    """What a directory elsewhere has, asked once: there a look at each word of a command takes a round trip."""
+    if place.target.name == "local":
+        return None
+    try:
+        return {entry.name for entry in await place.target.list_dir(base, root=place.root)}
+    except ToolError:
+        return None
+
+
+def _may_exist(path: str, base: str, names: set[str] | None) -> bool:
+    if names is None or not path.startswith(f"{base}/"):
+        return True
+    first = os.path.normpath(path[len(base) + 1 :]).partition("/")[0]
+    return first in names or first in (".", "..")
 
 
 def _join(base: str, word: str) -> str:
