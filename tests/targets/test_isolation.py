@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -52,6 +53,7 @@ ODD = {
     "shares this machine's processes": ("--pid=host",),
     "privileged": ("--privileged",),
     "sees this program's own files": ("-v", "OWN:OWN"),
+    "can command the container engine": ("-v", "DOOR:/var/run/docker.sock"),
 }
 
 
@@ -60,7 +62,11 @@ async def test_what_is_not_apart_from_this_machine_is_refused(
     started: Started, places: Own, nonce: str, why: str
 ) -> None:
     places.state_dir.mkdir()
-    name = started(*(flag.replace("OWN", str(places.state_dir)) for flag in ODD[why]))
+    door = places.state_dir.parent / "door"
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(door))
+        flags = [flag.replace("OWN", str(places.state_dir)).replace("DOOR", str(door)) for flag in ODD[why]]
+        name = started(*flags)
     chosen = choose(Wish(f"container:{name}", "/work"), places)
     with pytest.raises(ProtocolError, match=why) as refused:
         await check_reach(chosen.target, chosen.root)

@@ -95,7 +95,7 @@ def _judge(facts: dict[str, str]) -> str:
             return f"it shares this machine's {'files' if space == 'mnt' else 'processes'}"
     if facts.get("admin") == "yes":
         return "it is privileged, and could take over this machine"
-    return ""
+    return f"it can command the container engine ({facts['engine']})" if "engine" in facts else ""
 
 
 def _leave_probe(own: Path) -> Path:

@@ -7,4 +7,8 @@ if [ -e "$1" ]; then echo probe=seen; fi
 effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
 read -r _ first count </proc/self/uid_map
 if [ "$first $count" = "0 4294967295" ] && [ $((0x${effective:-0} >> 21 & 1)) = 1 ]; then echo admin=yes; fi
+# Whoever can talk to the engine can start a container with any power.
+for engine in /var/run/docker.sock /run/podman/podman.sock /run/containerd/containerd.sock; do
+  if [ -S "$engine" ]; then printf 'engine=%s\n' "$engine"; fi
+done
 echo done=yes
