@@ -1,9 +1,9 @@
 """A server that speaks as OpenCode's does and does what the first word of a message says.
 
 say, think, look FILE, run COMMAND, early COMMAND, outside COMMAND, write PATH, fetch URL, other NAME, loop, question,
-sub COMMAND, wait, die, garbage, twice, drop, dropask COMMAND, dropend, flood N, fail, refuse, overflow, retry, cut,
-who, recall. FAKE_OPENCODE is a list of words: `old` is the older dialect; `dying`, `silent` and `deaf` are ways to
-start. Its sessions are kept beside the directory that they belong to.
+sub COMMAND, unasked COMMAND, wait, die, garbage, twice, drop, dropask COMMAND, dropend, flood N, fail, refuse,
+overflow, retry, cut, who, recall. FAKE_OPENCODE is a list of words: `old` is the older dialect; `dying` and `deaf` are
+ways to start. Its sessions are kept beside the directory that they belong to.
 """
 
 import asyncio
@@ -216,6 +216,9 @@ class Session:
                 self.say(message, "done")
             case "run" | "early" | "outside" | "dropask" | "write" | "fetch" | "other" | "loop":
                 message = await self.ask_for(message, word, rest)
+                self.say(message, "done")
+            case "unasked":
+                message = await self.call(message, "bash", {"command": rest}, "")
                 self.say(message, "done")
             case "sub":
                 message = await self.delegate(message, rest)
@@ -508,9 +511,8 @@ async def main() -> None:
     if "dying" in MODES:
         sys.exit("no port is good enough")
     server = await asyncio.start_server(serve, "127.0.0.1", port, limit=2**24)
-    if "silent" not in MODES:
-        sys.stdout.write(f"a word before\nopencode server listening on http://127.0.0.1:{port}\n")
-        sys.stdout.flush()
+    sys.stdout.write(f"a word before\nopencode server listening on http://127.0.0.1:{port}\n")
+    sys.stdout.flush()
     async with server:
         await server.serve_forever()
 

@@ -10,6 +10,7 @@ from backends.opencode.serving import conversation, kinds, listen, no, request, 
 from buddy.backends.external.contract import (
     Completion,
     Delta,
+    Failure,
     Message,
     Permission,
     Spent,
@@ -134,6 +135,13 @@ async def test_what_a_helper_does_is_asked_and_told_but_not_what_it_says(tmp_pat
         assert [event.text for event in told if isinstance(event, Message)] == ["done"]
         assert len([event for event in told if isinstance(event, Spent)]) == 4  # what helpers spend counts
         assert len([event for event in told if isinstance(event, Completion)]) == 1
+
+
+async def test_what_it_does_without_asking_is_at_least_told(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        warned = [event for event in await tell(executor, "unasked > emptied") if isinstance(event, Failure)]
+        assert [("without asking" in event.message, "> emptied" in event.message) for event in warned] == [(True, True)]
+        assert not [event for event in await tell(executor, "run echo x") if isinstance(event, Failure)]
 
 
 async def test_a_question_is_told_and_turned_down(tmp_path: Path) -> None:

@@ -280,6 +280,7 @@ class Conversation(Channel):
                 word = "allowed" if answer.approved else f"denied: {answer.comment}"
                 await self.tell(ToolEnded(call.call_id, word, not answer.approved))
 
+        call.is_asked = True
         permission = permission_of(asked, call, self._prompt.directory, reply)
         if self._is_cancelled:
             await self._reply(asked, Answer(approved=False, comment="cancelled"))

@@ -10,9 +10,21 @@ from typing import Any
 from msgspec import Struct, field
 
 from buddy.backends.external import loose
-from buddy.backends.external.contract import AgentEvent, Delta, Message, Spent, ToolEnded, ToolProgress, ToolStarted
+from buddy.backends.external.contract import (
+    AgentEvent,
+    Delta,
+    Failure,
+    Message,
+    Spent,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+)
 from buddy.backends.opencode.wire import Json
 
+EFFECTS = ("bash", "edit", "write", "apply_patch", "webfetch")
+"""What it has to ask for. It does not for a command that is nothing but a redirection, so that is at least told."""
+LONGEST = 500
 Key = tuple[str, str]
 """A call, by the message it belongs to and its id there: the id alone comes again."""
 
@@ -30,6 +42,7 @@ class Call(Struct):
     args: dict[str, Any] = field(default_factory=dict[str, Any])
     is_started: bool = False
     is_over: bool = False
+    is_asked: bool = False
     output: str = ""
 
 
@@ -95,7 +108,10 @@ class Story:
         call.is_over = True
         failed = status == "error"
         text = loose.text(state.get("error" if failed else "output"))
-        return [*told, ToolEnded(call.call_id, text, failed)]
+        told.append(ToolEnded(call.call_id, text, failed))
+        if not failed and not call.is_asked and call.name in EFFECTS:
+            told.append(Failure(f"OpenCode did this without asking: {call.name} {call.args}"[:LONGEST]))
+        return told
 
     def _call(self, part: Json) -> Call:
         key = loose.text(part.get("messageID")), loose.text(part.get("callID"))
