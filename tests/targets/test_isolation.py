@@ -12,7 +12,7 @@ from buddy.errors import ProtocolError, ToolError
 from buddy.targets.carriers import Container
 from buddy.targets.choose import Own, Wish, check_reach, choose, try_levels
 from buddy.targets.contract import Finished
-from buddy.targets.isolation import Isolated
+from buddy.targets.isolation import Isolated, doubt
 from buddy.targets.remote import Remote
 from targets.machines import Engine
 from targets.taking import Taken
@@ -131,3 +131,14 @@ async def test_nerdctl_is_asked_in_the_words_that_it_has(
     assert await target.read_file("by-nerdctl", root="/work", limit=9) == b"\0x"
     assert Container(container).typed(["sh"]).startswith("nerdctl exec -it ")
     assert set(nerdctl.read_text().split()) == {"container", "exec"}  # noqa: ASYNC240 - a look
+
+
+async def test_a_container_that_says_nothing_of_itself_proves_nothing(
+    tmp_path: Path, places: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "bin" / "docker"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nprintf 'mnt=\\npid=\\nboot=\\ndone=yes\\n'\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{silent.parent}:{os.environ['PATH']}")
+    assert "shares this machine's files" in await doubt(Container("box", "docker"), places.state_dir)

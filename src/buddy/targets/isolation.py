@@ -87,7 +87,8 @@ async def describe(own: Path) -> str:
 def _judge(facts: dict[str, str]) -> str:
     if facts.get("probe") == "seen":
         return "it sees this program's own files"
-    if facts.get("boot", "") != _read("/proc/sys/kernel/random/boot_id"):
+    boot = facts.get("boot", "")
+    if boot and boot != _read("/proc/sys/kernel/random/boot_id"):
         return ""  # another machine's kernel: nothing of this one is in there
     for space in SPACES:
         theirs = facts.get(space, "")
