@@ -71,7 +71,6 @@ class RunState(Struct):
     run_id: str
     options: StartedOptions
     started_ts: int
-    turn_state: TurnState = TurnState.STREAMING
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -104,18 +103,15 @@ class RunState(Struct):
             if call.approval and call.stage == "awaiting"
         }
 
-    def apply(self, body: EventBody) -> None:
-        self._fold(body)
-        self.turn_state = self._turn_state()
-
-    def _turn_state(self) -> TurnState:
+    @property
+    def turn_state(self) -> TurnState:
         if self.cancelling is not None:
             return TurnState.CANCELLED
         if self.open_calls:
             return TurnState.TOOL_EXECUTION
         return TurnState.YIELDING if self.answered else TurnState.STREAMING
 
-    def _fold(self, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
+    def apply(self, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
         match body:
             case UserMessage():
                 self.answered = self.truncated = False

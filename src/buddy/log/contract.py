@@ -82,7 +82,7 @@ class TokenRecord(Struct, frozen=True):
     expires_at: int | None = None
 
 
-PASSING = frozenset({"assistant_token", "thinking_token", "tool_output", "progress", "phase"})
+PASSING = frozenset({"assistant_token", "thinking_token", "assistant_done", "tool_output", "progress", "phase"})
 """What only tells how something went, and is void once that is over."""
 
 
