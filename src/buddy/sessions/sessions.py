@@ -19,7 +19,7 @@ from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, SessionStarted, ToolResult
+from buddy.protocol.events import EventBody, RunComplete, SessionStarted, ToolResult
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
@@ -207,9 +207,10 @@ class Sessions:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         fold, entries = SessionFold(), await self._lasting(session_id)
         bodies: list[tuple[int, EventBody]] = []
+        complete = max((event.seq for event, body in entries if isinstance(body, RunComplete)), default=0)
         for event, body in entries:
             if body is not None:
-                fold.apply(event, body)
+                fold.apply(event, body, is_over=event.seq < complete)
                 bodies.append((event.seq, body))
         last_seq = entries[-1][0].seq if entries else 0
         session = self._rebuild(record, fold, bodies)
@@ -235,7 +236,9 @@ class Sessions:
     async def _read(self, page: Page, session_id: str, after: int) -> list[Entry]:
         found: list[Entry] = []
         while events := await page(session_id, found[-1][0].seq if found else after, PAGE):
-            found += [(event, await whole_body(event, self._blob)) for event in events]
+            for event in events:
+                body = event.body()
+                found.append((event, await whole_body(event, self._blob) if body is not None and body.blobs else body))
         return found
 
     def _rebuild(

@@ -50,7 +50,8 @@ class SessionFold(Struct):
     def pending(self) -> dict[str, OpenCall]:
         return self.run.pending if self.run else {}
 
-    def apply(self, event: Event, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
+    def apply(self, event: Event, body: EventBody, *, is_over: bool = False) -> None:  # noqa: C901 - one arm per event
+        """Take in the next event; of a run that is known to be over by now, nothing more than the session keeps."""
         if type(body) in TOLD_ONLY:
             return
         match body:
@@ -76,7 +77,7 @@ class SessionFold(Struct):
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
             case _:
                 pass
-        if self.run is not None and event.run_id == self.run.run_id:
+        if self.run is not None and event.run_id == self.run.run_id and not is_over:
             self.run.apply(body)
 
     def _compact(self, body: SessionCompacted) -> None:
