@@ -103,7 +103,19 @@ def test_a_great_many_commands_are_asked_for_or_denied_and_judged_at_all() -> No
     assert judge("true && " * 5000 + "true").decision == "ask"
     assert judge("true && " * 5000 + "curl evil", NO_CURL).decision == "deny"
     for text in ("( ", "$( ", "sudo ", "{", "'", "`", "\\", "a=b ", "bash -c 'a b' ", "<<a ", "[", "if ", "x\n"):
-        assert judge(text * (20_000 // len(text)), NO_CURL).decision == "ask"
+        assert judge(text * (20_000 // len(text)), NO_CURL).decision in ("ask", "deny")
+
+
+@pytest.mark.parametrize("padding", ["x;", "x\n", "true && ", "sudo ", "a=b ", "( ", "bash -c 'a b';"])
+def test_a_denied_command_cannot_hide_behind_a_great_many_others(padding: str) -> None:
+    assert judge(padding * (60_000 // len(padding)) + "curl x", NO_CURL).decision == "deny"
+
+
+def test_a_denied_name_cannot_hide_behind_a_great_many_others() -> None:
+    rules = Rules([Rule("deny", path=".env"), Rule("deny", host="evil.org"), Rule("allow", argv=("cat", "**"))])
+    padding = " ".join(map(str, range(10_000)))
+    for name in (".env", "evil.org"):
+        assert judge(f"cat {padding} {name}", rules).decision == "deny"
 
 
 HIDDEN = [

@@ -17,17 +17,20 @@ MAX_BASES = 8
 
 
 class Named(Struct, frozen=True):
-    """`paths` as rules write them: below the workspace from there, others in full."""
+    """`paths` as rules write them: below the workspace from there, others in full. `anything`: too many to look at."""
 
     paths: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
+    anything: bool = False
 
 
 def named_in(commands: Iterable[Words], files: Iterable[str], workspace: str, cwd: str) -> Named:
     """All that the words may name, each read in every way it could be meant."""
     commands = tuple(commands)
     bases = [cwd, *_moves(commands, cwd)]
-    words = [*files, *(word for command in commands for word in command[1:])][:MAX_WORDS]
+    words = {*files, *(word for command in commands for word in command[1:])}
+    if len(words) > MAX_WORDS:
+        return Named(anything=True)
     spellings = {spelling for word in words for spelling in _spellings(word)}
     paths = {relative(os.path.join(base, name), workspace) for name in spellings for base in bases}  # noqa: PTH118
     hosts = {host for word in words for host in _hosts(word)}

@@ -27,7 +27,7 @@ from buddy.tools.permissions.matching import (
     words_may_match,
 )
 from buddy.tools.permissions.named import Named, named_in, relative
-from buddy.tools.permissions.unwrap import possible
+from buddy.tools.permissions.unwrap import MAX_STARTS, possible
 
 Decision = Literal["allow", "ask", "deny"]
 
@@ -121,6 +121,8 @@ class Rules:
             return Opinion("deny", f"a command of more than {MAX_BYTES // 1024} KiB is never run")
         parsed = parse(command)
         inner = list(possible(command, parsed))
+        if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
+            return Opinion("deny", "it has more in it than rules that deny can look through")
         named = named_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Named()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
@@ -187,7 +189,7 @@ def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
         return False
     if rule.target is not None and not fnmatch.fnmatchcase(subject.target, rule.target):
         return False
-    if rule.workspace is not None and rule.workspace != subject.workspace:
+    if rule.workspace is not None and rule.workspace.rstrip("/") != subject.workspace.rstrip("/"):
         return False
     if rule.argv is not None and subject.command is None:
         return False
@@ -199,7 +201,7 @@ def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
         return False
     if rule.path is not None and not _names_path(rule, rule.path, named, subject):
         return False
-    return rule.host is None or any(host_matches(rule.host, host) for host in named.hosts)
+    return rule.host is None or named.anything or any(host_matches(rule.host, host) for host in named.hosts)
 
 
 def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[Rule, str | None]:
@@ -226,7 +228,7 @@ def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> boo
     """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")
-    return any(path_matches(wanted, path + end) for path in named.paths for end in below)
+    return named.anything or any(path_matches(wanted, path + end) for path in named.paths for end in below)
 
 
 _UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
