@@ -5,8 +5,11 @@ import sys
 import tomllib
 from pathlib import Path
 
-from buddy.cli.commands import COMMANDS, build_parser
+import pytest
+
+from buddy.cli.commands import COMMANDS, build_parser, parse
 from buddy.cli.completion import words_of
+from buddy.cli.options import read_plain
 from buddy.version import VERSION
 from cli.driving import Home
 
@@ -41,6 +44,47 @@ def test_each_command_is_parsed_without_the_others() -> None:
     assert {name for name in everything if not name.startswith("-")} == set(COMMANDS)
     for name in COMMANDS:
         assert name in {word.text for word in words_of(build_parser(name)) if not word.after}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "exec hi",
+        "exec - --json",
+        "exec hi --stream-json -C /x -m m --profile p --approve all",
+        "exec --config c --socket s",
+    ],
+)
+def test_a_plain_command_line_is_read_as_the_parser_reads_it(words: str) -> None:
+    plain = read_plain(words.split())
+    parsed = vars(parse(words.split()))
+    del parsed["command"]
+    assert plain is not None
+    assert vars(plain) == parsed
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "resume", "exec a b", "exec --json --stream-json", "exec -C", "exec -C -x", "exec --conf=c", "exec -h"],
+)
+def test_what_is_not_plain_is_left_to_the_parser(words: str) -> None:
+    assert read_plain(words.split()) is None
+
+
+def test_exec_with_a_daemon_loads_next_to_nothing(home: Home) -> None:
+    home.script({"text": "hello"})
+    assert home.run("daemon", "start").code == 0
+    try:
+        command = [sys.executable, "-X", "importtime", "-m", "buddy", "exec", "hi"]
+        done = subprocess.run(
+            command, env=home.env, cwd=home.work, capture_output=True, text=True, timeout=60, check=True
+        )
+    finally:
+        home.run("daemon", "stop")
+    assert done.stdout == "hello\n"
+    assert (
+        _modules(done.stderr) & {*HEAVY - {"json", "typing"}, "socket", "ssl", "buddy.client", "buddy.daemon"} == set()
+    )
 
 
 def _modules(report: str) -> set[str]:

@@ -15,7 +15,7 @@ def main() -> int:
 
     # A start makes some 60,000 objects that stay; looking through them for garbage again and again is a tenth of it.
     gc.set_threshold(100_000, 20, 20)
-    from buddy.cli.commands import run
+    from buddy.cli.run import run
 
     return _leave(run(arguments))
 

@@ -1,17 +1,11 @@
-"""The command line: subcommands, the flags they share, and how errors are told."""
+"""The command line: subcommands, and the flags they share."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from buddy.errors import BuddyError, ProtocolError, UserError
-
-Command = Callable[[argparse.Namespace], int]
-
-TRY_AGAIN = frozenset({"RUN_IN_PROGRESS", "OVERLOADED", "STORAGE_FULL"})
-USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_REQUEST", "SESSION_NOT_FOUND"})
+from buddy.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,39 +15,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message, hint=f"{self.prog} --help shows how")
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
-    try:
-        _check_text(arguments)
-        options = _parse(arguments)
-        command: Command = options.command
-        return command(options)
-    except UserError as error:
-        return _tell(str(error), error.hint, error.exit_code)
-    except ProtocolError as error:
-        code = 75 if error.code in TRY_AGAIN else 64 if error.code in USAGE else 1
-        return _tell(error.message, error.detail or "", code)
-    except BuddyError as error:
-        return _tell(str(error), "", 1)
-    except BrokenPipeError:
-        # The reader of our output is gone; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
-
-
-def _check_text(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{argument!a} is not UTF-8 text", hint="a prompt can be piped in: … | buddy exec -"
-            ) from None
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """A command, or the REPL with what it should begin with."""
     first = arguments[0] if arguments else ""
     if first in COMMANDS:
@@ -419,10 +381,9 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 def _exec(options: argparse.Namespace) -> int:
-    from buddy.cli.exec import execute
-    from buddy.cli.first_run import with_model
+    from buddy.cli.run import run_exec
 
-    return with_model(execute, options)
+    return run_exec(options)
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -522,12 +483,3 @@ def _demo(options: argparse.Namespace) -> int:
 def _help(_: argparse.Namespace) -> int:
     build_parser().print_help()
     return 0
-
-
-def _tell(message: str, hint: str, code: int) -> int:
-    from buddy.terminal.escape import escape
-
-    print(f"error: {escape(message)}", file=sys.stderr)
-    if hint:
-        print(f"hint: {escape(hint)}", file=sys.stderr)
-    return code

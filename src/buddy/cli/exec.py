@@ -4,13 +4,13 @@ What always holds: the answer goes to stdout and everything else to stderr; the 
 for who is not there. With a daemon nothing is loaded but what speaks to it: the run has begun before any more could be.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
 
 from buddy.cli.driving import Errand, find_daemon, over_socket
 from buddy.cli.following import Following
+from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.cli.talk import Fields, Steps, Talk
 from buddy.cli.trusting import note_untrusted
@@ -24,7 +24,7 @@ LISTED = 200
 WHOLE_ID = len("sess_") + 26
 
 
-def execute(options: argparse.Namespace) -> int:
+def execute(options: Options) -> int:
     prompt = read_prompt(options)
     wish = _session_wish(options)
     _check_cost(options)
@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
     return _run(options, steps)
 
 
-def resume(options: argparse.Namespace) -> int:
+def resume(options: Options) -> int:
     def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
         talk.greet()
         session_id = yield from _find(talk, options)
@@ -58,7 +58,7 @@ def resume(options: argparse.Namespace) -> int:
     return _run(options, steps)
 
 
-def read_prompt(options: argparse.Namespace) -> str:
+def read_prompt(options: Options) -> str:
     """The prompt from the command line, or from stdin where that was asked for or nothing else is there."""
     prompt: str | None = options.prompt if options.prompt is not None else getattr(options, "task", None)
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
@@ -83,7 +83,7 @@ def _read_stdin() -> bytes:
 Begin = Callable[[Talk, Following, Report], "Steps[int]"]
 
 
-def _run(options: argparse.Namespace, begin: Begin) -> int:
+def _run(options: Options, begin: Begin) -> int:
     """With the daemon where one runs; in this process where none does, or a configuration was named for this call."""
     talk = Talk("cli" if _asks(options) else "headless")
     report = Report(json=options.json, stream_json=options.stream_json)
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace, begin: Begin) -> int:
     return run_here(options, errand)
 
 
-def _find(talk: Talk, options: argparse.Namespace) -> "Steps[str]":
+def _find(talk: Talk, options: Options) -> "Steps[str]":
     """The id that `--last`, `last`, an id or the beginning of one means."""
     wanted: str | None = options.session_id
     if options.last or wanted == "last":
@@ -128,7 +128,7 @@ def _unknown(wanted: str) -> UserError:
     return UserError(f"no session {wanted[:80]}", hint="buddy session list --all shows those there are")
 
 
-def _session_wish(options: argparse.Namespace) -> Fields:
+def _session_wish(options: Options) -> Fields:
     for name in ("max_turns", "max_tokens", "max_rounds", "max_cost"):
         if (value := getattr(options, name)) is not None and value <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be more than 0")
@@ -159,7 +159,7 @@ def _session_wish(options: argparse.Namespace) -> Fields:
     }
 
 
-def _message(options: argparse.Namespace, session_id: str, prompt: str) -> Fields:
+def _message(options: Options, session_id: str, prompt: str) -> Fields:
     checks = [{"id": f"accept-{number}", "check": check} for number, check in enumerate(options.accept, 1)]
     message = {
         "sessionId": session_id,
@@ -186,7 +186,7 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-def _policy(options: argparse.Namespace) -> str:
+def _policy(options: Options) -> str:
     """Asking needs somebody who can answer; without a terminal it is no."""
     policy: str = options.approve or "ask"
     if policy not in ("ask", "all", "none"):
@@ -196,12 +196,12 @@ def _policy(options: argparse.Namespace) -> str:
     return "none" if policy == "ask" and not _asks(options) else policy
 
 
-def _asks(options: argparse.Namespace) -> bool:
+def _asks(options: Options) -> bool:
     wants = getattr(options, "approve", None) in (None, "ask")
     return wants and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _check_cost(options: argparse.Namespace) -> None:
+def _check_cost(options: Options) -> None:
     if options.max_cost is None:
         return
     from buddy.cli.embedded import places_of, read_config

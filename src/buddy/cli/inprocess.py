@@ -3,7 +3,6 @@
 What always holds: the same as over a socket (`driving.py`); the runtime is closed cleanly, whatever happened.
 """
 
-import argparse
 import asyncio
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from buddy.cli.driving import STOPS, Errand
 from buddy.cli.first_run import prepare
+from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import find_places
 from buddy.daemon.link import MemoryLink
@@ -20,7 +20,7 @@ from buddy.daemon.runtime import Runtime
 INTERRUPTED = 130
 
 
-def run_here(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
+def run_here(options: Options, begin: Callable[[], Errand]) -> int:
     """Do the errand with a runtime of our own; gives the exit code."""
     prepare(options)
     try:
@@ -29,7 +29,7 @@ def run_here(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
         return INTERRUPTED
 
 
-async def _work(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
+async def _work(options: Options, begin: Callable[[], Errand]) -> int:
     places = find_places(os.environ, options.state_dir, options.socket)
     config = load_config(os.environ, Path(options.config) if options.config else None, places)
     runtime = Runtime(config, places, os.environ)

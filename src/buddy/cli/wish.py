@@ -1,19 +1,19 @@
 """What the flags of a command line say of the place a session works in."""
 
-import argparse
 import os
 
+from buddy.cli.options import Options
 from buddy.errors import UserError
 
 
-def target_of(options: argparse.Namespace) -> str:
+def target_of(options: Options) -> str:
     """`local`, `container:NAME` or `ssh:HOST`."""
     if getattr(options, "container", None):
         return f"container:{options.container}"
     return f"ssh:{options.ssh}" if getattr(options, "ssh", None) else "local"
 
 
-def workspace_of(options: argparse.Namespace) -> str:
+def workspace_of(options: Options) -> str:
     """The workspace: a directory here, or an absolute path on the other machine."""
     if target_of(options) != "local":
         if not options.directory.startswith("/"):
@@ -29,6 +29,6 @@ def workspace_of(options: argparse.Namespace) -> str:
     return root
 
 
-def pane_of(options: argparse.Namespace) -> bool | str | None:
+def pane_of(options: Options) -> bool | str | None:
     """Whether commands run in a pane, and in which session."""
     return None if getattr(options, "no_tmux", False) else getattr(options, "tmux", None)

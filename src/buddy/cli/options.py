@@ -1,0 +1,57 @@
+"""The options of a command: what was given on the command line, by name. And the plainest command line, read at once.
+
+`buddy exec PROMPT` with the flags that scripts use needs no parser: to load and build one takes half as long again as
+all else that such a command does itself. What always holds: whatever is not plain is left to the parser, errors and
+abbreviations included; the defaults here are the parser's, and a test holds them to it.
+"""
+
+from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace as Options
+else:
+    from types import SimpleNamespace as Options  # the same, without the library around it
+
+__all__ = ["Options", "read_plain"]
+
+_NOT_GIVEN = (
+    *("prompt", "max_rounds", "approve", "max_turns", "max_cost", "max_time", "max_tokens", "profile", "model"),
+    *("agent_runtime", "container", "ssh", "tmux", "sandbox", "config", "state_dir", "socket"),
+)
+_OFF = ("version", "json", "stream_json", "no_tmux", "plan")
+_FORMS = {"--json": "json", "--stream-json": "stream_json"}
+_VALUES = {
+    "--approve": "approve",
+    "--config": "config",
+    "--model": "model",
+    "--profile": "profile",
+    "--socket": "socket",
+    "--state-dir": "state_dir",
+    "-C": "directory",
+    "-m": "model",
+}
+
+
+def read_plain(arguments: Sequence[str]) -> "Options | None":
+    """The options of a plain `exec`; None where the parser must read them."""
+    if not arguments or arguments[0] != "exec":
+        return None
+    accepted: list[str] = []
+    found: dict[str, object] = {"directory": ".", "accept": accepted}
+    found |= dict.fromkeys(_NOT_GIVEN) | dict.fromkeys(_OFF, False)
+    words = iter(arguments[1:])
+    for word in words:
+        name = _VALUES.get(word)
+        if name is not None:
+            value = next(words, "-")
+            if value.startswith("-"):
+                return None
+            found[name] = value
+        elif word in _FORMS and not (found["json"] or found["stream_json"]):
+            found[_FORMS[word]] = True
+        elif (word == "-" or not word.startswith("-")) and found["prompt"] is None:
+            found["prompt"] = word
+        else:
+            return None
+    return Options(**found)

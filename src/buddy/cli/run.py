@@ -1,0 +1,63 @@
+"""A command from its words to its exit code, and how errors are told."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from buddy.cli.options import Options, read_plain
+from buddy.errors import BuddyError, ProtocolError, UserError
+
+TRY_AGAIN = frozenset({"RUN_IN_PROGRESS", "OVERLOADED", "STORAGE_FULL"})
+USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_REQUEST", "SESSION_NOT_FOUND"})
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
+    try:
+        _check_text(arguments)
+        plain = read_plain(arguments)
+        if plain is not None:
+            return run_exec(plain)
+        from buddy.cli.commands import parse
+
+        options = parse(arguments)
+        return options.command(options)
+    except UserError as error:
+        return _tell(str(error), error.hint, error.exit_code)
+    except ProtocolError as error:
+        code = 75 if error.code in TRY_AGAIN else 64 if error.code in USAGE else 1
+        return _tell(error.message, error.detail or "", code)
+    except BuddyError as error:
+        return _tell(str(error), "", 1)
+    except BrokenPipeError:
+        # The reader of our output is gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{argument!a} is not UTF-8 text", hint="a prompt can be piped in: … | buddy exec -"
+            ) from None
+
+
+def run_exec(options: Options) -> int:
+    from buddy.cli.exec import execute
+    from buddy.cli.first_run import with_model
+
+    return with_model(execute, options)
+
+
+def _tell(message: str, hint: str, code: int) -> int:
+    from buddy.terminal.escape import escape
+
+    print(f"error: {escape(message)}", file=sys.stderr)
+    if hint:
+        print(f"hint: {escape(hint)}", file=sys.stderr)
+    return code
