@@ -9,7 +9,7 @@ import itertools
 import json
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Self
 
 Message = dict[str, Any]
 PATIENCE = 120.0
@@ -32,7 +32,7 @@ class Wire(asyncio.Protocol):
         self._changed = asyncio.Event()
 
     @classmethod
-    async def connect(cls, path: Path) -> "Wire":
+    async def connect(cls, path: Path) -> Self:
         _, wire = await asyncio.get_running_loop().create_unix_connection(cls, str(path))
         await wire.ask("hello", {"clientName": "bench", "clientVersion": "1", "capabilities": ["stream_tokens"]})
         return wire
