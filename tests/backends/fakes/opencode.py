@@ -146,9 +146,12 @@ class Session:
     async def abort(self, message: Json) -> None:
         """Idle at once, and what belongs to it only then."""
         error = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
-        self.tell("session.error", error=error)
+        if not OLD:
+            self.tell("session.error", error=error)
         self.become("idle")
         await asyncio.sleep(0.01)
+        if OLD:
+            self.tell("session.error", error=error)
         for part in message["parts"]:
             if part["type"] == "tool" and part["state"]["status"] == "running":
                 self.change(part, state={**part["state"], "status": "error", "error": "Tool execution aborted"})

@@ -176,7 +176,11 @@ async def test_a_reply_that_was_cut_off_is_told_as_truncated(tmp_path: Path) -> 
         assert (await tell(executor, "cut off here"))[-1] == Completion("truncated", "off here")
 
 
-async def test_a_cancelled_message_completes_once_and_its_late_events_are_not_the_next_ones(tmp_path: Path) -> None:
+@DIALECTS
+async def test_a_cancelled_message_completes_once_and_its_late_events_are_not_the_next_ones(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_OPENCODE", dialect)
     async with conversation(tmp_path) as executor:
         for _ in range(3):
             await executor.send_message("wait")

@@ -105,7 +105,8 @@ class OpenCode:
             anchor, children = await _look_back(server, request.cwd, request.session_id)
             conversation = Conversation(server, prompt, request.session_id, anchor)
             conversation.sessions |= children
-        self._conversations |= dict.fromkeys(conversation.sessions, conversation)
+        known = {name: one for name, one in self._conversations.items() if not one.is_closed}
+        self._conversations = known | dict.fromkeys(conversation.sessions, conversation)
         if request.text:
             await conversation.send_message(request.text)
         return conversation
@@ -125,6 +126,7 @@ class OpenCode:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for conversation in set(self._conversations.values()):
             conversation.lose("OpenCode's server was closed")
+            await conversation.close()
         if server is not None:
             await server.close()
 
@@ -166,13 +168,8 @@ class OpenCode:
             self._conversations[event.session_id] = self._conversations[parent]
             self._conversations[parent].sessions.add(event.session_id)
         conversation = self._conversations.get(event.session_id)
-        if conversation is None:
-            return
-        if conversation.is_closed:
-            for session_id in conversation.sessions:
-                self._conversations.pop(session_id, None)
-            return
-        conversation.offer(event)
+        if conversation is not None and not conversation.is_closed:
+            conversation.offer(event)
 
     async def _mourn(self, server: "Server") -> None:
         code = await server.program.wait()

@@ -23,6 +23,7 @@ from buddy.errors import BuddyError, ProviderError
 
 Gap = Literal["gap"]
 GAP: Gap = "gap"
+CLOSING_SECONDS = 5.0
 
 
 class Prompt(Struct, frozen=True):
@@ -60,6 +61,7 @@ class Conversation(Channel):
         self._is_owed = False
         self._is_busy = False
         self._is_cancelled = False
+        self._was_cancelled = False
         self._unseen = 0
         self._error = ""
         self._finish = ""
@@ -67,6 +69,7 @@ class Conversation(Channel):
         self._asked: set[str] = set()
         self._granted: set[str] = set()
         self._attending = asyncio.create_task(self._attend())
+        self._attending.add_done_callback(self._left)
 
     # --- what is asked of it ----------------------------------------------------------------------------------------
 
@@ -87,7 +90,7 @@ class Conversation(Channel):
         self._unseen += 1
         try:
             await self._call("POST", f"/session/{self._session_id}/prompt_async", self._prompt.body(text))
-        except (Missing, ProviderError) as error:
+        except ProviderError as error:
             self._is_owed = False
             raise ProviderError(f"OpenCode did not take the message: {error}", retryable=True) from error
 
@@ -105,8 +108,9 @@ class Conversation(Channel):
             return
         self._closed = True
         if self._is_owed and not self.done.is_set():
-            with suppress(BuddyError):
-                await self.cancel()
+            with suppress(BuddyError, TimeoutError):
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await self.cancel()
         self._attending.cancel()
         await asyncio.wait({self._attending})
         self.end()
@@ -143,6 +147,11 @@ class Conversation(Channel):
                 except BuddyError as error:
                     self.errors.append(error)
                     await self.tell(Failure(str(error)))
+
+    def _left(self, attending: asyncio.Task[None]) -> None:
+        """Nobody attends any more: whoever listens must not wait for ever."""
+        if not attending.cancelled() and (error := attending.exception()) is not None:
+            self.lose(f"{type(error).__name__}: {error}")
 
     async def _take(self, event: Event) -> None:
         if not self._is_owed:
@@ -233,7 +242,8 @@ class Conversation(Channel):
     async def _failed(self, error: object) -> None:
         """Alone it says nothing about the end: it may go on. Where the message was not even taken up, it is the end."""
         if is_abort(error):
-            self._is_cancelled = True
+            # Of a message that we cancelled it may come when the next one is at work.
+            self._is_cancelled = self._is_cancelled or (self._is_busy and not self._was_cancelled)
             return
         self._error = self._error or complaint_of(error)
         if self._unseen > 0 and not self._is_busy and self._session_id not in await self._statuses():
@@ -242,6 +252,7 @@ class Conversation(Channel):
     async def _complete(self) -> None:
         story, self._story = self._story, Story()
         self._is_owed = self._is_busy = False
+        self._was_cancelled = self._is_cancelled
         self._anchor = self._newest
         for forgotten in (self._roles, self._held, self._asked, self._granted):
             forgotten.clear()

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.backends.external import loose
+from buddy.errors import ProviderError
 
 Json = dict[str, Any]
 
@@ -20,8 +21,11 @@ class Event(Struct, frozen=True):
     body: Json
 
 
-class Missing(Exception):
+class Missing(ProviderError):
     """The server knows no such thing, or no such route."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"OpenCode's server knows no {path}", retryable=False)
 
 
 def read_event(line: str) -> Event | None:
