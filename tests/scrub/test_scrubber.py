@@ -3,7 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from buddy.protocol.events import AssistantMessage, ToolCall
+from buddy.protocol.shapes import ToolCallItem
 from buddy.scrub import MARK, Scrubber
 
 json_values = st.recursive(
@@ -104,3 +107,31 @@ def test_all_layers_together_are_idempotent(text: str):
     scrubber.register("hunter2hunter2")
     once = scrubber.text(text)
     assert scrubber.text(once) == once
+
+
+@pytest.mark.parametrize(
+    "around", ["", "a sentence of many words, longer than what is remembered " * 3], ids=["short", "long"]
+)
+def test_a_text_that_was_clean_is_looked_at_again_once_a_secret_is_registered(around: str):
+    scrubber, text = Scrubber(), f"{around}open sesame please"
+    assert scrubber.text(text) is text
+    assert scrubber.text(text) is text
+    scrubber.register("open sesame")
+    assert scrubber.text(text) == f"{around}{MARK} please"
+
+
+def test_a_struct_is_clean_where_its_tree_is_left_alone():
+    scrubber = Scrubber()
+    scrubber.register("open sesame")
+    call = ToolCall(source="sandbox", tool_name="grep", args={"pattern": "x", "password": "5"}, call_id="call_1")
+    said = AssistantMessage(
+        message_id="asst_1", text="it is open sesame", tool_calls=(), finish="stop", truncated=False
+    )
+    made = ToolCallItem("call_2", "grep", '{"pattern":"open sesame"}')
+    clean = ToolCall(source="sandbox", tool_name="grep", args={"pattern": "x"}, call_id="call_1")
+    assert [scrubber.is_clean(body) for body in (call, said, replace(said, text="", tool_calls=(made,)), clean)] == [
+        False,
+        False,
+        False,
+        True,
+    ]

@@ -43,6 +43,7 @@ class Scrubber:
     def __init__(self) -> None:
         self._values = Values()
         self._numbers: dict[bytes, int] = {}
+        self._latest = ""
         self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was looked for
 
     def register(self, secret: str) -> None:
@@ -125,18 +126,21 @@ class Scrubber:
 
     def _masked(self, text: str, *, random: bool) -> str:
         clean = self._clean[random]
-        if text in clean:
+        if text is self._latest or text in clean:
             return text
         masked = guesses.mask(self._values.mask(text), random=random)
         if masked != text:
             return masked
-        if len(text) <= _SHORT:
+        if random and len(text) > _SHORT:
+            self._latest = text  # a tool's output comes twice: before it is cut, and in the event of its result
+        elif len(text) <= _SHORT:
             if len(clean) >= _REMEMBERED:
                 clean.clear()
             clean.add(text)
         return text
 
     def _forget(self) -> None:
+        self._latest = ""
         for clean in self._clean.values():
             clean.clear()
 
