@@ -77,21 +77,25 @@ async def _bare(stage: Stage, count: int) -> Sample:
 
 
 async def _through_us(stage: Stage, count: int) -> Sample:
-    with Daemon(stage) as daemon:
-        ear = await Ear.connect(daemon.socket)
-        wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
-        repo = {"rootPath": str(stage.new_folder("work"))}
-        started = await ear.ask("start_session", {**wish, "repo": repo, "options": {"agentRuntime": "droid"}})
-        session_id: str = started["sessionId"]
-        found = dict[str, list[float]]()
-        for key, kind in (("agent-event", "events"), ("agent-delta", "deltas")):
+    found = dict[str, list[float]]()
+    for key, kind in (("agent-event", "events"), ("agent-delta", "deltas")):
+        # Each in a daemon of its own: what is remembered of one run is worked out while the next one goes on.
+        with Daemon(stage) as daemon:
+            ear = await Ear.connect(daemon.socket)
+            session_id = await _start(ear, stage.new_folder("work"))
             before = cpu_seconds(daemon.pid)
             await ear.send(session_id, f"{kind} {count} {GAP}")
             await ear.wait_over(session_id)
+            ear.close()
             found[key] = ear.delays()
             found[f"{key}-cpu"] = [(cpu_seconds(daemon.pid) - before) / count * 1000]
-        ear.close()
-        return found
+    return found
+
+
+async def _start(ear: Ear, folder: Path) -> str:
+    wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
+    more = {"repo": {"rootPath": str(folder)}, "options": {"agentRuntime": "droid"}}
+    return (await ear.ask("start_session", {**wish, **more}))["sessionId"]
 
 
 WORKS = (
