@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from backends.casts import Cast, scene
-from backends.droid.talking import droid, environment, wish, workspace
+from backends.droid.talking import droid, environment, install, wish, workspace
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_means
 from buddy.config.trust import Trust
 from buddy.errors import UserError
 from buddy.protocol.events import Error, RunComplete
+from buddy.targets.carriers import Here
 from buddy.targets.local import Local
+from buddy.targets.remote import Remote
 
 CAST = Cast("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
 HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
@@ -87,3 +89,30 @@ async def test_a_session_works_once_its_folder_is_trusted(tmp_path: Path) -> Non
         Trust(tmp_path / "work-programs" / "state").set(str(root), trusted=True)
         await guest.send("say hello")
         assert (await guest.until(RunComplete)).outcome == "success"
+
+
+class There(Here):
+    """Another machine, as far as anybody can tell."""
+
+    name = "ssh:there"
+
+
+async def test_on_another_target_its_program_is_looked_for_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Droid({"FACTORY_API_KEY": "fk-for-tests", "HOME": "/nowhere"}, tmp_path / "config")
+    target = Remote(There())
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    with pytest.raises(UserError, match="not found on ssh:there") as refused:
+        await agent.start(target, str(workspace(tmp_path)))
+    assert refused.value.hint == "npm install -g droid, there"
+    monkeypatch.setenv("PATH", install(tmp_path / "programs"))
+    await agent.start(target, str(workspace(tmp_path)))
+    assert (await agent.execute_once(wish(tmp_path, "shows FACTORY_API_KEY"))).text == "FACTORY_API_KEY=fk-for-tests"
+    # What is of this machine is not sent there.
+    assert (await agent.execute_once(wish(tmp_path, "shows HOME"))).text != "HOME=/nowhere"
+    (workspace(tmp_path) / ".factory").mkdir()
+    (workspace(tmp_path) / ".factory" / "hooks.json").write_text("{}")
+    with pytest.raises(UserError, match="not trusted") as untrusted:
+        await agent.execute(wish(tmp_path))
+    assert "use a container" in untrusted.value.hint
