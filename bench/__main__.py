@@ -49,8 +49,9 @@ def _measured(work: Work, options: argparse.Namespace) -> list[Row] | None:
     try:
         with Stage(quick=options.quick, peers=options.peers, flames=options.flame) as stage:
             return measure(work, stage, rounds)
-    except Failed as error:
-        print(f"error: {work.name}: {error}", file=sys.stderr)
+    except (Failed, OSError) as error:
+        # A wait that took too long is an OSError too, without a word of its own.
+        print(f"error: {work.name}: {error or 'it took too long'}", file=sys.stderr)
         return None
     finally:
         print(f"{work.name}: {rounds} rounds in {time.perf_counter() - began:.1f} s", file=sys.stderr)

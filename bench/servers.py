@@ -17,12 +17,13 @@ from bench.peers import peers, servers
 from bench.replies import WORD
 from bench.stage import Ended, Failed, Request, Stage, cpu_seconds, end, resident
 from bench.storage import seed
-from bench.wire import Wire
+from bench.wire import PATIENCE, Wire
 from bench.works import Subject, Work
 from buddy.log.schema import open_reader
 
 CONNECTIONS = 10
 EVENTS_PER_TURN = 8
+THINK = 0.05
 MEBI = 1 << 20
 BARE = """
 import asyncio, sys
@@ -257,23 +258,35 @@ async def _crowd(stage: Stage, count: int, seconds: float) -> Sample:
 
 
 async def _answers(stage: Stage, runs: int, times: int) -> Sample:
-    """While so many runs are busy: how long until a decision and a cancel are answered."""
+    """While so many runs are busy, ten other clients decide and cancel, until enough was taken or a minute is over.
+
+    The model thinks a little: runs that turn as fast as they can fill any loop, and then its load is what is measured.
+    """
     with Daemon(stage) as daemon:
         busy = await Wire.connect(daemon.socket)
-        for script in _scripts(stage, runs, turns=100_000, call=READ.name, arguments=READ.arguments):
-            await busy.send(await busy.start(stage.new_folder("work")), script.prompt())
-        wire = await Wire.connect(daemon.socket)
+        wires = [await Wire.connect(daemon.socket) for _ in range(CONNECTIONS)]
+        sessions = [await busy.start(stage.new_folder("work")) for _ in range(runs)]
+        for session_id in sessions:
+            script = stage.script(turns=100_000, call=READ.name, arguments=READ.arguments, think=THINK)
+            await busy.send(session_id, script.prompt())
+        until = perf_counter_ns() + 60 * 10**9
         decided, cancelled = list[float](), list[float]()
-        for _ in range(times):
-            decided.append(await _decide(stage, wire))
-            cancelled.append(await _cancel(stage, wire))
+
+        async def probe(wire: Wire) -> None:
+            for _ in range(times // CONNECTIONS):
+                if perf_counter_ns() < until:
+                    decided.append(await _decide(stage, wire))
+                    cancelled.append(await _cancel(stage, wire))
+
+        await asyncio.gather(*(probe(wire) for wire in wires))
         return {"decided": decided, "cancelled": cancelled}
 
 
 async def _decide(stage: Stage, wire: Wire) -> float:
     session_id = await wire.start(stage.new_folder("work"), "ask")
     await wire.send(session_id, stage.script(turns=1, call=SHELL.name, arguments=SHELL.arguments).prompt())
-    asked = await wire.approvals.get()
+    async with asyncio.timeout(PATIENCE):
+        asked = await wire.approvals.get()
     payload = {"sessionId": session_id, "runId": asked["runId"], "approvalId": asked["payload"]["approvalId"]}
     began = perf_counter_ns()
     await wire.ask("submit_approval", {**payload, "decision": "approve"}, session_id)

@@ -11,12 +11,14 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Self
 
+from bench.stage import Failed
+
 Message = dict[str, Any]
 PATIENCE = 120.0
 _ids = itertools.count(1)
 
 
-class Refused(Exception):
+class Refused(Failed):
     """An error response."""
 
 
