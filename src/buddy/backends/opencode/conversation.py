@@ -24,6 +24,7 @@ from buddy.errors import BuddyError, ProviderError
 Gap = Literal["gap"]
 GAP: Gap = "gap"
 CLOSING_SECONDS = 5.0
+AGAIN_SECONDS = 1.0
 
 
 class Prompt(Struct, frozen=True):
@@ -147,6 +148,9 @@ class Conversation(Channel):
                 except BuddyError as error:
                     self.errors.append(error)
                     await self.tell(Failure(str(error)))
+                    if item == GAP:
+                        await asyncio.sleep(AGAIN_SECONDS)
+                        self.miss()
 
     def _left(self, attending: asyncio.Task[None]) -> None:
         """Nobody attends any more: whoever listens must not wait for ever."""
