@@ -1,20 +1,25 @@
 """The protocol without I/O, as commands speak it: what is sent is what the runtime takes, and nothing is seen twice."""
 
+from __future__ import annotations
+
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from buddy.cli.commands import build_parser
 from buddy.cli.driving import Errand
 from buddy.cli.exec import execute, resume
-from buddy.cli.talk import Fields, Steps, Talk
+from buddy.cli.talk import Talk
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import parse_request, payload_of
 from buddy.protocol.requests import Hello, SendUserMessage, StartSession
+
+if TYPE_CHECKING:
+    from buddy.cli.talk import Fields, Steps
 
 ALL = (
     "exec hi --approve 10m --max-turns 3 --max-tokens 9 --max-time 90s --profile p -m m --agent-runtime native "
@@ -47,12 +52,12 @@ def event(seq: int) -> bytes:
     return json.dumps(body).encode()
 
 
-def begun(steps: "Steps[Any]") -> "Steps[Any]":
+def begun(steps: Steps[Any]) -> Steps[Any]:
     next(steps)
     return steps
 
 
-def ended(steps: "Steps[Any]", line: bytes | None) -> Any:
+def ended(steps: Steps[Any], line: bytes | None) -> Any:
     with pytest.raises(StopIteration) as end:
         steps.send(line)
     return end.value.value

@@ -4,6 +4,8 @@ What always holds: the first interrupt cancels the run, the second ends the wait
 were started stays ignored; a daemon that was restarted is found again, for as long as `PATIENCE`.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -12,12 +14,17 @@ import time
 
 # The class under `socket.socket`: the rest of that module takes as long to load as this whole one takes to run.
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
-from collections.abc import Callable
-from types import FrameType
-from typing import Self
 
 from buddy.cli.following import Following
-from buddy.cli.talk import Steps, Talk
+from buddy.cli.talk import Talk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Self
+
+    from buddy.cli.talk import Steps
 
 STOPS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
 PATIENCE = 30.0
@@ -28,7 +35,7 @@ _PIECE = 256 * 1024
 class Errand:
     """The steps of one command, and what can happen to them from outside."""
 
-    def __init__(self, talk: Talk, following: Following, steps: "Steps[int]") -> None:
+    def __init__(self, talk: Talk, following: Following, steps: Steps[int]) -> None:
         self.talk = talk
         self.following = following
         self.code: int | None = None
@@ -97,7 +104,7 @@ def over_socket(path: str, connection: socket, errand: Errand) -> int:
     return 1 if errand.code is None else errand.code
 
 
-def _converse(connection: socket, errand: Errand, signals: "_Signals") -> None:
+def _converse(connection: socket, errand: Errand, signals: _Signals) -> None:
     """Exchange lines until the errand is done or the connection ends."""
     rest = b""
     while errand.code is None:

@@ -4,21 +4,29 @@ What always holds: the answer goes to stdout and everything else to stderr; the 
 for who is not there. With a daemon nothing is loaded but what speaks to it: the run has begun before any more could be.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable
 
 from buddy.cli.driving import Errand, find_daemon, over_socket
 from buddy.cli.following import Following
 from buddy.cli.options import Options
 from buddy.cli.report import Report
-from buddy.cli.talk import Fields, Steps, Talk
+from buddy.cli.talk import Talk
 from buddy.cli.trusting import note_untrusted
 from buddy.cli.wish import pane_of, target_of, workspace_of
 from buddy.config.paths import socket_path
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.codes import MAX_TEXT
-from buddy.protocol.ids import Ulids
+from buddy.protocol.basics import MAX_TEXT, Ulids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from buddy.cli.talk import Fields, Steps
+
+    Begin = Callable[[Talk, Following, Report], Steps[int]]
 
 LISTED = 200
 WHOLE_ID = len("sess_") + 26
@@ -30,7 +38,7 @@ def execute(options: Options) -> int:
     _check_cost(options)
     note_untrusted(options)
 
-    def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
+    def steps(talk: Talk, following: Following, report: Report) -> Steps[int]:
         talk.greet()
         session_id = yield from talk.start_session(wish)
         report.session(session_id)
@@ -42,7 +50,7 @@ def execute(options: Options) -> int:
 
 
 def resume(options: Options) -> int:
-    def steps(talk: Talk, following: Following, report: Report) -> "Steps[int]":
+    def steps(talk: Talk, following: Following, report: Report) -> Steps[int]:
         talk.greet()
         session_id = yield from _find(talk, options)
         try:
@@ -80,9 +88,6 @@ def _read_stdin() -> bytes:
     return bytes(content)
 
 
-Begin = Callable[[Talk, Following, Report], "Steps[int]"]
-
-
 def _run(options: Options, begin: Begin) -> int:
     """With the daemon where one runs; in this process where none does, or a configuration was named for this call."""
     talk = Talk("cli" if _asks(options) else "headless")
@@ -101,7 +106,7 @@ def _run(options: Options, begin: Begin) -> int:
     return run_here(options, errand)
 
 
-def _find(talk: Talk, options: Options) -> "Steps[str]":
+def _find(talk: Talk, options: Options) -> Steps[str]:
     """The id that `--last`, `last`, an id or the beginning of one means."""
     wanted: str | None = options.session_id
     if options.last or wanted == "last":

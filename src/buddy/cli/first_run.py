@@ -7,12 +7,12 @@ terminal one can be chosen and is written down, else it is one error with hints 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
 from buddy.errors import ProtocolError, UserError
 from buddy.terminal.escape import escape
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -4,12 +4,18 @@ What always holds: at most one question is open; what was typed before it does n
 elsewhere (a cancel, its time, another client) is let go; where nobody can be asked, the answer is no at once.
 """
 
+from __future__ import annotations
+
 import sys
 
 from buddy.cli.report import Report, Seen
-from buddy.cli.talk import Fields, Steps, Talk
+from buddy.cli.talk import Talk
 from buddy.errors import UserError
 from buddy.terminal.escape import escape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from buddy.cli.talk import Fields, Steps
 
 CHUNK = 256 * 1024
 
@@ -30,7 +36,7 @@ class Following:
         self._active: str | None = None
         self._asked: set[str] = set()
 
-    def until_complete(self) -> "Steps[int]":
+    def until_complete(self) -> Steps[int]:
         """Show what happens until the run is complete; without a run, until the log is told. Gives the exit code."""
         while (found := (yield from self._talk.next_event())) is not None:
             event, line = found
@@ -80,7 +86,7 @@ class Following:
             return event["seq"] >= self.replayed and self._active is None
         return event["type"] == "run_complete" and event.get("runId") == self.run_id
 
-    def _complete_text(self, event: Fields) -> "Steps[None]":
+    def _complete_text(self, event: Fields) -> Steps[None]:
         """A long answer is in the event with its beginning alone; a character that a chunk cuts is asked for again."""
         blob = event["payload"]["blobs"]["/text"]
         parts: list[str] = []

@@ -1,9 +1,15 @@
 """What a headless run shows: status on stderr, data on stdout. Events are plain JSON here, as they came."""
 
+from __future__ import annotations
+
 import sys
 
-from buddy.cli.talk import Fields, encoded
+from buddy.cli.talk import encoded
 from buddy.terminal.escape import escape, escape_json, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from buddy.cli.talk import Fields
 
 
 class Seen:

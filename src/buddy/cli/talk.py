@@ -8,19 +8,23 @@ was asked and not answered is asked again then, where asking twice does no harm.
 the protocol take longer to load than a daemon to start a run.
 """
 
+from __future__ import annotations
+
 import json
 from collections import deque
-from collections.abc import Generator
-from typing import Any, TypeAlias, TypeVar
 
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.codes import VERSION
-from buddy.protocol.ids import Ulids
+from buddy.protocol.basics import VERSION, Ulids
 from buddy.version import VERSION as PRODUCT_VERSION
 
-Fields = dict[str, Any]
-Result = TypeVar("Result")
-Steps: TypeAlias = "Generator[None, bytes | None, Result]"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any, TypeAlias, TypeVar
+
+    Fields = dict[str, Any]
+    Result = TypeVar("Result")
+    Steps: TypeAlias = Generator[None, bytes | None, Result]
 
 _CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
 _ONCE = frozenset({"start_session"})  # what must not be asked twice
@@ -45,16 +49,16 @@ class Talk:
         wish = {"clientName": self._name, "clientVersion": PRODUCT_VERSION, "capabilities": _CAPABILITIES}
         self._request("hello", wish)
 
-    def start_session(self, wish: Fields) -> "Steps[str]":
+    def start_session(self, wish: Fields) -> Steps[str]:
         reply = yield from self.ask("start_session", wish)
         self._attached = {"sessionId": reply["sessionId"], "attachToken": reply["attachToken"]}
         return reply["sessionId"]
 
-    def attach(self, session_id: str) -> "Steps[Fields]":
+    def attach(self, session_id: str) -> Steps[Fields]:
         self._attached = {"sessionId": session_id}
         return (yield from self.ask("attach_session", {**self._attached, "lastSeenSeq": 0}, session_id))
 
-    def ask(self, kind: str, payload: Fields, session_id: str = "") -> "Steps[Fields]":
+    def ask(self, kind: str, payload: Fields, session_id: str = "") -> Steps[Fields]:
         """Send a request and wait for its reply; a refusal is a ProtocolError."""
         request_id, line = self._request(kind, payload, session_id)
         self._asked[request_id] = kind, line
@@ -70,7 +74,7 @@ class Talk:
         """Send a request without waiting; where an answer is owed to somebody, a refusal is kept in `refusals`."""
         self._told[self._request(kind, payload, payload["sessionId"])[0]] = is_owed
 
-    def next_event(self) -> "Steps[tuple[Fields, bytes] | None]":
+    def next_event(self) -> Steps[tuple[Fields, bytes] | None]:
         """The next event, and its line; None when the runtime is gone."""
         while not self.events:
             if self.is_gone:

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-VERSION = "push.runtime.v1"
-MAX_TEXT = 256 * 1024  # bytes of what a user says at once
+from buddy.protocol import basics
+
+VERSION = basics.VERSION
 
 ErrorCode = Literal[
     "UNSUPPORTED_PROTOCOL_VERSION",

@@ -4,7 +4,7 @@ What always holds: whatever can be wrong with a message is found here, before an
 """
 
 from buddy.errors import ProtocolError
-from buddy.protocol.codes import MAX_TEXT
+from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
