@@ -87,8 +87,26 @@ async def test_what_was_left_on_purpose_goes_on_until_it_is_ended(tmp_path: Path
     assert not is_alive(pid)
 
 
+LOOKS = [
+    "true",
+    "ls -la src",
+    "grep -rn 'a b' .",
+    "git; x",
+    "cat x | sh",
+    "ls $(x)",
+    "echo x &",
+    "sort\nx",
+    "lsx",
+    "ls >f",
+]
+
+
+def test_what_only_looks_needs_no_group() -> None:
+    assert [command for command in LOOKS if not cgroups.may_leave(command)] == LOOKS[:3]
+
+
 async def test_no_group_is_left_after_a_command(tmp_path: Path, nonce: str) -> None:
-    await Local().run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    await Local().run("true; true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
     assert cgroups.find(nonce) is None
 
 

@@ -39,11 +39,17 @@ class Local:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        return await self._start(self._argv(command), cwd, nonce, on_output, timeout, env)
+        group = cgroups.make(nonce) if cgroups.may_leave(command) else None
+        argv = self._argv(command)
+        try:
+            return await self._start(group.joined(argv) if group else argv, cwd, nonce, on_output, timeout, env)
+        finally:
+            if group:
+                group.leave()
 
-    def _argv(self, command: str) -> tuple[str, ...]:
+    def _argv(self, command: str) -> list[str]:
         # `--`: a command that starts with a dash is a command, not options for the shell.
-        return (self._shell, "-c", "--", command)
+        return [self._shell, "-c", "--", command]
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return environment(more)
@@ -58,9 +64,7 @@ class Local:
         env: Mapping[str, str] | None,
     ) -> Finished:
         faults.reached("tool.start.before")
-        group = cgroups.make(nonce)
-        words = group.joined(argv) if group else argv
-        started = child.start(words, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
+        started = child.start(argv, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -74,8 +78,6 @@ class Local:
                     await see_through(self._abandon(started, nonce))
             finally:
                 code = started.close()
-                if group:
-                    group.leave()
         faults.reached("tool.end")
         return Finished(exit_code=code, timed_out=not in_time)
 
