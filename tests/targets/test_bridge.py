@@ -10,13 +10,14 @@ import pytest
 
 from buddy.targets import strays
 from buddy.targets.bridge import Bridge
-from buddy.targets.carriers import Carrier, Here, Ssh
+from buddy.targets.carriers import Carrier, Container, Here, Ssh
+from buddy.targets.remote import Remote
 from targets.machines import SshServer
 
 
 @pytest.fixture(params=["here", "ssh"])
 def carrier(request: pytest.FixtureRequest) -> Carrier:
-    """A container has no bash and no network here; the way into it is that of `Container`, which others test."""
+    """Both share this machine's loopback."""
     if request.param == "here":
         return Here()
     server: SshServer = request.getfixturevalue("sshd")
@@ -57,6 +58,26 @@ async def test_connections_are_carried_apart_and_end_with_either_side(carrier: C
         await bridge.close()
         server.close()
     await asyncio.to_thread(_wait_gone, nonce)
+
+
+async def test_a_port_of_a_container_that_has_no_bash_is_reached_too(container: str) -> None:
+    carrier, nonce = Container(container, "podman"), uuid4().hex
+    words = ["env", f"{strays.VARIABLE}={nonce}", "nc", "-ll", "-p", "7007", "-e", "cat"]
+    listening = await asyncio.create_subprocess_exec(*await carrier.argv(words))
+    bridge = Bridge(carrier, 7007, nonce)
+    await bridge.open()
+    try:
+        said = b""
+        while not said:  # until it listens
+            reader, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
+            writer.write(b"heard\n")
+            said = await reader.readline()
+            writer.close()
+        assert said == b"heard\n"
+    finally:
+        await bridge.close()
+        await Remote(carrier).end_strays(nonce)
+        await listening.wait()
 
 
 async def test_where_nobody_listens_the_connection_just_ends(carrier: Carrier) -> None:
