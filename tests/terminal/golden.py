@@ -20,6 +20,8 @@ _VOLATILE = (
     (re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]"), "⠋"),
     (re.compile(r"\b\d+(\.\d)?s\b"), "0s"),
     (re.compile(r" \(\d+ s\)"), ""),
+    # How much of the line that says what is under way fits depends on how long it takes.
+    (re.compile(r"(?m)^(⠋ 0s · .{16}).*$"), r"\1"),
     (re.compile(r"[\d.]+k? in, [\d.]+k? out"), "1k in, 1k out"),
 )
 

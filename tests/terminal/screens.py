@@ -4,6 +4,7 @@
 """
 
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.text import Text  # noqa: E402
 from cli.driving import Home, Reply, shell  # noqa: E402
 from terminal.screen import Tmux  # noqa: E402
 
-COLUMNS, ROWS = 90, 26
+COLUMNS, ROWS = 104, 28
 IMAGES = ROOT / "docs" / "images"
 
 EDIT: Reply = {
@@ -41,7 +42,7 @@ LONG: Reply = {
 
 def save(terminal: Tmux, name: str, home: Home) -> None:
     shown = terminal.screen(colour=True).replace(str(home.work), "~/pages")
-    shown = re.sub(r"sess_\w{20}", "sess_…", shown).replace("~/work", "~/pages")
+    shown = re.sub(r"sess_\w{20}", "sess_…", shown)
     console = Console(record=True, width=COLUMNS, file=(Path(home.directory) / "out").open("w"), force_terminal=True)
     console.print(Text.from_ansi(shown))
     drawn = console.export_svg(title="buddy")
@@ -53,14 +54,18 @@ def save(terminal: Tmux, name: str, home: Home) -> None:
 
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder) / "home")
+    # A short name: it stands in the rule that a question shows.
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as folder:
+        home = Home(Path(folder) / "h")
+        home.work = Path(folder) / "pages"
+        home.work.mkdir()
         home.script(shell("python -m pytest -q", "I run the tests first."), EDIT, ANSWER, LONG)
         (home.work / "pages.py").write_text("def pages(total, size):\n    return total // size\n")
         try:
             _tour(home)
         finally:
             home.run("daemon", "stop")
+            subprocess.run(["tmux", "kill-server"], env=home.env, capture_output=True, check=False)
 
 
 def _tour(home: Home) -> None:

@@ -47,13 +47,16 @@ class Approval:
         decide: Callable[[Answer], None],
         write: Callable[[], None],
         expand: Callable[[str], None],
+        sandbox: str = "",
     ) -> None:
+        """`sandbox` is the session's level, for questions that do not name one."""
         self.request = request
         self.armed = False
         self._style = style
         self._decide = decide
         self._write = write
         self._expand = expand
+        self._sandbox = sandbox
         self._is_whole = self._length() <= PAGE
         self._answered = False
 
@@ -151,9 +154,9 @@ class Approval:
     def _facts(self) -> list[tuple[str, str]]:
         details = self.request.details
         place = [
-            f"{word} {escape_all(str(details[key]))}"
+            f"{word} {escape_all(str(value))}"
             for key, word in (("cwd", "in"), ("target", "on"), ("sandbox", "sandbox"))
-            if details.get(key)
+            if (value := details.get(key) or (self._sandbox if key == "sandbox" else ""))
         ]
         facts = [("where", " · ".join(place))] if place else []
         if why := details.get("why"):

@@ -124,7 +124,7 @@ class Repl:
                     self._question_event = event
                 await self.narrator.take(event, self._whole)
                 if not self.talk.is_replaying:
-                    await self._questions.follow(self.talk.view)
+                    await self._questions.follow(self.talk.view, self.talk.facts.sandbox)
                 self._screen.redraw()
             if self.talk.is_replaying:
                 await asyncio.sleep(0)  # a long log must not hold the keys
