@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,12 @@ def test_a_way_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPat
 def test_a_way_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(WRAPS, "broken", lambda _plan, _argv, _cwd: ["sh", "-c", "echo no namespaces >&2; exit 1"])
     assert prove.attempt("broken") == "no namespaces"
+
+
+def test_it_is_proven_also_where_temporary_files_lie_deep(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert prove.attempt(way) == ""
