@@ -1,9 +1,9 @@
 """A server that speaks as OpenCode's does and does what the first word of a message says.
 
 say, think, look FILE, run COMMAND, early COMMAND, outside COMMAND, write PATH, fetch URL, other NAME, loop, question,
-sub COMMAND, unasked COMMAND, wait, die, garbage, twice, drop, dropask COMMAND, dropend, flood N, fail, refuse,
-overflow, retry, cut, who, recall. FAKE_OPENCODE is a list of words: `old` is the older dialect; `dying` and `deaf` are
-ways to start. Its sessions are kept beside the directory that they belong to.
+sub COMMAND, unasked COMMAND, between, wait, die, garbage, twice, drop, dropask COMMAND, dropend, flood N, fail,
+refuse, overflow, retry, cut, who, recall. FAKE_OPENCODE is a list of words: `old` is the older dialect; `dying` and
+`deaf` are ways to start. Its sessions are kept beside the directory that they belong to.
 """
 
 import asyncio
@@ -220,6 +220,13 @@ class Session:
             case "run" | "early" | "outside" | "dropask" | "write" | "fetch" | "other" | "loop":
                 message = await self.ask_for(message, word, rest)
                 self.say(message, "done")
+            case "between":
+                text = self.part(message, type="text", text="", time={"start": 1})
+                self.go_on(text, rest)
+                call = self.start(message, "read")
+                self.run(call, {"filePath": "x"})
+                self.change(text, text=rest, time={"start": 1, "end": 2})
+                self.end(call, "contents")
             case "unasked":
                 message = await self.call(message, "bash", {"command": rest}, "")
                 self.say(message, "done")
