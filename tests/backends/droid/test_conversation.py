@@ -290,6 +290,23 @@ async def test_a_plan_that_was_asked_for_is_the_answer_and_nothing_is_begun(tmp_
         assert heard[-1] == Completion("completed", "first this, then that")
 
 
+async def test_a_session_that_plans_does_nothing_that_has_to_be_asked(tmp_path: Path) -> None:
+    async with conversation(tmp_path, plan=True) as executor:
+        heard = await ask(executor, "run touch made", yes)
+        assert not [event for event in heard if isinstance(event, Permission)]
+        assert isinstance(heard[-1], Completion)
+        assert "Execute was not allowed: only look" in heard[-1].text
+    assert not (workspace(tmp_path) / "made").exists()
+
+
+async def test_a_question_that_is_not_understood_is_answered_with_no(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        heard = await ask(executor, "strange thing", yes)
+        assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True]
+        assert heard[-1] == Completion("completed", "")
+        assert "request_permission" in str(executor.errors[-1])
+
+
 async def test_a_question_to_the_user_is_shown_and_given_back(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         heard = await ask(executor, "question red or blue?")

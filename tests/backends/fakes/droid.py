@@ -1,9 +1,10 @@
 """A program that speaks Droid's JSON-RPC on stdin and stdout and does what the first word of a message says.
 
 say, think, look FILE, run COMMAND, both COMMAND | COMMAND, same COMMAND | COMMAND, edit PATH TEXT, patch PATH PATH,
-fetch URL, other NAME, question TEXT, plan TEXT, shows NAME, wait, die, garbage, fail TEXT, recall. Its sessions are
-kept in .fake-droid.json in its working directory. FACTORY_FAKE steers how it speaks: old (no tool_call, no ids, and
-no end of a turn but being idle), double (everything twice), deaf, dead, nameless (errors without an id), refusing.
+fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, garbage, fail TEXT, recall. Its
+sessions are kept in .fake-droid.json in its working directory. FACTORY_FAKE steers how it speaks: old (no tool_call, no
+ids, and no end of a turn but being idle), double (everything twice), deaf, dead, nameless (errors without an
+id), refusing.
 """
 
 import json
@@ -163,6 +164,11 @@ def work(text: str) -> str:  # noqa: C901 - one arm per word
             done = other("FetchUrl", "exec", {"url": rest}, fullCommand=f"Fetch URL: {rest}")
         case "other":
             done = other(rest, "mcp_tool", {"size": 3}, toolName=rest)
+        case "strange":
+            one = use("Execute", {"command": rest})
+            announce(one)
+            done = request("request_permission", toolUses=[{"toolUse": 7}])["selectedOption"] != "cancel"
+            result(one, "Error: Tool execution cancelled by user", isError=True)
         case "question":
             one = use("AskUser", {"questionnaire": rest})
             announce(one)

@@ -214,24 +214,32 @@ class Conversation(Channel):
     # --- what it asks -----------------------------------------------------------------------------------------------
 
     async def _asked(self, envelope: wire.Envelope) -> None:
-        match envelope.method:
-            case "droid.request_permission":
-                asked = msgspec.json.decode(envelope.params, type=wire.Asked)
-                await self._ask(str(envelope.id), asked.tool_uses)
-            case "droid.ask_user":
-                asked = msgspec.json.decode(envelope.params, type=wire.Questions)
-                questions = " / ".join(query.question for query in asked.questions)
-                await self.tell(System(f"asked, and was told to decide by itself: {questions}"))
-                self._line.write(wire.response(envelope.id, {"cancelled": True, "answers": []}))
-                self._unheard.append(
-                    "Your question could not be shown to anybody while you work. Decide by yourself where you can; "
-                    "else end your turn with the question as your answer."
-                )
-            case _:
-                self._line.write(wire.refusal(envelope.id, envelope.method))
+        try:
+            match envelope.method:
+                case "droid.request_permission":
+                    asked = msgspec.json.decode(envelope.params, type=wire.Asked)
+                    await self._ask(str(envelope.id), asked.tool_uses)
+                case "droid.ask_user":
+                    await self._question(envelope)
+                case _:
+                    self._line.write(wire.refusal(envelope.id, envelope.method))
+        except msgspec.MsgspecError:
+            # What is not understood is not allowed; and who asks must not wait for ever.
+            self._line.write(wire.response(envelope.id, {"selectedOption": "cancel", "cancelled": True, "answers": []}))
+            raise
+
+    async def _question(self, envelope: wire.Envelope) -> None:
+        asked = msgspec.json.decode(envelope.params, type=wire.Questions)
+        questions = " / ".join(query.question for query in asked.questions)
+        await self.tell(System(f"asked, and was told to decide by itself: {questions}"))
+        self._line.write(wire.response(envelope.id, {"cancelled": True, "answers": []}))
+        self._unheard.append(
+            "Your question could not be shown to anybody while you work. Decide by yourself where you can; "
+            "else end your turn with the question as your answer."
+        )
 
     async def _ask(self, request_id: str, asked: list[wire.Confirmation]) -> None:
-        if not asked or (self._plan and any(one.confirmation_type == "exit_spec_mode" for one in asked)):
+        if self._plan or not asked:
             await self._keep_planning(request_id, asked)
             return
         self._pending.add(request_id)
@@ -248,15 +256,17 @@ class Conversation(Channel):
             await self.tell(event)
 
     async def _keep_planning(self, request_id: str, asked: list[wire.Confirmation]) -> None:
-        """A plan that was asked for is the answer: it is shown, and nothing is begun."""
+        """Nothing that has to be asked is done in a session that only plans; its plan is its answer."""
         for one in asked:
             call, told = self._narrator.announce(one.tool_use)
             for event in told:
                 await self.tell(event)
-            plan = one.details.get("plan") or one.tool_use.input.get("plan")
-            if isinstance(plan, str) and plan:
+            plan = one.details.get("plan")
+            if one.confirmation_type == "exit_spec_mode" and isinstance(plan, str):
                 self._narrator.last_text = plan
                 await self.tell(Message(plan, f"plan-{call.call_id}"))
+            else:
+                self._unheard.append(f"{call.name} was not allowed: only look, and tell what you would do.")
         self._line.write(wire.response(request_id, {"selectedOption": "cancel"}))
 
     async def _decided(self, request_id: str, decided: Answer) -> None:

@@ -172,7 +172,7 @@ class Narrator:
         if call.is_over:
             return
         yield from self._told(call)
-        call.is_over = True
+        call.is_over, call.args, call.shown = True, {}, ""  # only its id is of use from here on
         exited = _EXITED.search(text)
         failed = exited is not None and exited[1] != "0" if is_error is None else is_error
         yield ToolEnded(call.call_id, text, failed)
