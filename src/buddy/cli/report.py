@@ -19,6 +19,7 @@ class Seen:
         self.run_id = run_id
         self.text = ""
         self.complete: Fields | None = None
+        self._turns = 0
         self._usage: Fields = {}
         self._tokens = [0, 0]
         self._cost: float | None = None
@@ -34,6 +35,8 @@ class Seen:
         match event["type"]:
             case "run_started" if not self._times[0]:
                 self._times = event["ts"], event["ts"]
+            case "model_request" if payload.get("purpose", "reply") == "reply":
+                self._turns = payload["turn"]
             case "assistant_message":
                 self.text = payload["text"]
             case "usage":
@@ -62,7 +65,7 @@ class Seen:
             "acceptance": complete.get("acceptance") or {"total": 0, "passed": 0, "results": []},
             "usage": {"inputTokens": used, "outputTokens": made, "budget": self._usage.get("budget")},
             "costUsd": self._cost,
-            "turns": self._usage.get("turn", 0),
+            "turns": self._turns,
             "durationMs": max(0, self._times[1] - self._times[0]),
         }
 
