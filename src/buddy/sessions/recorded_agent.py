@@ -58,7 +58,7 @@ from buddy.protocol.events import (
 from buddy.protocol.events import Warning as Warned
 from buddy.sessions.permissions import ALWAYS
 from buddy.sessions.recorded_model import failure, names
-from buddy.sessions.recorded_tools import kind_of
+from buddy.sessions.recorded_tools import had_room, kind_of
 from buddy.sessions.score import Score, wait_for_ever
 from buddy.targets.contract import Target
 from buddy.tools.contract import Intent
@@ -75,7 +75,9 @@ class RecordedExternal(External):
             return RecordedAgent(runtime, score, blobs)
 
         model = names(score, switched=False)[1]
-        super().__init__(runtime, session_id, hire, Terms(model=model or None, reports_cost=True), lambda: _room(score))
+        super().__init__(
+            runtime, session_id, hire, Terms(model=model or None, reports_cost=True), lambda: had_room(score)
+        )
         self._score = score
 
     def observe(self, seq: int, body: EventBody) -> None:
@@ -84,11 +86,6 @@ class RecordedExternal(External):
 
     def clerk(self, run: Run) -> Clerk:
         return _RecordedClerk(run, self.name, self._score)
-
-
-def _room(score: Score) -> bool:
-    ending, claimed = score.next(RunComplete), score.next(ToolClaimed)
-    return not (ending and ending.reason == "storage_full" and claimed is None)
 
 
 class _Asked(Permission, frozen=True, kw_only=True, tag="permission"):
@@ -101,13 +98,15 @@ class _RecordedClerk(Clerk):
     """Shows what was shown, and claims when it was claimed."""
 
     def __init__(self, run: Run, agent: str, score: Score) -> None:
-        super().__init__(run, agent, lambda: _room(score))
+        super().__init__(run, agent, lambda: had_room(score))
         self._score = score
+        self._shown: list[Permission] = []
 
     async def _intent(self, asked: Permission) -> Intent:
-        entry = self._score.at(self._score.reached)
-        if entry is not None and isinstance(entry[1], ApprovalReceived):
+        """Wanted before it is asked, and again when it was allowed."""
+        if any(asked is known for known in self._shown):
             await self._wait_claim(asked.call_id)
+        self._shown.append(asked)
         return asked.intent if isinstance(asked, _Asked) else await super()._intent(asked)
 
     async def _wait_claim(self, call_id: str) -> None:

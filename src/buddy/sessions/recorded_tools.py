@@ -113,6 +113,12 @@ def _note(call: RecordedCall, seq: int, body: EventBody | None, block: int) -> N
             pass
 
 
+def had_room(score: Score) -> bool:
+    """Whether there was room on the disk for what comes next."""
+    ending, claimed = score.next(RunComplete), score.next(ToolClaimed)
+    return not (ending and ending.reason == "storage_full" and claimed is None)
+
+
 class RecordedArgs(Struct, frozen=True):
     arguments: str
 

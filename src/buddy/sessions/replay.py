@@ -28,7 +28,6 @@ from buddy.protocol.events import (
     ApprovalReceived,
     ApprovalRequired,
     EventBody,
-    RunComplete,
     SessionStarted,
     ToolClaimed,
 )
@@ -43,6 +42,7 @@ from buddy.sessions.recorded_tools import (
     RecordedTarget,
     RecordedTools,
     calls_in,
+    had_room,
 )
 from buddy.sessions.score import Score
 from buddy.sessions.session import Session, Surroundings
@@ -230,11 +230,7 @@ def _backend(score: Score, tools: RecordedTools, setting: Setting) -> Native:
         chosen.append(RecordedProvider(score, switched=bool(chosen)))
         return chosen[-1]
 
-    def has_room() -> bool:
-        ending, claimed = score.next(RunComplete), score.next(ToolClaimed)
-        return not (ending and ending.reason == "storage_full" and claimed is None)
-
-    return _Observed(score, choose, Dispatch(tools, has_room), setting)
+    return _Observed(score, choose, Dispatch(tools, lambda: had_room(score)), setting)
 
 
 class _Observed(Native):
