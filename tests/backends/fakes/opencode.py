@@ -379,6 +379,8 @@ class Session:
         self.run(part, {"prompt": command, "subagent_type": "general"})
         child = Session(fresh("ses"), self.directory, self.id)
         sessions[child.id] = child
+        if command.startswith("true;"):  # nobody hears of it
+            await hang_up()
         emit("session.created", info=child.info(), sessionID=child.id)
         child.become("busy")
         work = child.message("assistant")

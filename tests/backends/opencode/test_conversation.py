@@ -224,6 +224,14 @@ async def test_a_request_that_nobody_heard_is_asked(tmp_path: Path) -> None:
         assert told[-1] == Completion("completed", "done")
 
 
+async def test_a_helper_that_nobody_heard_of_is_asked_about_too(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        told = await tell(executor, "sub true; echo helped")
+        assert [event.command for event in told if isinstance(event, Permission)] == ["true; echo helped"]
+        assert [event.text for event in told if isinstance(event, ToolEnded)] == ["helped\n", "the helper is done"]
+        assert told[-1] == Completion("completed", "done")
+
+
 async def test_a_slow_reader_gets_the_whole_text_in_the_end(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         slow, quick = await agent.execute(request(tmp_path)), await agent.execute(request(tmp_path))

@@ -57,7 +57,7 @@ class OpenCode:
         self._tasks: set[asyncio.Task[None]] = set()
         self._streaming = asyncio.Event()
         self._conversations: dict[str, Conversation] = {}
-        """By the sessions of the server, those of sub-agents too."""
+        """By their own sessions of the server."""
 
     @property
     def is_available(self) -> bool:
@@ -106,7 +106,7 @@ class OpenCode:
             conversation = Conversation(server, prompt, request.session_id, anchor)
             conversation.sessions |= children
         known = {name: one for name, one in self._conversations.items() if not one.is_closed}
-        self._conversations = known | dict.fromkeys(conversation.sessions, conversation)
+        self._conversations = {**known, conversation.backend_session_id: conversation}
         if request.text:
             await conversation.send_message(request.text)
         return conversation
@@ -124,7 +124,7 @@ class OpenCode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for conversation in set(self._conversations.values()):
+        for conversation in list(self._conversations.values()):
             conversation.lose("OpenCode's server was closed")
             await conversation.close()
         if server is not None:
@@ -158,24 +158,29 @@ class OpenCode:
 
     def _connected(self) -> None:
         if self._streaming.is_set():
-            for conversation in set(self._conversations.values()):
+            for conversation in list(self._conversations.values()):
                 conversation.miss()
         self._streaming.set()
 
     def _route(self, event: Event) -> None:
-        parent = loose.text(loose.mapping(event.body.get("info")).get("parentID"))
-        if event.kind == "session.created" and parent in self._conversations:
-            self._conversations[event.session_id] = self._conversations[parent]
-            self._conversations[parent].sessions.add(event.session_id)
-        conversation = self._conversations.get(event.session_id)
+        if event.kind == "session.created":
+            parent = self._conversation_of(loose.text(loose.mapping(event.body.get("info")).get("parentID")))
+            if parent is not None:
+                parent.sessions.add(event.session_id)
+        conversation = self._conversation_of(event.session_id)
         if conversation is not None and not conversation.is_closed:
             conversation.offer(event)
+
+    def _conversation_of(self, session_id: str) -> "Conversation | None":
+        """Whose session it is, or whose sub-agent's."""
+        own = self._conversations.get(session_id)
+        return own or next((one for one in self._conversations.values() if session_id in one.sessions), None)
 
     async def _mourn(self, server: "Server") -> None:
         code = await server.program.wait()
         why = server.program.complaint
         self._streaming.set()  # there is nothing to wait for any more
-        for conversation in set(self._conversations.values()):
+        for conversation in list(self._conversations.values()):
             conversation.lose(f"OpenCode's server ended with {code}{': ' + why if why else ''}")
 
 

@@ -328,6 +328,8 @@ class Conversation(Channel):
             return
         self._story.leave_hole()
         statuses = await self._statuses()
+        children = read_list(await self._call("GET", f"/session/{self._session_id}/children"))
+        self.sessions |= {loose.text(child.get("id")) for child in children}
         for session_id in sorted(self.sessions, key=lambda one: one != self._session_id):
             for message in await self._messages(session_id):
                 self._message(loose.mapping(message.get("info")), is_ours=session_id == self._session_id)
