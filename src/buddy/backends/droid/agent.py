@@ -25,11 +25,11 @@ WORDS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-
 # Droid runs a few commands that it takes for harmless without asking, `git` with any options among them, which can
 # run anything. A command on its list of denied ones is asked for instead.
 _SETTINGS = '{"commandDenylist":["git","ls","dir","pwd"]}'
-# The settings have to be a file on the target; they hold no secret, and go when Droid does.
+# The settings have to be a file on the target: one of the user's own, always the same, put in place whole.
 _SHELL = (
-    'settings=$(mktemp "${TMPDIR:-/tmp}/buddy-droid.XXXXXX") || exit 1; trap \'rm -f "$settings"\' EXIT; '
-    'trap \'exit 143\' TERM INT HUP; printf %s "$1" >"$settings" && shift || exit 1; '
-    'FACTORY_RUNTIME_SETTINGS_PATH=$settings "$@"'
+    'folder=${XDG_CACHE_HOME:-$HOME/.cache}/buddy && mkdir -p "$folder" && printf %s "$1" >"$folder/droid.json.$$" && '
+    'mv -f "$folder/droid.json.$$" "$folder/droid.json" && shift && '
+    'FACTORY_RUNTIME_SETTINGS_PATH=$folder/droid.json exec "$@"'
 )
 
 
