@@ -87,7 +87,6 @@ class Trust:
 
     def project_rules(self, root: str) -> ProjectRules:
         """The rules of a folder's own file: `ask` and `deny` of a trusted one, and nothing of any other."""
-        # Asked with every tool call: two looks at the disk where there is no such file, and no more.
         name = next((name for name in RULE_FILES if os.path.isfile(f"{root}/{name}")), None)  # noqa: PTH113
         if name is None:
             return ProjectRules()
@@ -97,7 +96,8 @@ class Trust:
 
     def stamp(self, root: str) -> tuple[tuple[int, int, int] | None, ...]:
         """What changes when the rules of a folder may have: a cheap look before `project_rules` reads."""
-        return tuple(map(_stamp, (self._path, *(Path(root) / name for name in RULE_FILES))))
+        # With every tool call, so as plain text: building paths takes longer than looking at them.
+        return tuple(map(_stamp, (self._path, *(f"{root}/{name}" for name in RULE_FILES))))
 
     def _read(self) -> dict[str, _Answer]:
         try:
@@ -157,9 +157,9 @@ def _content(path: Path) -> str:
         return "-"
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path | str) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - see `stamp`
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
