@@ -41,14 +41,17 @@ class Errand:
         self.code: int | None = None
         self._steps = steps
         self._is_cancelling = False
-        self._step(None)
+        self.feed(None)  # to the first wait
 
     @property
     def is_asking(self) -> bool:
         return bool(self.following.question)
 
     def feed(self, line: bytes | None) -> None:
-        self._step(line)
+        try:
+            self._steps.send(line)
+        except StopIteration as end:
+            self.code = end.value
 
     def stop(self, reason: str) -> None:
         """An interrupt: cancel the run, or give up waiting for its end."""
@@ -66,12 +69,6 @@ class Errand:
         except OSError:
             typed = ""  # the terminal is gone
         self.following.answer(typed)
-
-    def _step(self, line: bytes | None) -> None:
-        try:
-            self._steps.send(line)
-        except StopIteration as end:
-            self.code = end.value
 
 
 def find_daemon(path: str) -> socket | None:
