@@ -83,3 +83,23 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
     with Tmux(home, "resume", "--last", columns=columns, rows=rows) as terminal:
         terminal.wait("■ cancelled")
         check(terminal, "resumed")
+
+
+def test_an_answer_is_whole_though_the_window_changed_in_the_middle_of_it(home: Home) -> None:
+    words = [f"word{number}" for number in range(120)]
+    home.script({"text": f"{' '.join(words)}\n\nthe end", "delay": 0.02})
+    (home.directory.parent / ".config").symlink_to(home.directory / ".config")
+    with Tmux(home, columns=100, rows=30) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        for columns, rows, seen in ((80, 24, "word25"), (120, 40, "word50"), (40, 15, "word75"), (100, 30, "word95")):
+            terminal.wait(seen)
+            terminal.resize(columns, rows)
+        terminal.until(lambda screen: "✓ done" in screen and "context 0%" in screen)
+        told = terminal.screen(history=True)
+    answer = told[told.rindex("word0 ") :]
+    assert answer.partition("the end")[0].split() == words
+    assert [line for line in answer.splitlines()[-3:] if not line.startswith("✓")] == [
+        ">",
+        "approvals: ask (shift-tab) · scripted · context 0% · /help",
+    ]

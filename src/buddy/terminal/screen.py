@@ -7,13 +7,14 @@ small texts become few writes; while another program has the terminal, nothing i
 import asyncio
 import contextlib
 from collections.abc import Generator
-from typing import TextIO
+from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.layout import Layout
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.renderer import CPR_Support
+from prompt_toolkit.renderer import CPR_Support, Renderer
 
 INTERVAL = 0.04
 
@@ -48,6 +49,30 @@ class HeldOutput(Vt100_Output):
             super().flush()
 
 
+class Reflowing(Renderer):
+    """Erases what a narrower window has wrapped: a terminal makes two rows of one that no longer fits."""
+
+    def render(self, app: "Application[Any]", layout: Layout, is_done: bool = False) -> None:
+        # A drawing that comes between the new size and the signal that tells of it would be put under the old one.
+        if self._last_size is not None and self._last_size != self.output.get_size():
+            self.erase(leave_alternate_screen=False)
+        super().render(app, layout, is_done)
+
+    def erase(self, leave_alternate_screen: bool = True) -> None:
+        self.output.cursor_up(self._added_rows())
+        super().erase(leave_alternate_screen)
+
+    def _added_rows(self) -> int:
+        """How many rows the last drawing got above the cursor since it was drawn."""
+        columns, drawn = self.output.get_size().columns, self.last_rendered_screen
+        if drawn is None or self._last_size is None or columns >= self._last_size.columns:
+            return 0
+        rows = (drawn.data_buffer[row] for row in range(self._cursor_pos.y))
+        # Blanks at the end of a row are not written, so they do not wrap.
+        ends = (max((at for at, cell in row.items() if cell.char.strip()), default=0) for row in rows)
+        return sum(end // columns for end in ends) + self._cursor_pos.x // columns
+
+
 class Screen:
     """Writes above the input of an application, or simply writes where none is running."""
 
@@ -62,6 +87,7 @@ class Screen:
 
     def show(self, app: "Application[str]") -> None:
         self._app = app
+        app.renderer = Reflowing(app.renderer.style, self.output)
 
         def place(_: object) -> None:
             self._place(app)
