@@ -70,6 +70,8 @@ examples:
   buddy exec "fix the test" --approve all --accept "make test"
   buddy resume --last                             go on with what was interrupted here
   buddy demo                                      see all of it, with nothing configured
+
+The flags of exec (--profile, --approve, --ssh, --container, --tmux, --sandbox, …: buddy exec --help) go with buddy alone, too.
 """
 
 if TYPE_CHECKING:
