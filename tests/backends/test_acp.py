@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -25,7 +26,7 @@ ACP = next(cast for cast in CASTS if cast.name == "acp")
 async def talking(cwd: Path, **more: object) -> AsyncGenerator[Executor]:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(cwd))
-    executor = await agent.execute(Request("", str(cwd), "f" * 32, **more))  # pyright: ignore[reportArgumentType]
+    executor = await agent.execute(Request("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType]
     try:
         yield executor
     finally:
@@ -58,7 +59,7 @@ async def test_a_conversation_has_the_agents_own_id_and_ends_when_it_is_closed(t
 async def test_one_message_can_be_sent_alone(tmp_path: Path) -> None:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(tmp_path))
-    result = await agent.execute_once(Request("run touch made", str(tmp_path), "e" * 32))
+    result = await agent.execute_once(Request("run touch made", str(tmp_path), uuid4().hex))
     assert result.reason == "completed"
     assert not (tmp_path / "made").exists()
 
@@ -179,3 +180,17 @@ def test_a_preset_that_is_not_installed_names_its_install_command(name: str) -> 
 def test_a_command_with_a_broken_quote_is_refused() -> None:
     with pytest.raises(UserError, match="not a command"):
         Acp("agent 'half", {})
+
+
+@pytest.mark.parametrize(("name", "file"), [("opencode", ".opencode/plugin/x.js"), ("droid", ".factory/settings.json")])
+async def test_a_repository_with_settings_for_the_agent_must_be_trusted(name: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("{}")
+    agent = Acp(name, {"PATH": "/nowhere", "HOME": "/nowhere"})
+    await agent.start(Local(), str(tmp_path))
+    with pytest.raises(UserError, match=r"not trusted|unasked"):
+        await agent.execute(Request("", str(tmp_path), uuid4().hex))
+    trusting = Acp(name, {"PATH": "/nowhere", "HOME": "/nowhere"}, lambda _: True)
+    await trusting.start(Local(), str(tmp_path))
+    with pytest.raises(UserError, match="not installed"):
+        await trusting.execute(Request("", str(tmp_path), uuid4().hex))

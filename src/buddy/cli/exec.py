@@ -207,8 +207,8 @@ def _asks(options: Options) -> bool:
 
 
 def _check_cost(options: Options) -> None:
-    if options.max_cost is None:
-        return
+    if options.max_cost is None or options.agent_runtime not in (None, "native"):
+        return  # whether another agent tells what it costs, the session knows
     from buddy.cli.embedded import places_of, read_config
     from buddy.cli.model import find_prices
     from buddy.config.resolve import resolve_profile

@@ -98,21 +98,20 @@ class Agents:
         return factory_key(self._env, self._places.config_dir)
 
     def _make(self, name: str) -> "Agent":
-        salt = str(self._places.state_dir)
+        from buddy.config.trust import Trust
+
+        salt, is_trusted = str(self._places.state_dir), Trust(self._places.state_dir).is_trusted
         if name == "droid":
             from buddy.backends.droid.agent import Droid
-            from buddy.config.trust import Trust
 
-            is_trusted = Trust(self._places.state_dir).is_trusted
             return Droid(self._env, self._places.config_dir, salt=salt, is_trusted=is_trusted)
         if name == "opencode":
             from buddy.backends.opencode.agent import OpenCode
-            from buddy.config.trust import Trust
 
-            return OpenCode(self._env, salt=salt, is_trusted=Trust(self._places.state_dir).is_trusted)
+            return OpenCode(self._env, salt=salt, is_trusted=is_trusted)
         from buddy.backends.acp.agent import Acp
 
-        return Acp(name.removeprefix(ACP), self._env)
+        return Acp(name.removeprefix(ACP), self._env, is_trusted)
 
 
 def _is_local(started: SessionStarted) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 from buddy.backends.acp.presets import PRESETS
@@ -18,7 +18,10 @@ class Acp:
 
     reports_cost = False
 
-    def __init__(self, command: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: str, env: Mapping[str, str], is_trusted: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """`is_trusted` says whether a folder's own settings for the agent may have their effect."""
         preset = PRESETS.get(command)
         self.name = f"acp:{command}"
         self._install = preset.install if preset else "give a command that is on the PATH"
@@ -28,6 +31,8 @@ class Acp:
         except ValueError as error:
             raise UserError(f"acp:{command[:80]} is not a command: {error}", hint="check its quotes") from error
         self._env = env
+        self._command = command
+        self._is_trusted = is_trusted
         self._given = _asking() if command == "opencode" else {}
         self._target: Target | None = None
 
@@ -62,6 +67,7 @@ class Acp:
             raise ProviderError(f"{self.name} was not started", retryable=False)
         from buddy.backends.acp.conversation import Conversation
 
+        await self._check_folder(self._target, request)
         words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
         program = await host(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
         conversation = Conversation(program, self.name, self._login)
@@ -73,6 +79,18 @@ class Acp:
         if request.text:
             await conversation.send_message(request.text)
         return conversation
+
+    async def _check_folder(self, target: Target, request: Request) -> None:
+        """What is known to run things of a repository's unasked is not let into one that is not trusted."""
+        if self._command == "opencode":
+            from buddy.backends.opencode.repository import check_repository
+
+            home = self._env.get("HOME", "")
+            await check_repository(target, request.cwd, request.nonce, home, self._is_trusted)
+        elif self._command == "droid":
+            from buddy.backends.droid.project import check_project
+
+            await check_project(target, request.cwd, self._is_trusted)
 
     async def execute_once(self, request: Request) -> Result:
         return await once(self, request)
