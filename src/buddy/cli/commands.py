@@ -71,7 +71,7 @@ examples:
   buddy resume --last                             go on with what was interrupted here
   buddy demo                                      see all of it, with nothing configured
 
-The flags of exec (--profile, --approve, --ssh, --container, --tmux, --sandbox, …: buddy exec --help) go with buddy alone, too.
+The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; buddy exec --help) go with buddy alone, too.
 """
 
 if TYPE_CHECKING:
