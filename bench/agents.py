@@ -117,6 +117,7 @@ def configure(stage: Stage, home: Path) -> list[str]:
     config.write_text(
         f'[agent]\nmodel = "bench"\n[models.bench]\napi_base_url = "{stage.base_url}"\napi_key = "x"\n'
         'model = "bench"\ncontext_limit = 1_000_000_000\n'
+        '[memory]\nembeddings = "none"\n'  # as in an installation without extras
         "[limits]\nrequests_per_second = 1_000_000_000\nburst = 1_000_000_000\n"
     )
     return ["--state-dir", str(home / "state")]
