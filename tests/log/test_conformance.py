@@ -78,6 +78,7 @@ async def test_an_outline_leaves_out_what_only_passes(log: Log) -> None:
     assert await log.read_outline(SESSION, 0) == [lasting]
     assert await log.read_outline(SESSION, 6) == []
     assert await log.read_outline(SESSION, 0, limit=0) == []
+    assert seqs([piece for after in (0, 8, 9) if (piece := await log.last_piece(SESSION, after))]) == [9, 9]
 
 
 async def test_sessions_do_not_see_each_others_events(log: Log) -> None:

@@ -84,6 +84,7 @@ class TokenRecord(Struct, frozen=True):
 
 PASSING = frozenset({"assistant_token", "thinking_token", "assistant_done", "tool_output", "progress", "phase"})
 """What only tells how something went, and is void once that is over."""
+PIECES = ("assistant_token", "thinking_token")
 
 
 class Batch(Struct, frozen=True):
@@ -117,6 +118,10 @@ class EventLog(Protocol):
 
     async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
         """As `read`, without the events in `PASSING`."""
+        ...
+
+    async def last_piece(self, session_id: str, after: int) -> Event | None:
+        """The last piece of a reply, said or thought, that comes after a seq."""
         ...
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

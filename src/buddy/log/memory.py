@@ -15,6 +15,7 @@ from buddy.log.batches import blobs_named, check_shape
 from buddy.log.contract import (
     DECISIONS,
     PASSING,
+    PIECES,
     ApprovalRecord,
     Batch,
     Claim,
@@ -91,6 +92,10 @@ class MemoryLog:
     async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
         events = await self.read(session_id, after, self._last_seq(session_id))
         return [event for event in events if event.type not in PASSING][: max(limit, 0)]
+
+    async def last_piece(self, session_id: str, after: int) -> Event | None:
+        events = await self.read(session_id, after, self._last_seq(session_id))
+        return next((event for event in reversed(events) if event.type in PIECES), None)
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from buddy.log import rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
-from buddy.log.contract import PASSING, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import PASSING, PIECES, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, Room
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
@@ -34,6 +34,8 @@ WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ? ORDER BY seq
 """
 
 _OUTLINE = _EVENTS.replace("ORDER BY", f"AND type NOT IN ({', '.join(map(repr, sorted(PASSING)))}) ORDER BY")
+
+_LAST_PIECE = _EVENTS.replace("ORDER BY seq", f"AND type IN {PIECES} ORDER BY seq DESC")
 
 
 class SqliteLog:
@@ -86,6 +88,9 @@ class SqliteLog:
 
     async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
         return self._events(_OUTLINE, session_id, after, limit)
+
+    async def last_piece(self, session_id: str, after: int) -> Event | None:
+        return next(iter(self._events(_LAST_PIECE, session_id, after, 1)), None)
 
     def _events(self, query: str, session_id: str, after: int, limit: int) -> list[Event]:
         found = self._reader.execute(query, (session_id, after, max(limit, 0)))

@@ -205,6 +205,7 @@ class Sessions:
         lease = await self._around.log.acquire(session_id, self._owner)
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
+        record = await self.record(session_id)  # whoever held it before may have written until now
         fold, entries = SessionFold(), await self._lasting(session_id)
         bodies: list[tuple[int, EventBody]] = []
         complete = max((event.seq for event, body in entries if isinstance(body, RunComplete)), default=0)
@@ -212,9 +213,7 @@ class Sessions:
             if body is not None:
                 fold.apply(event, body, is_over=event.seq < complete)
                 bodies.append((event.seq, body))
-        last_seq = entries[-1][0].seq if entries else 0
-        session = self._rebuild(record, fold, bodies)
-        opened = Session(self._around, lease, *session, fold, max(last_seq, record.last_seq))
+        opened = Session(self._around, lease, *self._rebuild(record, fold, bodies), fold, record.last_seq)
         self._open[session_id] = opened
         self._beat()
         if opened.journal.last_seq == 0 and fold.started is not None:
@@ -227,11 +226,14 @@ class Sessions:
         return await self._read(self._around.log.read, session_id, 0)
 
     async def _lasting(self, session_id: str) -> list[Entry]:
-        """What a session's state comes from: all of what is under way, and of what is over only what lasts."""
+        """What a session's state comes from: what lasts, and whether a reply was under way."""
         found = await self._read(self._around.log.read_outline, session_id, 0)
-        while found and found[-1][0].type not in SETTLING:
-            found.pop()
-        return found + await self._read(self._around.log.read, session_id, found[-1][0].seq if found else 0)
+        settled = next((event.seq for event, _ in reversed(found) if event.type in SETTLING), 0)
+        piece = await self._around.log.last_piece(session_id, settled)
+        if piece is not None:
+            found.append((piece, piece.body()))
+            found.sort(key=lambda entry: entry[0].seq)
+        return found
 
     async def _read(self, page: Page, session_id: str, after: int) -> list[Entry]:
         found: list[Entry] = []
