@@ -19,7 +19,8 @@ from msgspec import Struct
 PREFIX = "buddy-"
 # An empty group this old is of a call that ended, or never began.
 STALE_SECONDS = 5.0
-PATIENCE_MS = 5000
+PATIENCE = 5.0
+LOOK_AGAIN_MS = 20
 # One plain command of a program that only looks: it starts nothing that could stay.
 _LOOKS = re.compile(
     r"(?:true|false|echo|printf|pwd|ls|cat|head|tail|wc|stat|file|date|uname|whoami|id|which|test|grep|rg|cut|sort|uniq"
@@ -51,7 +52,9 @@ class Group(Struct, frozen=True):
         with (self.place / "cgroup.events").open(encoding="ascii") as events:
             news = select.poll()
             news.register(events, select.POLLPRI)
-            while "populated 1" in events.read() and news.poll(PATIENCE_MS):
+            until = time.monotonic() + PATIENCE
+            while "populated 1" in events.read() and time.monotonic() < until:
+                news.poll(LOOK_AGAIN_MS)  # what changes between the look and the wait is not told
                 events.seek(0)
 
     def leave(self) -> None:
