@@ -16,6 +16,7 @@ PAGE = 500
 AT_ONCE = 256 * 1024
 KEPT = 32
 LOOK_AGAIN = 1.0
+SURELY = 60.0
 
 
 class Pump:
@@ -68,12 +69,12 @@ class Pump:
         return await self._log.read(self._session_id, self._cursor, PAGE) if recent is None else recent
 
     async def _wait(self) -> None:
-        """For something new; now and then it looks for itself, in case the session was replaced meanwhile."""
+        """For something new, which a session tells, its own end too; now and then it looks for itself all the same."""
         if self._session is None:
             await self._log.wait(self._session_id, self._cursor, LOOK_AGAIN)
             return
         try:
-            async with asyncio.timeout(LOOK_AGAIN):
+            async with asyncio.timeout(SURELY):
                 await self._heard.wait()
         except TimeoutError:
             pass

@@ -83,7 +83,7 @@ class Session:
         self.session_id = lease.session_id
         self.fold = fold
         self.backend = backend
-        self.broken = False
+        self._broken = False
         self._around = around
         self._place = place
         self._recent: deque[Event] = deque(maxlen=RECENT)
@@ -116,6 +116,16 @@ class Session:
     @property
     def state(self) -> SessionState:
         return self.fold.state
+
+    @property
+    def broken(self) -> bool:
+        """Whether the log refused it: it is to be read anew by whoever wants it next."""
+        return self._broken
+
+    @broken.setter
+    def broken(self, broken: bool) -> None:
+        self._broken = broken
+        self._hear()  # whoever follows it looks for what takes its place
 
     @property
     def is_running(self) -> bool:
@@ -331,6 +341,7 @@ class Session:
                 task.cancel()
             await asyncio.wait([task])
         await self.backend.close()
+        self._hear()
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
