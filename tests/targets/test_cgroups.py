@@ -4,7 +4,9 @@ import asyncio
 import os
 import shlex
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,28 @@ def test_what_only_looks_needs_no_group() -> None:
 async def test_no_group_is_left_after_a_command(tmp_path: Path, nonce: str) -> None:
     await Local().run("true; true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
     assert cgroups.find(nonce) is None
+
+
+@pytest.mark.parametrize(("later", "stays"), [(60, True), (3600, False)])
+def test_a_group_waits_for_a_slow_shell_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, nonce: str, later: float, stays: bool
+) -> None:
+    waiting = cgroups.make(nonce)
+    assert waiting is not None
+    now = time.time()
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: now + later)
+        other = cgroups.make(f"{nonce}-other")
+    assert other is not None
+    other.leave()
+    assert waiting.place.is_dir() == stays
+    waiting.leave()
+
+
+def test_a_group_that_is_gone_leaves_no_word_in_the_output(tmp_path: Path) -> None:
+    argv = cgroups.Group(tmp_path / "gone").joined(["/bin/echo", "hello"])
+    done = subprocess.run(argv, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"hello\n", b"")
 
 
 async def test_a_daemon_that_was_killed_finds_it_at_its_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:

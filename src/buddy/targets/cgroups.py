@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 PREFIX = "buddy-"
-# An empty group this old is of a call that ended, or never began.
-STALE_SECONDS = 5.0
+# An empty group this old is of a call that ended, or never began; on a busy machine a shell takes seconds to enter.
+STALE_SECONDS = 600.0
 PATIENCE = 5.0
 LOOK_AGAIN_MS = 20
 # One plain command of a program that only looks: it starts nothing that could stay.
@@ -27,7 +27,7 @@ _LOOKS = re.compile(
     r"|basename|dirname|realpath|readlink|du|df|sha256sum|md5sum|diff|cmp)(?: [^&;|<>$`()\n\\]*)?"
 )
 # The shell moves itself, before there is anything else in it, and then becomes the command.
-JOIN = 'echo 0 >"$0" 2>/dev/null; exec "$@"'
+JOIN = '{ echo 0 >"$0"; } 2>/dev/null; exec "$@"'
 
 
 class Group(Struct, frozen=True):
