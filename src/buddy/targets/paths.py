@@ -40,8 +40,12 @@ class Spot(Struct, frozen=True):
 
 def locate(path: str, root: str) -> str:
     """The canonical path, whether it exists or not; ToolError where it leaves the root."""
-    with reach(path, root) as spot:
-        return spot.path
+    check_text(path)
+    walk = _Walk(path, root)
+    try:
+        return walk.go().path
+    finally:
+        os.close(walk.directory)
 
 
 @contextmanager
@@ -71,7 +75,8 @@ def check_text(path: str) -> None:
     if path.startswith("~"):
         raise ToolError(f"{path!r}: ~ is not expanded; give a path relative to the workspace (./~x for such a name)")
     try:
-        os.fsencode(path)
+        if not path.isascii():
+            os.fsencode(path)
     except UnicodeEncodeError as error:
         raise ToolError("the path has characters that no file name can have; give a plain path") from error
 
@@ -81,8 +86,7 @@ class _Walk:
 
     def __init__(self, path: str, root: str) -> None:
         self.asked = path
-        self.given_root = os.path.abspath(root)  # noqa: PTH100 - lexical, pathlib has no equal
-        self.root = _canonical(root)
+        self.given_root, self.root = _roots(root)
         self.names: list[str] = []
         self.pending = self._parts(path)
         self.links = 0
@@ -96,7 +100,7 @@ class _Walk:
             rest = self._walk()
         except OSError as error:
             raise ToolError(f"{self.asked!r} cannot be reached: {error.strerror}; check the path") from error
-        path = os.path.join(self.root, *self.names, *rest)  # noqa: PTH118 - plain text, not yet a file
+        path = "/".join((self.root.rstrip("/"), *self.names, *rest)) or "/"
         return Spot(self.directory, path, rest)
 
     def _walk(self) -> tuple[str, ...]:
@@ -179,9 +183,10 @@ class _Walk:
         return ToolError(f"{self.asked!r} is outside the workspace {self.root}; only paths below it can be used")
 
 
-@lru_cache(maxsize=64)
-def _canonical(root: str) -> str:
-    return os.path.realpath(root)
+@lru_cache(maxsize=1024)
+def _roots(root: str) -> tuple[str, str]:
+    """A workspace as it was named, and where that leads."""
+    return os.path.abspath(root), os.path.realpath(root)  # noqa: PTH100 - lexical, pathlib has no equal
 
 
 def _below(path: str, base: str) -> str | None:
