@@ -53,6 +53,8 @@ def test_each_command_is_parsed_without_the_others() -> None:
         "exec - --json",
         "exec hi --stream-json -C /x -m m --profile p --approve all",
         "exec --config c --socket s",
+        "exec hi --accept true --accept false --max-rounds 2 --max-turns 7 --max-tokens 900 --max-time 10m --plan",
+        "exec hi --agent-runtime droid --sandbox confined",
     ],
 )
 def test_a_plain_command_line_is_read_as_the_parser_reads_it(words: str) -> None:
@@ -65,7 +67,10 @@ def test_a_plain_command_line_is_read_as_the_parser_reads_it(words: str) -> None
 
 @pytest.mark.parametrize(
     "words",
-    ["", "resume", "exec a b", "exec --json --stream-json", "exec -C", "exec -C -x", "exec --conf=c", "exec -h"],
+    [
+        *("", "resume", "exec a b", "exec --json --stream-json", "exec -C", "exec -C -x", "exec --conf=c", "exec -h"),
+        *("exec a --max-turns", "exec a --max-turns x", "exec a --max-turns=3", "exec a --accept", "exec a --tmux"),
+    ],
 )
 def test_what_is_not_plain_is_left_to_the_parser(words: str) -> None:
     assert read_plain(words.split()) is None

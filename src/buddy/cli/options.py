@@ -21,11 +21,15 @@ _NOT_GIVEN = (
 )
 _OFF = ("version", "json", "stream_json", "no_tmux", "plan")
 _FORMS = {"--json": "json", "--stream-json": "stream_json"}
+_COUNTS = {"--max-rounds": "max_rounds", "--max-tokens": "max_tokens", "--max-turns": "max_turns"}
 _VALUES = {
+    "--agent-runtime": "agent_runtime",
     "--approve": "approve",
     "--config": "config",
+    "--max-time": "max_time",
     "--model": "model",
     "--profile": "profile",
+    "--sandbox": "sandbox",
     "--socket": "socket",
     "--state-dir": "state_dir",
     "-C": "directory",
@@ -42,12 +46,18 @@ def read_plain(arguments: Sequence[str]) -> "Options | None":
     found |= dict.fromkeys(_NOT_GIVEN) | dict.fromkeys(_OFF, False)
     words = iter(arguments[1:])
     for word in words:
-        name = _VALUES.get(word)
-        if name is not None:
+        if word in _VALUES or word in _COUNTS or word == "--accept":
             value = next(words, "-")
-            if value.startswith("-"):
+            if value.startswith("-") or (word in _COUNTS and not value.isdecimal()):
                 return None
-            found[name] = value
+            if word == "--accept":
+                accepted.append(value)
+            elif word in _COUNTS:
+                found[_COUNTS[word]] = int(value)
+            else:
+                found[_VALUES[word]] = value
+        elif word == "--plan":
+            found["plan"] = True
         elif word in _FORMS and not (found["json"] or found["stream_json"]):
             found[_FORMS[word]] = True
         elif (word == "-" or not word.startswith("-")) and found["prompt"] is None:
