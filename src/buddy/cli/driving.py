@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 
-# The class under `socket.socket`: the rest of that module takes as long to load as this whole one takes to run.
+# What `socket` and `signal` are made of: what they put around it takes as long to load as this command to run.
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 
 from buddy.cli.following import Following
@@ -20,11 +19,14 @@ from buddy.cli.talk import Talk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from types import FrameType
     from typing import Self
 
     from buddy.cli.talk import Steps
+else:
+    import _signal as signal
 
 STOPS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
 PATIENCE = 30.0
@@ -166,7 +168,7 @@ class _Signals:
             return
         signal.set_wakeup_fd(self._end)
         for number in STOPS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._stop)
 
     def _stop(self, number: int, _: FrameType | None) -> None:

@@ -6,7 +6,6 @@ terminal one can be chosen and is written down, else it is one error with hints 
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 
 from buddy.cli.options import Options
 from buddy.errors import ProtocolError, UserError
@@ -14,12 +13,13 @@ from buddy.terminal.escape import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from buddy.models.discovery import Found
 
 
-def with_model(command: Callable[[Options], int], options: Options) -> int:
+def with_model(command: "Callable[[Options], int]", options: Options) -> int:
     """Run a command that needs a model; where there is none, help to one and run it again."""
     try:
         return command(options)
@@ -59,7 +59,7 @@ def config_file(options: Options) -> "Path":
     return Path(named).expanduser().absolute() if named else places_of(options).config_dir / "buddy.toml"
 
 
-def advice(found: Sequence["Found"], file: "Path") -> str:
+def advice(found: "Sequence[Found]", file: "Path") -> str:
     """What to do, ready to be copied."""
     if not found:
         return (
@@ -96,7 +96,7 @@ def _can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _choose(found: Sequence["Found"]) -> "Found | None":
+def _choose(found: "Sequence[Found]") -> "Found | None":
     """Ask which to use; None where there is nothing, or nothing was chosen."""
     if not found:
         return None

@@ -5,13 +5,14 @@ all else that such a command does itself. What always holds: whatever is not pla
 abbreviations included; the defaults here are the parser's, and a test holds them to it.
 """
 
-from collections.abc import Sequence
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace as Options
+    from collections.abc import Sequence
 else:
-    from types import SimpleNamespace as Options  # the same, without the library around it
+    Options = type(sys.implementation)  # types.SimpleNamespace: the same, without the library around it
 
 __all__ = ["Options", "read_plain"]
 
@@ -37,7 +38,7 @@ _VALUES = {
 }
 
 
-def read_plain(arguments: Sequence[str]) -> "Options | None":
+def read_plain(arguments: "Sequence[str]") -> "Options | None":
     """The options of a plain `exec`; None where the parser must read them."""
     if not arguments or arguments[0] != "exec":
         return None

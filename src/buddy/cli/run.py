@@ -2,16 +2,19 @@
 
 import os
 import sys
-from collections.abc import Sequence
 
 from buddy.cli.options import Options, read_plain
 from buddy.errors import BuddyError, ProtocolError, UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TRY_AGAIN = frozenset({"RUN_IN_PROGRESS", "OVERLOADED", "STORAGE_FULL"})
 USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_REQUEST", "SESSION_NOT_FOUND"})
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: "Sequence[str]") -> int:
     """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
     try:
         _check_text(arguments)
@@ -37,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         return 130
 
 
-def _check_text(arguments: Sequence[str]) -> None:
+def _check_text(arguments: "Sequence[str]") -> None:
     for argument in arguments:
         try:
             argument.encode()

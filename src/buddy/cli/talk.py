@@ -10,21 +10,23 @@ the protocol take longer to load than a daemon to start a run.
 
 from __future__ import annotations
 
-import json
-from collections import deque
-
+from buddy.cli.lines import decoded, encoded
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION, Ulids
 from buddy.version import VERSION as PRODUCT_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Generator
-    from typing import Any, TypeAlias, TypeVar
+    from typing import TypeAlias, TypeVar
 
-    Fields = dict[str, Any]
+    from buddy.cli.lines import Fields
+
     Result = TypeVar("Result")
     Steps: TypeAlias = Generator[None, bytes | None, Result]
+else:
+    from _collections import deque  # the same, without the library around it
 
 _CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
 _ONCE = frozenset({"start_session"})  # what must not be asked twice
@@ -104,7 +106,7 @@ class Talk:
         if line is None:
             self.is_gone = True
             return
-        found: Fields = json.loads(line)
+        found: Fields = decoded(line)
         if found["v"] != VERSION:
             raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {found['v']!r}")
         if found["kind"] == "response":
@@ -127,11 +129,6 @@ class Talk:
             self.refusals.append(response["error"]["message"])
         elif not response["ok"] and response["type"] == "attach_session":
             self.is_gone = True  # the session or our right to it is no more
-
-
-def encoded(fields: Fields) -> bytes:
-    """One line, spelt as the runtime spells its own."""
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _payload_of(response: Fields) -> Fields:

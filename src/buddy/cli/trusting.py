@@ -6,7 +6,6 @@ there is nothing to ask about, nothing is loaded for it.
 
 import os
 import sys
-import termios
 
 from buddy.cli.options import Options
 from buddy.cli.wish import target_of
@@ -61,6 +60,8 @@ def _note(root: str, effects: "list[Effect]") -> None:
 
 
 def _ask(root: str, effects: "list[Effect]") -> bool:
+    import termios
+
     from buddy.terminal.escape import escape, one_line
 
     print(f"{escape(root)} has files that want to have a say:", file=sys.stderr)

@@ -4,19 +4,22 @@ What always holds: every path is absolute, nothing is created here, and an empty
 """
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
-def config_path(env: Mapping[str, str]) -> str:
+def config_path(env: "Mapping[str, str]") -> str:
     return f"{_xdg(env, 'XDG_CONFIG_HOME', '.config')}/buddy"
 
 
-def state_path(env: Mapping[str, str], given: str | None = None) -> str:
+def state_path(env: "Mapping[str, str]", given: str | None = None) -> str:
     """Command line over environment over the XDG default."""
     return _own_state(env, given) or f"{_xdg(env, 'XDG_STATE_HOME', '.local/state')}/buddy"
 
 
-def socket_path(env: Mapping[str, str], state: str | None = None, given: str | None = None) -> str:
+def socket_path(env: "Mapping[str, str]", state: str | None = None, given: str | None = None) -> str:
     """Where the daemon of this state directory listens."""
     own = _absolute(given or env.get("BUDDY_SOCKET"))
     if own:
@@ -28,17 +31,17 @@ def socket_path(env: Mapping[str, str], state: str | None = None, given: str | N
     return f"{runtime}/buddy/buddyd.sock"
 
 
-def _own_state(env: Mapping[str, str], given: str | None) -> str:
+def _own_state(env: "Mapping[str, str]", given: str | None) -> str:
     return _absolute(given or env.get("BUDDY_STATE_DIR"))
 
 
-def _xdg(env: Mapping[str, str], name: str, fallback: str) -> str:
+def _xdg(env: "Mapping[str, str]", name: str, fallback: str) -> str:
     # The XDG rules say that a relative value is to be ignored.
     value = env.get(name, "")
     return value if value.startswith("/") else f"{_home(env)}/{fallback}"
 
 
-def _home(env: Mapping[str, str]) -> str:
+def _home(env: "Mapping[str, str]") -> str:
     home = env.get("HOME", "")
     return home if home.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - a path object is loaded for nothing
 
