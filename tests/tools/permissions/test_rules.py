@@ -196,6 +196,9 @@ def test_a_suggested_rule_holds_where_it_was_asked() -> None:
     assert Rules([rule]).judge(subject).decision == "allow"
     assert Rules([rule]).judge(replace(subject, sandbox="host")).decision is None
     assert Rules([rule]).judge(replace(subject, target="local")).decision is None
+    here = suggest(Subject("run_shell", command="ls -l"))
+    assert here is not None
+    assert Rules([here]).judge(Subject("run_shell", command="ls -l", target="ssh:build")).decision is None
     written = suggest(Subject("write_file", path="a*[b]?.txt", workspace="/here"))
     assert written is not None
     assert Rules([written]).judge(Subject("write_file", path="a*[b]?.txt", workspace="/here")).decision == "allow"

@@ -171,7 +171,7 @@ def suggest(subject: Subject) -> Rule | None:
         "allow",
         tool=subject.tool,
         sandbox=_sandbox(subject.sandbox),
-        target=None if subject.target == "local" else literal_glob(subject.target),
+        target=literal_glob(subject.target),
         network=True if subject.network else None,
     )
     if subject.command is not None:
