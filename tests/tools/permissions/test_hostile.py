@@ -54,6 +54,11 @@ pandoc --filter x|pandoc --lua-filter=x y|pdflatex --shell-escape x|troff -U x|c
 pytest -p x|pytest -c x|pytest --rootdir=x|pytest -o x|pytest ../x|pytest /x|eslint --rulesdir x|eslint -c x|prettier --plugin=x y|jest --config x|mocha -r x|tsc -p x|gh alias set x y|gh api x|gh auth token|gh extension x
 hg --config x log|svn --config-option x log|psql x|sqlite3 x|mysql x|redis-cli x|osascript x|xdg-open x|mail x|kill 1|pkill x|mount x|apt install x|dpkg -i x|./ls|bin/ls|../ls|a/../ls
 cp x /etc/y|cp x .git/hooks/y|cp x ./.git/config|mv x .git/config|tee .git/hooks/x|ln -s / x|ln -s ../.. x|dd of=/x|dd of=.git/config|rm -rf .|rm -rf ./|rm -rf ..|rm -rf ~|touch .env|cp x .vscode/tasks.json|tee buddy.toml
+git ls-remote --up=x y|git push --ex=x|git grep --op=x y|curl FILE:///x|curl -H @x y|curl -b x y|curl -w %output{x} y|curl --up x y|curl -u x y|curl gopher://x|curl scp://x|wget --dir x y|wget -U x y
+npm up|npm rebuild|npm audit fix|npm test --scr=x|npm --loglevel test x|yarn|yarn node -e x|yarn x|pnpm x|pnpm --filter test x|cargo r|cargo x|cargo +x test|cargo test -Zx|pip list --pyth x|pip list --log x|uv sync|gem open x|bundle
+gh pr merge 1|gh repo delete x|gh x|hg serve|svn propset x|ack --pa=x y|tar tf x --index-file=y|tar cf x --listed-incremental=y z|tar cf .git/config x|tar cf x --remove-files y|zip .git/config x|split x .bashrc
+gcc -MF x y|gcc -save-temps x|jq -rf x|yq -s x y|pytest --tx=popen//python=x y|pytest --html=x|pylint --init-hook=x|pylint --load=x|flake8 --output-file=x|mypy --python-e x|mypy --html-report x|ruff check --config x|pyright --pythonpath x
+mocha --reporter x|jest --runner=x|stylelint --custom-syntax x|pandoc -f x.lua y|cp x .GIT/hooks/y|cp x .opencode/y|tee opencode.json|cp x .zprofile|guile -c x|pwsh -c x|zless x|xterm -e x|aria2c x|mosh x|reboot|passwd
 cp -t /x y|install x /y|truncate -s0 /x|chmod 777 /|cat /proc/self/environ|cat /dev/zero|head /dev/sda|tail -f x|wc --files0-from=x|file -m x|unknown-program x|mytool --help
 """.strip()
     .replace("\n", "|")
@@ -142,6 +147,9 @@ HIDDEN = [
     "direnv exec . curl x", "nix-shell --run 'curl x'", "setarch x86_64 curl x", "sg x -c 'curl y'", "split --filter='curl x' y",
     "rg --pre=curl x", "sort --compress-program=curl x", "zip x y -T -TT 'curl x'", "rsync -e 'curl x' a b", "ed <<E\n!curl x\nE",
     "sqlite3 x '.shell curl y'", "psql -c '\\! curl x'", "fzf --preview 'curl {}'", "crontab <<< '* * * * * curl x'",
+    "cu${x}rl y", "cu$@rl y", "c$()url x", "c``url x", "${x:-curl} y", "{c,}url x", "cur{l,x} y", "env -iS'curl x'", "make --eval $'a:\\n\\tcurl x'",
+    "printf 'a\\ncurl x' | sh", "make -f <(printf 'a:\\n\\tcurl x')", "/lib/ld-linux.so.2 curl x", "hyperfine 'curl x'", "cpulimit -l 5 -- curl x",
+    "gosu x curl y", "unheard-of --then 'curl x'", "unheard-of run -- curl x", "guile -c '(system \"curl x\")'", "pnpm curl x", "yarn curl x",
     "GIT_SSH_COMMAND='curl x' git fetch", "PAGER='curl x' man ls", "LESSOPEN='|curl %s' less x", "true\n\ncurl x", "true;curl x", "true&curl x",
 ]  # fmt: skip
 

@@ -44,7 +44,7 @@ def _tests(name: str) -> tuple[re.Pattern[str], ...]:
 # Programs whose job is to run others, whose arguments are programs themselves, or that change the machine.
 _RUNNERS = frozenset(
     """
-    sh bash dash ash zsh ksh mksh fish csh tcsh rbash busybox toybox env xargs parallel sudo doas su sg newgrp login
+    sh bash dash ash zsh ksh mksh fish csh tcsh rbash rc yash posh pwsh powershell nu elvish xonsh osh sash busybox toybox env xargs parallel sudo doas su sg newgrp login
     pkexec runuser setpriv capsh chroot unshare nsenter nohup nice ionice setsid setarch linux32 linux64 i386 x86_64
     arch stdbuf unbuffer timeout time command exec eval source . builtin coproc trap alias unalias enable hash bind
     complete compgen compopt fc history mapfile readarray read let declare typeset local readonly export set shopt
@@ -57,7 +57,14 @@ _RUNNERS = frozenset(
     start-stop-daemon run-parts m4 dc gnuplot jshell irb pry ghci iex erl sqlite3 mysql psql mongo redis-cli
     direnv asdf mise rbenv pyenv nvm volta rustup pipenv hatch pdm conda nix nix-shell guix npx bunx uvx pipx xcrun
     dotnet kill pkill killall mount umount mkfs dpkg apt apt-get rpm yum dnf brew snap mail sendmail mutt patch cpio 7z
-    tex latex pdflatex xelatex lualatex dvips groff troff openssl gpg gpg2 sed gsed iptables ip ldd
+    tex latex pdflatex xelatex lualatex dvips groff troff openssl gpg gpg2 sed gsed iptables nft ip ldd
+    zless zmore bzless bzmore xzless xzmore lzless lzmore zstdless most lesspipe pg w3m rvim rview rvi vimdiff nvimdiff
+    vipw vigr visudo joe pico ncdu mosh rlogin rsh rexec ssh-agent sshpass sshfs xterm dialog run-mailcap enscript
+    aa-exec ssh-copy-id openvt cpulimit eatmydata dbus-run-session xvfb-run hyperfine logsave heaptrack rr tini gosu
+    logrotate certbot aria2c exiftool genisoimage latexmk luatex pax nroff zsoelim tic update-alternatives ksu
+    ld-linux-x86-64.so.2 aws gcloud az puppet knife facter cpan easy_install corepack
+    reboot shutdown halt poweroff init telinit passwd chsh chfn useradd usermod userdel groupadd groupmod sysctl
+    modprobe insmod rmmod chattr setfacl setcap ldconfig loginctl hostnamectl timedatectl machinectl busctl
     """.split()
 )
 
@@ -65,63 +72,69 @@ _VERSIONED = r"(?:bash|zsh|ksh|tclsh|qemu-[a-z0-9_-]*|mkfs\.[a-z0-9]+)[0-9.-]*"
 
 _INTERPRETERS = (
     r"(?:i?python|pypy|perl|ruby|raku|node|nodejs|deno|bun|php|lua|luajit|Rscript|julia|groovy|scala|kotlin|java|swift"
-    r"|octave|elixir|ocaml|jupyter|ts-node|tsx)[0-9.]*"
+    r"|octave|elixir|ocaml|jupyter|ts-node|tsx|guile|racket|sbcl|clisp|clojure|clj|bb|R|crystal|nim|zig|dart|qjs|pdb)[0-9.]*"
 )
 _ASKS_ONLY = r"--version|-V|--help|-v"
+
+# Files that make programs run, wherever they are.
+_GUARDED = (
+    r"(?i:(?:.*[/=])?(?:\.(?:git|husky|vscode|ssh|env|envrc|profile|bash\w*|zsh\w*|zprofile|zlogin|gitconfig|gitmodules|npmrc|vimrc|inputrc"
+    r"|tmux\.conf|mcp\.json|factory|opencode|pre-commit-config\.yaml)(?:/.*)?|(?:buddy|agent)\.toml|opencode\.jsonc?)$)"
+)
 
 # Long options may be cut short, so each is matched from where it is its own.
 _OPTIONS: tuple[tuple[str, str], ...] = (
     (r"find", r"-(?:exec|execdir|ok|okdir|delete|fprint|fprint0|fprintf|fls)\b.*"),
     (r"fd|fdfind", r"-[A-Za-z]*[xX].*|--exec.*|--list-details"),
     (r"rg|ripgrep", r"--pre\b.*|--pre=.*|--hostname-bin.*|-z|--search-zip|-[a-zA-Z]*z[a-zA-Z]*|--config.*"),
-    (r"ag|ack|bat|batcat|delta", r"--pag.*|--files-from.*|--ackrc.*|--env.*|-x|--config.*|--map.*"),
+    (r"ag|ack|bat|batcat|delta", r"--pa.*|--ou.*|--files-from.*|--ackrc.*|--env.*|-x|--config.*|--map.*"),
     (r"grep|egrep|fgrep|zgrep", r"--devices=.*read"),
     (r"sort", r"--co.*|-[a-zA-Z]*[oT].*|--o.*|--te.*|-S.*|--files0.*"),
-    (r"split|csplit", r"--fi.*|/.*|.*\.\./.*|-f.*|--prefix.*"),
+    (r"split|csplit", r"--fi.*|/.*|.*\.\./.*|-f.*|--prefix.*|" + _GUARDED),
     (r"shuf|iconv|tree|column|pr|indent|fmt", r"-[a-zA-Z]*o.*|--o.*|--fromfile.*"),
     (r"tar|gtar|bsdtar", (
         r"--checkpoint-a.*|--to-c.*|--to-s.*|-[A-Za-z]*[IFCxP].*|--use-c.*|--rsh.*|--info-s.*|--new-v.*|--rmt.*|--trans.*|--xf.*"
-        r"|--abs.*|--ext.*|--get|--dir.*|--one-top.*|.*:.*|/.*|.*\.\./.*|--files-from.*|-T.*"
+        r"|--abs.*|--ext.*|--get|--dir.*|--one-top.*|.*:.*|/.*|~.*|.*\.\./.*|--files-from.*|-T.*|--ind.*|--remo.*|--del.*|--vol.*|--listed.*|-[A-Za-z]*g.*|" + _GUARDED
     )),
-    (r"zip", r"-[A-Za-z]*T.*|--unzip-com.*|-TT.*|/.*|.*\.\./.*"),
+    (r"zip", r"-[A-Za-z]*[Tm].*|--unzip-com.*|-TT.*|/.*|.*\.\./.*|" + _GUARDED),
     (r"unzip|unrar|gunzip|bunzip2|unxz|ar", r".*"),
-    (r"curl", (
-        r"-[A-Za-z]*[oOKTDcxE].*|--(?:out|remote-n|config|upload|dump-h|cookie-j|trace|libcurl|netrc|proto|engine|unix-s|abstract|data|form|json|hsts|alt-svc|etag|stderr|proxy|preproxy|resolve|connect-to|cert|key|interface|url-query).*|-[A-Za-z]*[dF].*|file:.*"
-    )),
-    (r"wget", r"-[A-Za-z]*[OoiPea].*|--(?:output|input|directory|execute|config|use-a|post|body|warc|save|header|method|rejected).*"),
     (r"git", (
-        r"-c|-c.+|-C|-C.+|--exe.*|--upl.*|--rece.*|-x|--config.*|--git-d.*|--work-t.*|--ext(?:-.*)?$|--textc.*|-O.*|--open.*|--out.*|-o"
+        r"-c|-c.+|-C|-C.+|--ex(?:e.*|=.*|$)|--up.*|--rece.*|-x|--config.*|--git-d.*|--work-t.*|--ext(?:-.*)?$|--textc.*|-O.*|--op.*|--out.*|-o"
         r"|--templ.*|--names.*|--super.*|-u|.*::.*|.*://-.*|--trailer.*|--edit.*|--attr.*|--filters|--index-filter.*|--bundle-uri.*"
     )),
     (r"hg", r"--config.*|--cwd.*|-R.*|--debugger.*|--rsh.*|-e.*|--ssh.*|--remotecmd.*"),
     (r"svn", r"--config-.*|--diff-cmd.*|--diff3-cmd.*|--editor-cmd.*"),
-    (r"gh", r"alias|extension|ext|auth|api|config|secret|ssh-key|gpg-key|codespace|cs|variable"),
-    (r"gcc|g\+\+|cc|c\+\+|clang.*|ld.*|rustc|ghc|javac|as|nm|objdump", (
-        r"-wrapper.*|-B.*|-fplugin.*|-specs.*|@.*|-o.*|-Wl,.*|-x|--?plugin.*|-C.*|-load.*|-Xclang|-pgm.*|-processor.*|-J.*|--out.*|/.*"
+    (r"gh", r"-w|--web"),
+    (r"gcc|g\+\+|cc|c\+\+|clang.*|ld(?:\.\w+)?|rustc|ghc|javac|as|nm|objdump", (
+        r"-wrapper.*|-B.*|-fplugin.*|-specs.*|@.*|-o.*|-Wl,.*|-x|--?plugin.*|-C.*|-load.*|-Xclang|-pgm.*|-processor.*|-J.*|--out.*|/.*|-M[DMF].*|-save.*|-dump.*|-fdump.*|-fprofile.*|-aux.*|--config.*"
     )),
     (r"go", r"-exec.*|--exec.*|-toolexec.*|run|generate|get|install|env|tool|vet|-vettool.*|-overlay.*|-o|-C|work|mod"),
     (r"cargo|npm|pnpm|yarn|uv|pip[0-9.]*|poetry|gem|bundle|composer|mvn|gradle|sbt|mix|rake|just|task|ninja|cmake|bazel|meson|tox|nox|invoke|fab|ant",
      (
         r"run.*|exec.*|x|install.*|i|add|update|publish|config.*|-C.*|--config.*|--manifest-path.*|-E|-P.*|-D.*|start|create|dlx|ci|link|download|wheel"
-        r"|--prefix.*|--script-shell.*|-f.*|--file.*|--init-script.*|-I.*|-c|--node-options.*|set|edit|login|token|pack|version|explore|init|eval.*"
+        r"|--pref.*|--scr.*|-f.*|--file.*|--init-script.*|-I.*|-c|--node-o.*|--userc.*|--globalc.*|--py.*|--lo.*|--open|-Z.*|fix|set|edit|login|token|pack|version|explore|init|eval.*"
      )),
     (r"make|gmake", r"-[A-Za-z]*[fCIE].*|--(?:file|makefile|directory|eval|include).*|.*=.*"),
     (r"eslint|prettier|jest|vitest|mocha|webpack|babel|tsc|stylelint|rollup|vite", (
-        r"--rulesdir.*|-c|-c.+|--config.*|--plugin.*|-r|--require.*|--resolve-plugins.*|--parser.*|-p|--project.*|--loader.*|--format.*|-f|--out.*|-o|--globalSetup.*|--import.*"
+        r"--rulesdir.*|-c|-c.+|--config.*|--plugin.*|-r|--require.*|--resolve-plugins.*|--parser.*|-p|--project.*|--loader.*|--format.*|-f|--out.*|-o|--globalSetup.*|--import.*|--cache-[lf].*|-R|--report.*|-u|--ui.*|--file.*|--runner.*|--test.?[rR]unner.*|--transform.*|--setup.*|--env.*|--coverage.?[dD].*|--preset.*|--custom.*|-d|serve"
     )),
-    (r"pandoc", r"-[A-Za-z]*[FLotd].*|--(?:filter|lua|pdf|out|template|data|defaults|extract|to|write|log).*"),
+    (r"pandoc", r"-[A-Za-z]*[FLotd].*|--(?:filter|lua|pdf|out|template|data|defaults|extract|to|write|log).*|.*\.lua$"),
     (r"ctags|cscope|global", r"--opt.*|-[A-Za-z]*[of].*|--output.*|--_.*|-P.*"),
-    (r"tcpdump|tshark|nmap", r"-[A-Za-z]*[zwo].*|--script.*|--interactive|-i.*|-X.*|--postrotate.*"),
+    (r"tcpdump|tshark|nmap", r"-[A-Za-z]*[zwo].*|--script.*|--interactive|-i.*|-X.*|--postrotate.*|--data.*|--serv.*|--vers.*db.*|--resume.*"),
     (r"tee|dd|cp|mv|ln|install|rm|rmdir|shred|truncate|chmod|chown|mkdir|touch|mknod|mkfifo|sponge|gzip|bzip2|xz|zstd", (
-        r"/.*|~.*|.*\.\./.*|\.\.?/?$|of=/.*|of=.*\.\./.*|--reference.*|-[A-Za-z]*t.*|--target.*|-[A-Za-z]*S.*"
-        r"|(?:.*[/=])?\.(?:git|husky|vscode|ssh|env|envrc|bashrc|profile|bash_profile|zshrc|zshenv|mcp\.json)(?:/.*)?$|(?:.*[/=])?(?:buddy|agent)\.toml$"
+        r"/.*|~.*|.*\.\./.*|\.\.?/?$|of=/.*|of=.*\.\./.*|--reference.*|-[A-Za-z]*t.*|--target.*|-[A-Za-z]*S.*|" + _GUARDED
     )),
     (r"cat|head|tail|wc|ls|stat|file|od|xxd|hexdump|strings|md5sum|sha\d+sum|diff|cmp|comm|cut|nl|tac|rev|fold|paste|join|uniq|du|realpath|readlink",
      r"/proc/.*|/dev/.*|/sys/.*|--files0-from.*|-F|--follow.*|--retry|-f|--magic.*|-m.*|-C$|-r$|--revert"),
-    (r"jq|yq", r"-[A-Za-z]*[iL].*|--in.*|.*\$ENV.*|.*\benv\b.*|.*input_filename.*|-f|--from-file|.*\bload.*|.*\beval\b.*"),
+    (r"jq|yq", r"-[A-Za-z]*[iLfs].*|--in.*|--split.*|.*\$ENV.*|.*env.*|.*input_filename.*|--from-file|.*\bload.*|.*\beval\b.*"),
     (r"date|hostname", r"-s.*|--set.*|-f|-F|--file.*|[^-+].*"),
     (r"pytest|py\.test", (
         r"-p|-p.+|-c|--config.*|--rootdir.*|--confcutdir.*|-o|--override.*|--import.*|--pdbcls.*|--basetemp.*|--junit.*|--log-file.*|--cov-config.*|/.*|.*\.\./.*"
+        r"|--cov-report.*|--tx.*|--px.*|--rsync.*|--html.*|--report-log.*|--debug.*|--pastebin.*|--pyargs"
+    )),
+    (r"pylint|flake8|mypy|ruff|black|isort|pyright", (
+        r"--init.*|--load.*|--rc.*|--conf.*|--append.*|--out.*|-o|-f|--plugin.*|--enable-ext.*|--tee|--python-?[ep].*|.*report.*|--ju.*|--inst.*|--non-int.*"
+        r"|--custom.*|--cache-d.*|--shadow.*|--set.*|--sp|-p|--proj.*|--venv.*|--typeshed.*"
     )),
     (r"printf|test|wait|echo|true|false|pwd|type|cd", r"-v|-R|-p|.*\$\(.*|.*`.*"),
 )  # fmt: skip
@@ -130,7 +143,7 @@ _PLAIN = frozenset(
     """
     : sleep seq basename dirname whoami id uname uptime nproc tty groups df free ps which printenv expr factor cal yes
     base64 base32 cksum b2sum tr numfmt tsort look locate readelf sync mktemp ping dig host nslookup who users logname
-    black ruff mypy pyright flake8 isort pylint shellcheck hadolint yamllint markdownlint
+    shellcheck hadolint yamllint markdownlint
     """.split()
 )
 
@@ -142,6 +155,37 @@ _GIT = frozenset(
     show show-branch show-ref stash status switch symbolic-ref tag version whatchanged clean
     """.split()
 )
+# Programs whose first word is a verb, and those that only look, build or test; any other may be a script, an alias or
+# a program of its own.
+_VERBS: dict[str, frozenset[str]] = {
+    name: frozenset(verbs.split())
+    for names, verbs in {
+        "npm": "test t ls list ll la view info show why explain outdated audit search root prefix ping doctor fund whoami",
+        "yarn pnpm": "test t ls list why outdated audit info licenses",
+        "cargo": "build b check c test t bench clippy fmt doc d tree metadata search clean fetch verify-project version",
+        "go": "build test fmt list doc version clean",
+        "pip pip3": "list show freeze check index inspect debug hash",
+        "uv": "tree version",
+        "poetry": "show check search about",
+        "gem": "list search info outdated which contents",
+        "bundle": "list show info outdated check",
+        "composer": "show info outdated licenses validate",
+        "gh": "pr issue run release repo workflow status search",
+        "hg": "log status st diff annotate blame cat files branches tags heads id identify summary parents manifest",
+        "svn": "log status st diff info list ls cat blame annotate",
+    }.items()
+    for name in names.split()
+}
+_GH = frozenset({"list", "view", "status", "diff", "checks"})
+
+# Options of programs that get things from the net which neither write, nor send, nor say where to.
+_FETCHING = {
+    "curl": (
+        r"-[sSLfIvkigN46]+|--(?:silent|show-error|location|fail|fail-with-body|head|verbose|insecure|include|globoff|compressed|no-buffer"
+        r"|ipv4|ipv6|http[\d.]+|tlsv[\d.]+|max-time|connect-timeout|retry|retry-delay|max-redirs|version|help)(?:=.*)?|-m\d*|-V"
+    ),
+    "wget": r"--(?:spider|version|help|quiet|no-verbose|timeout=\d+|tries=\d+)|-[qV]+|-nv|-T\d+|-t\d+",
+}
 _MERGING = frozenset({"merge", "pull", "cherry-pick", "revert"})
 
 
@@ -163,6 +207,27 @@ def _git(words: Words) -> str | None:
     return f"git {verb} with {strategy} can run other programs" if strategy else None
 
 
+def _verb(words: Words) -> str | None:
+    """The verb comes first: before it, what looks like one may be the value of an option."""
+    name, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    if rest and all(re.fullmatch(_ASKS_ONLY, word) for word in rest):
+        return None
+    verb = " ".join(rest[:1])
+    if verb not in _VERBS[name]:
+        return f"{name} {verb}".rstrip() + " can run other programs"
+    if name == "gh" and verb not in ("status", "search") and not _GH.intersection(rest[1:2]):
+        return f"gh {' '.join(rest[:2])} can change things"
+    return None
+
+
+def _fetching(words: Words) -> str | None:
+    """An address may only be one of the web: others read files, or speak to whatever listens."""
+    name = words[0].rsplit("/", 1)[-1]
+    harmless = re.compile(rf"{_FETCHING[name]}|(?i:https?://.*)|\w[\w.-]*(?::\d+)?(?:/.*)?")
+    odd = next((word for word in words[1:] if not harmless.fullmatch(word)), None)
+    return f"{name} with {odd} can write, send or read anything" if odd is not None else None
+
+
 def _tar(words: Words) -> str | None:
     """The first word may be a bundle of options without its dash."""
     bundle = next(iter(words[1:2]), "")
@@ -179,6 +244,8 @@ def _copying(words: Words) -> str | None:
 
 _SPECIAL: dict[str, Callable[[Words], str | None]] = {
     "git": _git,
+    **dict.fromkeys(_VERBS, _verb),
+    **dict.fromkeys(_FETCHING, _fetching),
     **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
     **dict.fromkeys(("uniq", "xxd"), _copying),
 }

@@ -145,11 +145,14 @@ def _literal(node: "Node") -> str:
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|[uU]([0-9a-fA-F]{1,6})|(.))", re.DOTALL)
 
 
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
+
+
 def _spelled(found: re.Match[str]) -> str:
     """What an escape in $'…' stands for, as far as names of programs are made of it."""
     hexadecimal, octal, code, other = found.groups()
     if other is not None:
-        return other
+        return _CONTROL.get(other, other)
     number = int(octal, 8) if octal else int(hexadecimal or code, 16)
     return chr(number) if number < 0x110000 else ""
 

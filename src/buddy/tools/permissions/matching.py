@@ -13,6 +13,7 @@ from buddy.tools.fetch.addresses import normal_host
 from buddy.tools.permissions.grammar import Words
 
 MAX_NAME = 256
+_EXPANDED = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$[\w@*#?$!-]|\{[^{}]*\}")
 # What stands for itself in a pattern although it is a wildcard.
 _ESCAPED = re.compile(r"\[[*?\[]\]")
 
@@ -41,10 +42,18 @@ def words_may_match(pattern: Sequence[str], words: Words) -> bool:
 
 
 def _may_be(name: str, given: str) -> bool:
-    """Whether a word may be the program that is meant; a wildcard in the command may be expanded to it."""
+    """Whether a word may be the program that is meant; a wildcard in the command may be expanded to it.
+
+    So may a variable, a substitution or braces, where the rest of the word says something.
+    """
     if fnmatch.fnmatchcase(given, name):
         return True
-    return len(given) < MAX_NAME and re.search(r"[*?\[]", given) is not None and fnmatch.fnmatchcase(name, given)
+    if len(given) >= MAX_NAME:
+        return False
+    spelled = _EXPANDED.sub("*", given)
+    if spelled != given and len(re.sub(r"[^a-z0-9]", "", spelled)) < 2:
+        return False
+    return re.search(r"[*?\[]", spelled) is not None and fnmatch.fnmatchcase(name, spelled)
 
 
 def _after(plain: Sequence[str], given: Words) -> Words | None:

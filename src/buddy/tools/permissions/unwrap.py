@@ -7,7 +7,7 @@ command begins.
 import re
 from collections.abc import Iterator
 
-from buddy.tools.permissions.dangerous import runs_code
+from buddy.tools.permissions.dangerous import is_known, runs_code
 from buddy.tools.permissions.grammar import Parsed, Words, parse
 
 MAX_DEPTH = 8
@@ -15,13 +15,16 @@ MAX_STARTS = 10_000
 TAIL = 16
 
 _NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+# What a program reads as white space, or a shell as the end of a name, although it looks like a part of a word.
+_BREAKS = re.compile(r"\\[abefnrtv]|:[-=+?]")
 _SHELL = re.compile(r"['\"\\$`;|&<({]")
 
 
 def possible(command: str, parsed: Parsed) -> Iterator[Words]:
     """The commands themselves, and all that they may wrap; the same one may come more than once."""
     # What the grammar does not understand, a shell may.
-    torn = (*_starts(command), *_tails(tuple(re.split(r"[\s,{}]+", command)))) if parsed.has_error else ()
+    texts = (tuple(command.split()), tuple(re.split(r"[\s,{}]+", command))) if parsed.has_error else ()
+    torn = (*_starts(command), *(tail for words in texts for tail in _tails(words))) if texts else ()
     for count, words in enumerate((*torn, *_all(parsed, 0))):
         if count >= MAX_STARTS:
             return
@@ -42,19 +45,21 @@ def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
         yield from _tails(words)
     for text in (*(word for words in parsed.found for word in words), *parsed.values, *parsed.bodies):
         yield from _starts(text)
-        if re.match(r"-[A-Za-z].", text):
-            yield from _starts(text[2:])
+        if bundle := re.match(r"-[A-Za-z]{1,4}", text):
+            for end in range(2, bundle.end() + 1):
+                yield from _starts(text[end:])
         if depth < MAX_DEPTH and _SHELL.search(text):
             yield from _all(parse(text), depth + 1)
 
 
 def _is_open(words: Words) -> bool:
-    """Whether it runs code, or is not known before it is expanded."""
-    return not _NAME.fullmatch(words[0]) or runs_code(words) is not None
+    """Whether it runs code, is not known before it is expanded, or is a program that nobody here knows."""
+    name = words[0].rsplit("/", 1)[-1]
+    return not _NAME.fullmatch(words[0]) or not is_known(name) or runs_code(words) is not None
 
 
 def _starts(text: str) -> list[Words]:
-    return _tails(tuple(_NAME.findall(text)))
+    return _tails(tuple(_NAME.findall(_BREAKS.sub(" ", text))))
 
 
 def _tails(words: Words) -> list[Words]:
