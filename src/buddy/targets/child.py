@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Literal
 
@@ -28,36 +28,36 @@ PIPE_LIMIT = 1024 * 1024
 
 
 class Pipe:
-    """The reading end of one output stream."""
+    """The reading end of one output stream; it holds one chunk at most, and reads on when that was taken."""
 
-    def __init__(self, stream: Literal["stdout", "stderr"]) -> None:
+    def __init__(self, stream: Literal["stdout", "stderr"], news: asyncio.Event) -> None:
+        """`news` is set when there is a chunk, and when there will be no more."""
         self.stream: Literal["stdout", "stderr"] = stream
+        self.is_dry = False
+        self._news = news
+        self._chunk = b""
+        self._loop = asyncio.get_running_loop()
         self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
-        self.closing = False
-        self.readable: asyncio.Future[None] | None = None
 
-    async def pump(self, on_output: OnOutput) -> None:
-        """Give on what comes, until nobody can write any more or `finish` was called and the pipe is empty."""
-        left = PIPE_LIMIT
-        while left > 0:
+    def listen(self) -> None:
+        self._loop.add_reader(self.reader, self._read)
+
+    async def pass_on(self, on_output: OnOutput) -> None:
+        """Give on the chunk that is held, if one is."""
+        if self._chunk:
+            chunk, self._chunk = self._chunk, b""
             try:
-                chunk = os.read(self.reader, CHUNK)
-            except BlockingIOError:
-                if self.closing:
-                    return
-                await self._wait_readable()
-                continue
-            if not chunk:
-                return
-            await on_output(self.stream, chunk)
-            # A child that never stops writing, into a taker that never waits, must not keep the loop for itself.
-            await asyncio.sleep(0)
-            left -= len(chunk) if self.closing else 0
+                await on_output(self.stream, chunk)
+            finally:
+                self.listen()
 
-    def finish(self) -> None:
-        self.closing = True
-        self._wake()
+    async def empty(self, on_output: OnOutput) -> None:
+        """Give on what is in it now, without waiting for more."""
+        left = PIPE_LIMIT
+        while left > 0 and (self._chunk or self._read()):
+            left -= len(self._chunk)
+            await self.pass_on(on_output)
 
     def close_writer(self) -> None:
         if self.writer >= 0:
@@ -65,128 +65,126 @@ class Pipe:
             self.writer = -1
 
     def close(self) -> None:
+        self._loop.remove_reader(self.reader)
         self.close_writer()
         os.close(self.reader)
 
-    async def _wait_readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.readable = loop.create_future()
-        loop.add_reader(self.reader, self._wake)
+    def _read(self) -> bool:
+        """Take the next chunk; whether there was one."""
         try:
-            await self.readable
-        finally:
-            loop.remove_reader(self.reader)
-            self.readable = None
-
-    def _wake(self) -> None:
-        if self.readable is not None and not self.readable.done():
-            self.readable.set_result(None)
+            self._chunk = os.read(self.reader, CHUNK)
+        except BlockingIOError:
+            return False
+        self._loop.remove_reader(self.reader)
+        self.is_dry = not self._chunk
+        self._news.set()
+        return not self.is_dry
 
 
 class Child:
-    """A started process that leads its own session and group. `exited` is done once it has exited."""
+    """A started process that leads its own session and group. `news` is set by its pipes, and when it has exited."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pipes: Sequence[Pipe]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", pipes: Sequence[Pipe], news: asyncio.Event) -> None:
         self.process = process
         self.pipes = pipes
+        self._news = news
+        self._has_exited = False
+        self._is_late = False
+        self._loop = asyncio.get_running_loop()
         self._handle = _open_handle(process.pid)
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = loop.create_future()
-        if self._handle is None:
-            self.exited = asyncio.ensure_future(_wait_in_thread(process))
+        self._waiting: asyncio.Task[None] | None = None
+        if self._handle is not None:
+            self._loop.add_reader(self._handle, self._note_exit)
         else:
-            loop.add_reader(self._handle, self._note_exit)
+            self._waiting = self._loop.create_task(self._wait_in_thread())
+        for pipe in pipes:
+            pipe.listen()
 
     async def follow(
-        self, on_output: OnOutput, timeout: float | None, grace: float, told: "asyncio.Future[None] | None" = None
+        self, on_output: OnOutput, timeout: float | None, grace: float, has_told: Callable[[], bool] = bool
     ) -> bool:
         """Give its output on until it has exited; with `timeout`, end it then. Whether it ended by itself.
 
-        `told` is done when the end of it is known some other way, while it may stay for what it left behind.
+        `has_told` is whether its output said that it ended, while it may stay for what it left behind.
         """
-        pumps = asyncio.create_task(self._pump(on_output))
-        pumps.add_done_callback(_look)
-        try:
-            in_time = await self._wait_exit(pumps, timeout, told)
-            if not in_time:
-                await self._end(pumps, grace)
-            await asyncio.wait({pumps}, timeout=DRAIN)
+        in_time = await self._pass_on(on_output, lambda: self._has_exited or has_told(), timeout)
+        if not in_time:
+            await self.end(grace, on_output)
+        if not await self._pass_on(on_output, self._is_dry, DRAIN):
             for pipe in self.pipes:
-                pipe.finish()
-            await pumps
-            return in_time
-        finally:
-            pumps.cancel()
-            await asyncio.wait({pumps})
+                await pipe.empty(on_output)
+        return in_time
 
-    async def end(self, grace: float) -> None:
-        """End the whole group: ask, wait a moment, then insist. Output from here on is nobody's."""
-        drain = asyncio.create_task(self._pump(_discard))
-        try:
-            await self._end(drain, grace)
-        finally:
-            drain.cancel()
-            await asyncio.wait({drain})
+    async def end(self, grace: float, on_output: "OnOutput | None" = None) -> None:
+        """End the whole group: ask, wait a moment, then insist. Output from here on is nobody's, unless it is given."""
+        take = on_output or _discard
+        self._signal(signal.SIGTERM)
+        # Both: when the leader is gone and nobody holds the pipes, there is nobody left to wait for.
+        await self._pass_on(take, lambda: self._has_exited and self._is_dry(), grace)
+        self._signal(signal.SIGKILL)
+        # Bounded, because a process stuck inside the kernel does not even heed this.
+        await self._pass_on(take, lambda: self._has_exited, PATIENCE)
 
     def close(self) -> int:
         """Reap it and let go of everything; give its exit code."""
         if self._handle is not None:
-            asyncio.get_running_loop().remove_reader(self._handle)
+            self._loop.remove_reader(self._handle)
             os.close(self._handle)
             self._handle = None
-        self.exited.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
         for pipe in self.pipes:
             pipe.close()
         code = self.process.poll()
         return -signal.SIGKILL if code is None else code
 
-    async def _pump(self, on_output: OnOutput) -> None:
+    async def _pass_on(self, on_output: OnOutput, is_over: Callable[[], bool], seconds: float | None) -> bool:
+        """Give output on until it is over, or so much time is; whether it was over by then."""
+        self._is_late = False
+        timer = None if seconds is None else self._loop.call_later(seconds, self._note_late)
         try:
-            async with asyncio.TaskGroup() as group:
+            while True:
+                self._news.clear()
                 for pipe in self.pipes:
-                    group.create_task(pipe.pump(on_output))
-        except BaseExceptionGroup as failures:
-            # The taker's own error is what the caller knows how to handle, not a group of one.
-            raise failures.exceptions[0] from None
+                    await pipe.pass_on(on_output)
+                if is_over():
+                    return True
+                if self._is_late:
+                    return False
+                await self._news.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    async def _wait_exit(
-        self, pumps: "asyncio.Task[None]", timeout: float | None, told: "asyncio.Future[None] | None"
-    ) -> bool:
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
-        ends = {self.exited} if told is None else {self.exited, told}
-        await asyncio.wait({*ends, pumps}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if pumps.done() and not any(end.done() for end in ends):
-            pumps.result()
-            left = None if deadline is None else max(0, deadline - loop.time())
-            await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        return any(end.done() for end in ends)
-
-    async def _end(self, pumps: "asyncio.Task[None]", grace: float) -> None:
-        self._signal(signal.SIGTERM)
-        # Both: when the leader is gone and nobody holds the pipes, there is nobody left to wait for.
-        await asyncio.wait({self.exited, pumps}, timeout=grace)
-        self._signal(signal.SIGKILL)
-        # Bounded, because a process stuck inside the kernel does not even heed this.
-        await asyncio.wait({self.exited}, timeout=PATIENCE)
+    def _is_dry(self) -> bool:
+        return all(pipe.is_dry for pipe in self.pipes)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
+    async def _wait_in_thread(self) -> None:
+        await asyncio.to_thread(self.process.wait)
+        self._note_exit()
+
     def _note_exit(self) -> None:
         if self._handle is not None:
-            asyncio.get_running_loop().remove_reader(self._handle)
-        if not self.exited.done():
-            self.exited.set_result(None)
+            self._loop.remove_reader(self._handle)
+        self._has_exited = True
+        self._news.set()
+
+    def _note_late(self) -> None:
+        self._is_late = True
+        self._news.set()
 
 
 def start(argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes = b"") -> Child:
     """Start a program in a session of its own; ToolError where that is not possible."""
+    news = asyncio.Event()
     pipes: list[Pipe] = []
     try:
-        pipes.append(Pipe("stdout"))
-        pipes.append(Pipe("stderr"))
+        pipes.append(Pipe("stdout", news))
+        pipes.append(Pipe("stderr", news))
         with _given(stdin) as given:
             process = subprocess.Popen(
                 argv,
@@ -203,7 +201,7 @@ def start(argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes = 
         raise ToolError(_explain(error, cwd)) from error
     for pipe in pipes:
         pipe.close_writer()
-    return Child(process, pipes)
+    return Child(process, pipes, news)
 
 
 @contextmanager
@@ -233,16 +231,6 @@ def _open_handle(pid: int) -> int | None:
         with suppress(OSError):
             return os.pidfd_open(pid)
     return None
-
-
-async def _wait_in_thread(process: "subprocess.Popen[bytes]") -> None:
-    await asyncio.to_thread(process.wait)
-
-
-def _look(task: "asyncio.Task[None]") -> None:
-    """Take note of a failure that an earlier one hides, so that it is not reported as lost."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _discard(_stream: Literal["stdout", "stderr"], _chunk: bytes) -> None:

@@ -6,7 +6,6 @@ What always holds:
 - what a command prints cannot look like its end: the mark of it is a secret that the command never sees.
 """
 
-import asyncio
 import re
 import secrets
 from collections.abc import Mapping
@@ -55,7 +54,7 @@ class Remote:
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
-            in_time = await started.follow(ending.take, timeout, self._grace, ending.heard)
+            in_time = await started.follow(ending.take, timeout, self._grace, ending.has_ended)
             if not in_time:
                 await self._end(nonce, self._grace)
             settled = True
@@ -121,7 +120,6 @@ class Ending:
 
     def __init__(self, on_output: OnOutput) -> None:
         self.token = secrets.token_hex(24).encode()
-        self.heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stage: Literal["waiting", "nodir", "running", "ended"] = "waiting"
         self.code: int | None = None
         self._on_output = on_output
@@ -140,6 +138,9 @@ class Ending:
             if shown:
                 await self._on_output("stderr", shown)
 
+    def has_ended(self) -> bool:
+        return self.stage == "ended"
+
     def preamble(self) -> str:
         return self._held.decode("utf-8", "replace").strip()
 
@@ -157,8 +158,6 @@ class Ending:
         if found and b"\n" in after:
             code, _, later = after.partition(b"\n")
             self.code, self.stage, self._held = int(code), "ended", b""
-            if not self.heard.done():
-                self.heard.set_result(None)
             return before + later
         keep = len(found + after) if found else _overlap(before, self._mark)
         shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
