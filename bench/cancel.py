@@ -82,7 +82,7 @@ async def cancelled(client: Talker, session_id: str, kind: str) -> float:
     up = await client.until("tool_output")
     mark = f"BUDDY_CALL={up['payload']['text'].split()[1]}".encode()
     # The command and at least one child of it, which cannot be seen while it becomes another program.
-    while len(handles := carriers(mark)) < 2:
+    while len(handles := carriers(mark)) < 2:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
