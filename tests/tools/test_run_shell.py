@@ -212,6 +212,44 @@ async def test_a_program_of_the_workspace_that_is_found_by_name_is_bound(
     assert list(details["scripts"]) == [f"{root}/bin/tool"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sh < plain", "cat plain | sh", "bash -s < plain", "bash <(cat plain)", 'eval "$(cat plain)"', "$(cat plain)",
+        "python3.11 plain", 'bash -c "cd sub && sh ../plain"', "bash -c 'true; ./plain'", 'bash "$PWD/plain"',
+        "BASH_ENV=plain ls", "GIT_PAGER=./plain git log", "git -c core.pager=./plain log", "sed -fplain x",
+        "perl -r./plain", "gdb -x plain", "vim -S plain", "a=./plain; $a", "unheard-of plain", "make --file=plain",
+        "find . -exec plain ;", "./outer.sh", "python tool",
+    ],
+)  # fmt: skip
+async def test_whatever_may_be_run_by_a_command_is_bound(place: Place, root: Path, command: str) -> None:
+    (root / "sub").mkdir()
+    (root / "tool").mkdir()
+    files = [root / "plain", root / "tool" / "__main__.py"]
+    (root / "outer.sh").write_text("#!/bin/sh\n. ./plain\n")
+    for file in files:
+        file.write_text("good")
+    before = (await RunShell().intent(RunShellArgs(command), place)).details["scripts"]
+    for file in files:
+        file.write_text("evil")
+    after = (await RunShell().intent(RunShellArgs(command), place)).details["scripts"]
+    assert any(before.get(str(file), "") != after.get(str(file), "") for file in files)
+
+
+async def test_the_scripts_that_a_command_names_are_shown(place: Place, root: Path) -> None:
+    (root / "b.sh").write_text("#!/bin/sh\nrm -rf x\n")
+    (root / "long.sh").write_text("true\n" * 10_000)
+    (root / "Makefile").write_text("all:\n")
+    details = (await RunShell().intent(RunShellArgs("./b.sh && sh long.sh && make"), place)).details
+    assert list(details["scripts"]) == [f"{root}/{name}" for name in ("Makefile", "b.sh", "long.sh")]
+    assert details["scriptTexts"] == {f"{root}/b.sh": "#!/bin/sh\nrm -rf x\n"}
+
+
+@pytest.mark.parametrize("command", ["bash b*", "sh $x", "bash /srv/x.sh", "bash ~/x.sh"])
+async def test_a_command_says_where_it_may_run_what_was_not_looked_at(place: Place, command: str) -> None:
+    assert (await RunShell().intent(RunShellArgs(command), place)).details["scriptsComplete"] is False
+
+
 @pytest.mark.parametrize("command", ["tail -f app.log", "echo x > app.log", "(true) >> app.log 2>&1", "cat < app.log"])
 async def test_data_that_the_command_names_is_not_bound(place: Place, root: Path, command: str) -> None:
     (root / "app.log").write_text("line\n")

@@ -18,6 +18,7 @@ from buddy.terminal.wrap import wrap
 
 PAGE = 64
 ROW = 76
+SCRIPT = 16
 # As long nothing is typed, then keys answer: whoever was in the middle of a word goes on with it.
 CALM_SECONDS = 0.6
 # How long the shown rule holds when it is granted for a while.
@@ -26,7 +27,7 @@ GRANT_SECONDS = 600
 # Digests and sizes bind the decision; the command or the diff beside them is what a person reads.
 _SILENT = frozenset(
     {"command", "diff", "cwd", "target", "sandbox", "why", "alwaysRule"}
-    | {"scripts", "scriptsComplete", "sha256", "replaces", "bytes"}
+    | {"scripts", "scriptTexts", "scriptsComplete", "sha256", "replaces", "bytes"}
 )
 
 
@@ -76,6 +77,7 @@ class Approval:
         lines += [f"{style.yellow('│')} {line}" for line in body]
         for name, value in self._facts():
             lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap(f"{name}: {value}", inner)]
+        lines += [f"{style.yellow('│')} {style.dim(line)}" for line in self._scripts(inner)]
         rule = details.get("alwaysRule")
         if rule is not None:
             text = f'"always" would add: {describe_rule(rule)}'
@@ -150,6 +152,16 @@ class Approval:
             wrapped = "\n".join(wrap(escape_all(diff), width))
             return diff_block(wrapped, style, most=10**9).split("\n")
         return list(wrap(escape(self.request.summary), width))
+
+    def _scripts(self, width: int) -> list[str]:
+        """The beginnings of the scripts that the command names."""
+        texts = msgspec.convert(self.request.details.get("scriptTexts") or {}, dict[str, str])
+        shown: list[str] = []
+        for path, text in texts.items():
+            body = [row for line in text.rstrip("\n").split("\n") for row in wrap(escape_all(line), width - 2)]
+            more = [f"… {len(body) - SCRIPT} more lines"] if len(body) > SCRIPT else []
+            shown += [escape(f"{path}:"), *(f"  {row}" for row in (*body[:SCRIPT], *more))]
+        return shown
 
     def _facts(self) -> list[tuple[str, str]]:
         details = self.request.details

@@ -57,6 +57,8 @@ class RunShell:
             "scripts": scripts.digests,
             "scriptsComplete": scripts.complete,
         }
+        if scripts.texts:
+            details["scriptTexts"] = scripts.texts
         if place.sandbox == "confined":
             details["network"] = "on" if args.network else "off"
         title = "run a shell command with network" if details.get("network") == "on" else "run a shell command"

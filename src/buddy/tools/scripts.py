@@ -1,7 +1,8 @@
 """The files that a command runs, by their content: rewriting one after an approval is a change that shows.
 
 What always holds: this proves nothing about what a command does; it only binds a decision to the files it can see: the
-scripts it names, what programs like make read without being told, and programs that lie in the workspace.
+scripts it names and those that these name, what programs like make read without being told, and programs that lie in
+the workspace. Where something in the command runs code, every file that it names may be that code.
 """
 
 import hashlib
@@ -14,8 +15,14 @@ from msgspec import Struct
 from buddy.errors import ToolError
 from buddy.tools import glance
 from buddy.tools.contract import Place
+from buddy.tools.permissions.grammar import parse
+from buddy.tools.permissions.unwrap import is_open
 
 MAX_WORDS = 1000
+MAX_DEPTH = 3
+# What a person is shown of them; the rest is bound by its digest alone.
+MAX_TEXT = 4 * 1024
+MAX_TEXTS = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".mk", ".awk")
 # Words after which a file is run, whatever it looks like.
@@ -62,14 +69,24 @@ _TOKEN = re.compile(
 )
 
 
+# What only a shell knows, and files outside the workspace that are not the system's own.
+_UNSEEN = re.compile(r"[$`*?\[{]|^(?:\.\./|~|/(?!usr/|bin/|sbin/|lib|opt/|nix/|dev/|proc/))")
+# A name in a script that may be another one's.
+_NAMED = re.compile(r"(?<![\w./-])(?:[\w.-]+/)*[\w-]+\.(?:sh|bash|py|js|mjs|rb|pl|mk)\b|(?<![\w.-])\.{1,2}/[\w./-]*\w")
+MAX_NAMING = 64 * 1024
+MAX_NAMED = 50
 _NAMING = frozenset({"-C", "-m", "--directory", "--prefix"})
 
 
 class Scripts(Struct, frozen=True):
-    """`digests` by canonical path; `complete` is false where the command names more than was looked at."""
+    """`digests` and, where it is short, `texts` by canonical path.
+
+    `complete` is false where the command names more than was looked at, or what is not known before it is expanded.
+    """
 
     digests: dict[str, str]
     complete: bool
+    texts: dict[str, str] = {}
 
 
 class _Word(Struct, frozen=True):
@@ -79,28 +96,86 @@ class _Word(Struct, frozen=True):
     before: str
 
 
+class _File(Struct, frozen=True):
+    """`is_shown` where the command names it: what a program obeys by itself is known to whoever works here."""
+
+    digest: str
+    content: bytes = b""
+    is_shown: bool = True
+
+
 async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
-    words = _words(command)
+    files: dict[str, _File] = {}
+    complete = await _gather(command, cwd, place, files)
+    for path, file in list(files.items()):
+        await _follow(path, file, place, files, 1)
+    found = dict(sorted(files.items()))
+    return Scripts({path: file.digest for path, file in found.items()}, complete, _texts(found))
+
+
+async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File]) -> bool:
+    """All files that a command may run; whether that are all that it names."""
+    parsed = parse(command)
+    runs_code = parsed.has_error or bool(parsed.values) or any(map(is_open, set(parsed.found)))
+    words = _words(command.replace("$PWD", cwd).replace("~+", cwd), inner=runs_code)
     bases = [cwd, *await _directories(words, cwd, place)]
     listed = {base: await _names_in(base, place) for base in bases}
-    digests: dict[str, str] = {}
+    complete = len(words) <= MAX_WORDS
     for word in words[:MAX_WORDS]:
-        is_run = not word.before or word.before.rpartition("/")[2] in RUNNERS
+        is_run = word.before != ">" and (runs_code or not word.before or _name(word.before) in RUNNERS)
         for base in bases:
-            there = (path for path in _candidates(word, base) if _may_exist(path, base, listed[base]))
+            there = (
+                path for path in _candidates(word, base, runs_code=runs_code) if _may_exist(path, base, listed[base])
+            )
             for path in there:
-                digests.update(await _digest(path, place, is_run=is_run or path != _join(base, word.text)))
+                is_implied = path != _join(base, word.text)
+                files.update(await _file(path, place, is_run=is_run or is_implied, is_shown=not is_implied))
         if is_run and (program := _program(word.text, place)):
-            digests.update(await _digest(program, place, is_run=True))
-    return Scripts(dict(sorted(digests.items())), complete=len(words) <= MAX_WORDS)
+            files.update(await _file(program, place, is_run=True))
+        complete = complete and not (is_run and runs_code and _UNSEEN.search(word.text))
+    return complete
 
 
-def _candidates(word: _Word, base: str) -> list[str]:
+async def _follow(path: str, file: _File, place: Place, files: dict[str, _File], depth: int) -> None:
+    """What a script names in turn, as far as it looks like a script."""
+    if depth > MAX_DEPTH or b"\0" in file.content:
+        return
+    named = set(_NAMED.findall(file.content[:MAX_NAMING].decode("utf-8", "replace")))
+    for text in sorted(named)[:MAX_NAMED]:
+        for base in {path.rpartition("/")[0], place.root}:
+            for inner, found in (await _file(_join(base, text), place, is_run=True)).items():
+                if inner not in files:
+                    files[inner] = found
+                    await _follow(inner, found, place, files, depth + 1)
+
+
+def _texts(files: dict[str, _File]) -> dict[str, str]:
+    """What there is to read for a person, within limits."""
+    texts: dict[str, str] = {}
+    left = MAX_TEXTS
+    for path, file in files.items():
+        if file.is_shown and file.content and len(file.content) <= min(MAX_TEXT, left) and b"\0" not in file.content:
+            texts[path] = file.content.decode("utf-8", "replace")
+            left -= len(file.content)
+    return texts
+
+
+def _candidates(word: _Word, base: str, *, runs_code: bool) -> list[str]:
     """The file that a word may be, the module that `-m` names, and what the program takes for granted."""
-    name = word.text.rpartition("/")[2]
-    module = word.text.replace(".", "/")
-    modules = [f"{module}.py", f"{module}/__main__.py"] if word.before == "-m" else []
-    return [_join(base, text) for text in (word.text, *modules, *IMPLIED.get(name, ()))]
+    names = [word.text, *IMPLIED.get(_name(word.text), ())]
+    if word.before == "-m":
+        module = word.text.replace(".", "/")
+        names += [f"{module}.py", f"{module}/__main__.py"]
+    elif runs_code and word.before:
+        value = word.text[2:] if re.match(r"-[^-]", word.text) else word.text.partition("=")[2]
+        names += [value, f"{word.text}/__main__.py"] if value else [f"{word.text}/__main__.py"]
+    elif "=" in word.text:
+        names.append(word.text.partition("=")[2])
+    return [_join(base, name) for name in names if name]
+
+
+def _name(text: str) -> str:
+    return text.rpartition("/")[2]
 
 
 def _program(name: str, place: Place) -> str | None:
@@ -111,15 +186,18 @@ def _program(name: str, place: Place) -> str | None:
     return found if found and found.startswith(place.root.rstrip("/") + "/") else None
 
 
-def _words(command: str) -> list[_Word]:
+def _words(command: str, *, inner: bool, depth: int = 0) -> list[_Word]:
+    """With `inner`, the words of quoted texts too: what is handed to a shell is a command again."""
     words: dict[_Word, None] = {}  # a set that keeps the order
     before = ""
     for match in _TOKEN.finditer(command):
         if match["break"] or match["redirect"]:
-            before = "" if match["break"] else ">"
+            before = "" if match["break"] else ">" if ">" in match["redirect"] else "<"
             continue
         text = re.sub(r"\\(.)", r"\1", match["double"] or match["plain"] or "") or match["single"] or ""
         words[_Word(text, before)] = None
+        if inner and depth < MAX_DEPTH and not match["plain"] and re.search(r"[\s;&|]", text):
+            words.update(dict.fromkeys(_words(text, inner=True, depth=depth + 1)))
         # Options, assignments and durations stand between a runner and what it runs; some options name a place.
         before = text if text in _NAMING else before if re.match(r"-|\w+=|\d+[smhd]?$", text) else text
     return [word for word in words if word.text]
@@ -164,7 +242,7 @@ async def _exists_below(path: str, place: Place) -> bool:
         return False
 
 
-async def _digest(path: str, place: Place, *, is_run: bool) -> dict[str, str]:
+async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True) -> dict[str, _File]:
     try:
         info = await place.target.stat(path, root=place.root)
         if info is None or info.is_dir:
@@ -174,7 +252,8 @@ async def _digest(path: str, place: Place, *, is_run: bool) -> dict[str, str]:
             return {}
         name = await place.target.locate(path, root=place.root)
         if info.size > MAX_BYTES:
-            return {name: f"{info.size} bytes, modified {info.modified_ns}"}
-        return {name: hashlib.sha256((await glance.present(path, place, MAX_BYTES)) or b"").hexdigest()}
+            return {name: _File(f"{info.size} bytes, modified {info.modified_ns}")}
+        content = (await glance.present(path, place, MAX_BYTES)) or b""
+        return {name: _File(hashlib.sha256(content).hexdigest(), content, is_shown)}
     except ToolError:
         return {}

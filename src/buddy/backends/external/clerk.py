@@ -96,6 +96,7 @@ class Clerk:
                 summary = details["command"] = asked.command
                 scripts = await scripts_of(asked.command, place.root, place)
                 details |= {"scripts": scripts.digests, "scriptsComplete": scripts.complete}
+                details |= {"scriptTexts": scripts.texts} if scripts.texts else {}
             case "write":
                 summary = details["path"] = path = await _where(asked.path, place)
                 details["protected"] = is_protected(path)

@@ -30,6 +30,14 @@ def runs_code(words: Words, fixed: int = 1) -> str | None:
     return special(words) if special else None
 
 
+def may_run_others(words: Words) -> bool:
+    """Whether a command may run what it is given: it is known for that, or not known at all."""
+    name = words[0].rsplit("/", 1)[-1]
+    if not is_known(name):
+        return True
+    return not re.fullmatch(_LOOKING, name) and runs_code(words) is not None
+
+
 def is_known(name: str) -> bool:
     """Whether a wildcard in the place of the program may stand for this one."""
     return name in _PLAIN or name in _SPECIAL or bool(_tests(name))
@@ -75,6 +83,12 @@ _INTERPRETERS = (
     r"|octave|elixir|ocaml|jupyter|ts-node|tsx|guile|racket|sbcl|clisp|clojure|clj|bb|R|crystal|nim|zig|dart|qjs|pdb)[0-9.]*"
 )
 _ASKS_ONLY = r"--version|-V|--help|-v"
+
+# Programs that never run what they are given; some of their options are asked for all the same.
+_LOOKING = (
+    r"cat|head|tail|wc|ls|stat|file|od|xxd|hexdump|strings|md5sum|sha\d+sum|diff|cmp|comm|cut|nl|tac|rev|fold|paste|join|uniq|du"
+    r"|realpath|readlink"
+)
 
 # Files that make programs run, wherever they are.
 _GUARDED = (
@@ -124,7 +138,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     (r"tee|dd|cp|mv|ln|install|rm|rmdir|shred|truncate|chmod|chown|mkdir|touch|mknod|mkfifo|sponge|gzip|bzip2|xz|zstd", (
         r"/.*|~.*|.*\.\./.*|\.\.?/?$|of=/.*|of=.*\.\./.*|--reference.*|-[A-Za-z]*t.*|--target.*|-[A-Za-z]*S.*|" + _GUARDED
     )),
-    (r"cat|head|tail|wc|ls|stat|file|od|xxd|hexdump|strings|md5sum|sha\d+sum|diff|cmp|comm|cut|nl|tac|rev|fold|paste|join|uniq|du|realpath|readlink",
+    (_LOOKING,
      r"/proc/.*|/dev/.*|/sys/.*|--files0-from.*|-F|--follow.*|--retry|-f|--magic.*|-m.*|-C$|-r$|--revert"),
     (r"jq|yq", r"-[A-Za-z]*[iLfs].*|--in.*|--split.*|.*\$ENV.*|.*env.*|.*input_filename.*|--from-file|.*\bload.*|.*\beval\b.*"),
     (r"date|hostname", r"-s.*|--set.*|-f|-F|--file.*|[^-+].*"),

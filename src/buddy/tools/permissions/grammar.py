@@ -7,7 +7,7 @@ literal words and four operators) agree on the same commands; whatever either of
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -40,6 +40,7 @@ class Parsed(Struct, frozen=True):
     has_error: bool = False
 
 
+@lru_cache(16)
 def parse(command: str) -> Parsed:
     """Read a command line as a shell would, and say how sure that is."""
     data = command.encode(errors="surrogatepass")

@@ -7,7 +7,7 @@ command begins.
 import re
 from collections.abc import Iterator
 
-from buddy.tools.permissions.dangerous import is_known, runs_code
+from buddy.tools.permissions.dangerous import may_run_others
 from buddy.tools.permissions.grammar import Parsed, Words, parse
 
 MAX_DEPTH = 8
@@ -34,12 +34,17 @@ def possible(command: str, parsed: Parsed) -> Iterator[Words]:
             yield (name, *words[1:])
 
 
+def is_open(words: Words) -> bool:
+    """Whether it may run others, or is not known before it is expanded."""
+    return not _NAME.fullmatch(words[0]) or may_run_others(words)
+
+
 def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
     yield from parsed.found
     for value in parsed.values:
         # What is assigned may be run by whoever reads the variable: a pager, an editor, the next command.
         yield from _starts(value)[:1]
-    if not any(map(_is_open, set(parsed.found))):
+    if not any(map(is_open, set(parsed.found))):
         return
     for words in parsed.found:
         yield from _tails(words)
@@ -50,12 +55,6 @@ def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
                 yield from _starts(text[end:])
         if depth < MAX_DEPTH and _SHELL.search(text):
             yield from _all(parse(text), depth + 1)
-
-
-def _is_open(words: Words) -> bool:
-    """Whether it runs code, is not known before it is expanded, or is a program that nobody here knows."""
-    name = words[0].rsplit("/", 1)[-1]
-    return not _NAME.fullmatch(words[0]) or not is_known(name) or runs_code(words) is not None
 
 
 def _starts(text: str) -> list[Words]:
