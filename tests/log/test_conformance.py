@@ -70,15 +70,25 @@ async def test_a_log_is_read_in_pages(log: Log) -> None:
     assert seqs(await log.read(SESSION, -1, limit=1)) == [1]
 
 
-async def test_an_outline_leaves_out_what_only_passes(log: Log) -> None:
+async def test_events_are_read_by_their_type(log: Log) -> None:
     lease = await started(log)
-    said = tokens(1, 5)
-    lasting = event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=6, ts=1)
-    await log.append(Batch(SESSION, lease.epoch, 0, [*said, lasting, *tokens(7, 3)]))
-    assert await log.read_outline(SESSION, 0) == [lasting]
-    assert await log.read_outline(SESSION, 6) == []
-    assert await log.read_outline(SESSION, 0, limit=0) == []
-    assert seqs([piece for after in (0, 8, 9) if (piece := await log.last_piece(SESSION, after))]) == [9, 9]
+    expired = event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=6, ts=1)
+    await log.append(Batch(SESSION, lease.epoch, 0, [*tokens(1, 5), expired, *tokens(7, 3)]))
+    assert await log.read(SESSION, 0, types={"approval_expired", "user_message"}) == [expired]
+    assert await log.read(SESSION, 6, types={"approval_expired"}) == []
+    assert seqs(await log.read(SESSION, 4, limit=2, types={"assistant_token"})) == [5, 7]
+    assert await log.read(SESSION, 0, limit=0, types={"approval_expired"}) == []
+
+
+async def test_the_last_event_of_a_type_is_found(log: Log) -> None:
+    lease = await started(log)
+    expired = event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=6, ts=1)
+    await log.append(Batch(SESSION, lease.epoch, 0, [*tokens(1, 5), expired, *tokens(7, 3)]))
+    assert await log.last(SESSION, {"approval_expired"}) == expired
+    assert await log.last(SESSION, {"approval_expired"}, 6) is None
+    assert await log.last(SESSION, {"user_message"}) is None
+    found = [await log.last(SESSION, {"assistant_token", "approval_expired"}, after) for after in (0, 8, 9)]
+    assert seqs([event for event in found if event]) == [9, 9]
 
 
 async def test_sessions_do_not_see_each_others_events(log: Log) -> None:

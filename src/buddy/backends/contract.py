@@ -126,9 +126,11 @@ def compacted(found: Compaction, by: str, *, beside: int = 0) -> SessionCompacte
 
 
 class Backend(Protocol):
-    """What a session drives; it sees every event of the session, past and present, through `observe`."""
+    """What a session drives. It sees every event of the session through `observe`; of runs that were over when the
+    session was opened, only the types in `lasting`: from the others nothing is left in it."""
 
     name: str
+    lasting: frozenset[str]
 
     def observe(self, seq: int, body: EventBody) -> None: ...
 

@@ -7,7 +7,7 @@ What always holds:
 - no order across sessions is promised.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -82,11 +82,6 @@ class TokenRecord(Struct, frozen=True):
     expires_at: int | None = None
 
 
-PASSING = frozenset({"assistant_token", "thinking_token", "assistant_done", "tool_output", "progress", "phase"})
-"""What only tells how something went, and is void once that is over."""
-PIECES = ("assistant_token", "thinking_token")
-
-
 class Batch(Struct, frozen=True):
     """One append: events whose seqs follow `expected_seq`, and the rows that must change with them or not at all."""
 
@@ -114,14 +109,12 @@ class EventLog(Protocol):
         """
         ...
 
-    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]: ...
-
-    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
-        """As `read`, without the events in `PASSING`."""
+    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
+        """The next events after a seq; where types are named, only of those."""
         ...
 
-    async def last_piece(self, session_id: str, after: int) -> Event | None:
-        """The last piece of a reply, said or thought, that comes after a seq."""
+    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
+        """The last event of these types that comes after a seq."""
         ...
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

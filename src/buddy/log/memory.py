@@ -6,7 +6,7 @@ inside, so nothing interleaves.
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -14,8 +14,6 @@ from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, check_shape
 from buddy.log.contract import (
     DECISIONS,
-    PASSING,
-    PIECES,
     ApprovalRecord,
     Batch,
     Claim,
@@ -82,20 +80,18 @@ class MemoryLog:
         self._waiters.wake(batch.session_id)
         return session.record.last_seq
 
-    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
+    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
         session = self._sessions.get(session_id)
         if session is None:
             return []
         start = max(after + 1 - session.record.first_seq, 0)
-        return session.events[start : start + max(limit, 0)]
+        if not types:
+            return session.events[start : start + max(limit, 0)]
+        return [event for event in session.events[start:] if event.type in types][: max(limit, 0)]
 
-    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
-        events = await self.read(session_id, after, self._last_seq(session_id))
-        return [event for event in events if event.type not in PASSING][: max(limit, 0)]
-
-    async def last_piece(self, session_id: str, after: int) -> Event | None:
-        events = await self.read(session_id, after, self._last_seq(session_id))
-        return next((event for event in reversed(events) if event.type in PIECES), None)
+    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
+        events = await self.read(session_id, after, self._last_seq(session_id), types)
+        return events[-1] if events else None
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ cannot write, and never wait for the writer; several processes may use one state
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from buddy.log import rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
-from buddy.log.contract import PASSING, PIECES, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, Room
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
@@ -30,12 +30,8 @@ _POLL_SECONDS = 1.0
 
 _EVENTS = """
 SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
-WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ? ORDER BY seq LIMIT ?
+WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 """
-
-_OUTLINE = _EVENTS.replace("ORDER BY", f"AND type NOT IN ({', '.join(map(repr, sorted(PASSING)))}) ORDER BY")
-
-_LAST_PIECE = _EVENTS.replace("ORDER BY seq", f"AND type IN {PIECES} ORDER BY seq DESC")
 
 
 class SqliteLog:
@@ -83,17 +79,15 @@ class SqliteLog:
         finally:
             self._waiters.wake(batch.session_id)
 
-    async def read(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
-        return self._events(_EVENTS, session_id, after, limit)
+    async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
+        return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)
 
-    async def read_outline(self, session_id: str, after: int, limit: int = 500) -> list[Event]:
-        return self._events(_OUTLINE, session_id, after, limit)
+    async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
+        return next(iter(self._events(session_id, after, types, "ORDER BY seq DESC LIMIT ?", 1)), None)
 
-    async def last_piece(self, session_id: str, after: int) -> Event | None:
-        return next(iter(self._events(_LAST_PIECE, session_id, after, 1)), None)
-
-    def _events(self, query: str, session_id: str, after: int, limit: int) -> list[Event]:
-        found = self._reader.execute(query, (session_id, after, max(limit, 0)))
+    def _events(self, session_id: str, after: int, types: Collection[str], order: str, limit: int) -> list[Event]:
+        only = f"AND type IN ({', '.join('?' * len(types))})" if types else ""
+        found = self._reader.execute(f"{_EVENTS} {only} {order}", (session_id, after, *types, max(limit, 0)))
         return [Event(session_id, seq, ts, kind, Raw(payload), run_id) for seq, ts, kind, payload, run_id in found]
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec import Struct
@@ -18,15 +18,14 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, RunComplete, SessionStarted, ToolResult
+from buddy.protocol.events import SessionStarted, ToolResult
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
-from buddy.sessions.fork import Entry, forked
+from buddy.sessions.fork import forked
+from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
-from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
 from buddy.targets.choose import check_reach
 from buddy.targets.contract import Terminal
@@ -35,12 +34,7 @@ from buddy.tools.contract import Place
 log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
-PAGE = 500
 DORMANT_MS = 10 * 60 * 1000
-SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
-"""Whatever streamed before one of these is over."""
-
-Page = Callable[[str, int, int], Awaitable[list[Event]]]
 
 
 class Makers(Struct, frozen=True):
@@ -110,7 +104,7 @@ class Sessions:
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
             raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
-        entries = await self._entries(session_id)
+        entries = await read_entries(self._around.log, session_id)
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = starts[-1] if starts else _unknown_start(record)
         new, now = self._around.ids("sess"), self._around.clock()
@@ -206,14 +200,10 @@ class Sessions:
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         record = await self.record(session_id)  # whoever held it before may have written until now
-        fold, entries = SessionFold(), await self._lasting(session_id)
-        bodies: list[tuple[int, EventBody]] = []
-        complete = max((event.seq for event, body in entries if isinstance(body, RunComplete)), default=0)
-        for event, body in entries:
-            if body is not None:
-                fold.apply(event, body, is_over=event.seq < complete)
-                bodies.append((event.seq, body))
-        opened = Session(self._around, lease, *self._rebuild(record, fold, bodies), fold, record.last_seq)
+        past = await read_past(self._around.log, session_id)
+        fold = await past.fold()
+        place, backend = await self._rebuild(record, fold, past)
+        opened = Session(self._around, lease, place, backend, fold, record.last_seq)
         self._open[session_id] = opened
         self._beat()
         if opened.journal.last_seq == 0 and fold.started is not None:
@@ -221,46 +211,19 @@ class Sessions:
         await opened.recover()
         return opened
 
-    async def _entries(self, session_id: str) -> list[Entry]:
-        """Every event that the log has of a session, with its whole body."""
-        return await self._read(self._around.log.read, session_id, 0)
-
-    async def _lasting(self, session_id: str) -> list[Entry]:
-        """What a session's state comes from: what lasts, and whether a reply was under way."""
-        found = await self._read(self._around.log.read_outline, session_id, 0)
-        settled = next((event.seq for event, _ in reversed(found) if event.type in SETTLING), 0)
-        piece = await self._around.log.last_piece(session_id, settled)
-        if piece is not None:
-            found.append((piece, piece.body()))
-            found.sort(key=lambda entry: entry[0].seq)
-        return found
-
-    async def _read(self, page: Page, session_id: str, after: int) -> list[Entry]:
-        found: list[Entry] = []
-        while events := await page(session_id, found[-1][0].seq if found else after, PAGE):
-            for event in events:
-                body = event.body()
-                found.append((event, await whole_body(event, self._blob) if body is not None and body.blobs else body))
-        return found
-
-    def _rebuild(
-        self, record: SessionRecord, fold: SessionFold, bodies: list[tuple[int, EventBody]]
-    ) -> tuple[Place, Backend]:
+    async def _rebuild(self, record: SessionRecord, fold: SessionFold, past: Past) -> tuple[Place, Backend]:
         started = fold.started or _unknown_start(record)
         fold.started = started
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
         place, backend = self._makers.place(started), self._makers.backend(started, profile, model)
-        for seq, body in bodies:
-            backend.observe(seq, body)
+        for event, body in await past.entries(backend.lasting | {"tool_result"}):
+            if body is not None:
+                backend.observe(event.seq, body)
             if isinstance(body, ToolResult) and body.output is not None:
                 place.outputs.add(body.output)
         return place, backend
-
-    async def _blob(self, blob: str) -> bytes | None:
-        found = await self._around.log.read_blob(blob)
-        return found[0] if found else None
 
     def forget_dormant(self) -> None:
         """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""

@@ -21,6 +21,20 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import ContextState
 
+LEFT = frozenset(
+    {
+        "session_started",
+        "user_message",
+        "run_complete",
+        "approval_policy_changed",
+        "approval_received",
+        "session_compacted",
+        "model_switched",
+    }
+)
+"""The events from which something is left here when their run is over; beside them, the last of each in `LATEST`."""
+LATEST = ("assistant_message", "usage")
+
 
 class SessionFold(Struct):
     started: SessionStarted | None = None
@@ -50,8 +64,7 @@ class SessionFold(Struct):
     def pending(self) -> dict[str, OpenCall]:
         return self.run.pending if self.run else {}
 
-    def apply(self, event: Event, body: EventBody, *, is_over: bool = False) -> None:  # noqa: C901 - one arm per event
-        """Take in the next event; of a run that is known to be over by now, nothing more than the session keeps."""
+    def apply(self, event: Event, body: EventBody) -> None:  # noqa: C901 - one arm per event
         if type(body) in TOLD_ONLY:
             return
         match body:
@@ -77,7 +90,7 @@ class SessionFold(Struct):
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
             case _:
                 pass
-        if self.run is not None and event.run_id == self.run.run_id and not is_over:
+        if self.run is not None and event.run_id == self.run.run_id:
             self.run.apply(body)
 
     def _compact(self, body: SessionCompacted) -> None:

@@ -15,7 +15,7 @@ from buddy.backends.budget import Budget
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
 from buddy.backends.external.clerk import Clerk
 from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
-from buddy.backends.external.history import LOST, SESSION, STARTING, History
+from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.scribe import Scribe
 from buddy.backends.native.digest import nonce_of
 from buddy.errors import ProviderError, ToolError, UserError
@@ -49,6 +49,8 @@ class Terms(Struct, frozen=True):
 
 class External:
     """Satisfies `backends.contract.Backend`; `hire` gives the started agent for a target and a project."""
+
+    lasting = LASTING
 
     def __init__(self, name: str, session_id: str, hire: Hire, terms: Terms, has_room: Callable[[], bool]) -> None:
         self.name = name

@@ -11,6 +11,10 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.events import Warning as Warned
 
+LASTING = frozenset(
+    {"user_message", "model_request", "assistant_message", "status", "tool_call", "session_forked", "warning"}
+)
+"""The events from which something is left here when their run is over."""
 SESSION = "backend session"
 STARTING = "starting backend"
 LOST = "BACKEND_SESSION_LOST"

@@ -7,6 +7,7 @@ I/O of its own (provider, tools and log are passed in).
 from collections.abc import Callable
 
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
+from buddy.backends.native import pinned, transcript
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, Setting
@@ -21,6 +22,7 @@ class Native:
     """Buddy's own agent."""
 
     name = "native"
+    lasting = transcript.LASTING | pinned.LASTING
 
     def __init__(
         self,

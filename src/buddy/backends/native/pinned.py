@@ -24,6 +24,20 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import Criterion
 
+LASTING = frozenset(
+    {
+        "session_started",
+        "user_message",
+        "assistant_message",
+        "tool_call",
+        "tool_claimed",
+        "tool_result",
+        "session_compacted",
+        "run_complete",
+    }
+)
+"""The events from which something is kept, also when their run is over; and the first of all, by which it is known
+whether the log is whole."""
 SEPARATOR = "\n\n--- what happened, in short ---\n"
 ARGUMENTS = 200
 OUTCOME = 80

@@ -8,6 +8,8 @@ is being worked on is told as it was said, also where a compaction has taken in 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import AssistantMessage, EventBody, SessionCompacted, ToolResult, UserMessage
 
+LASTING = frozenset({"user_message", "assistant_message", "tool_result", "session_compacted"})
+"""The events that are told, also when their run is over."""
 NOT_RUN = "Not run: the run was interrupted before this call started."
 
 
@@ -79,9 +81,10 @@ class Transcript:
             self._add(self._asked_at, ToolItem(call_id, self._results.pop(call_id)))
 
     def _close_calls(self) -> None:
-        for call_id in self._open:
-            self._results.setdefault(call_id, NOT_RUN)
-        self._settle()
+        if self._open:
+            for call_id in self._open:
+                self._results.setdefault(call_id, NOT_RUN)
+            self._settle()
 
     def _compact(self, body: SessionCompacted) -> None:
         if not body.undo:

@@ -1,0 +1,92 @@
+"""A session's log as it is folded when the session is opened: of runs that are over, only what they leave behind.
+
+What always holds: the folds come out as from the whole log; each names the events from which something is left in it
+once their run is over. Of what came since, everything is told that lasts.
+"""
+
+from collections.abc import Collection
+
+from buddy.log.contract import Log
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EVENTS, EventBody
+from buddy.sessions.fork import Entry
+from buddy.sessions.spill import whole_body
+from buddy.sessions.state import LATEST, LEFT, SessionFold
+
+PIECES = frozenset({"assistant_token", "thinking_token"})
+PASSING = frozenset({*PIECES, "assistant_done", "tool_output", "progress", "phase"})
+"""What only tells how something went, and is void once that is over."""
+LASTING = frozenset(EVENTS) - PASSING
+SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
+"""Whatever streamed before one of these is over."""
+PAGE = 500
+
+
+class Past:
+    """Made by `read_past`; to be used at once, by whoever holds the session's lease."""
+
+    def __init__(self, log: Log, session_id: str, over: int, since: list[Entry]) -> None:
+        self._log = log
+        self._session_id = session_id
+        self._over = over
+        self._since = since
+
+    async def fold(self) -> SessionFold:
+        entries = await self._left(LEFT)
+        for kind in LATEST if self._over else ():
+            latest = await self._log.last(self._session_id, (kind,))
+            if latest is not None and latest.seq <= self._over:
+                entries.append((latest, await _body(self._log, latest)))
+        fold = SessionFold()
+        for event, body in [*sorted(entries, key=_seq), *self._since]:
+            if body is not None:
+                fold.apply(event, body)
+        return fold
+
+    async def entries(self, left: Collection[str]) -> list[Entry]:
+        """What lasts of the run that is open and, of these types, of those that are over."""
+        return [*await self._left(left), *self._since]
+
+    async def _left(self, types: Collection[str]) -> list[Entry]:
+        return await read_entries(self._log, self._session_id, types=types, through=self._over)
+
+
+async def read_past(log: Log, session_id: str) -> Past:
+    complete = await log.last(session_id, ("run_complete",))
+    over = complete.seq if complete else 0
+    since = await read_entries(log, session_id, over, types=LASTING)
+    settled = next((event.seq for event, _ in reversed(since) if event.type in SETTLING), over)
+    piece = await log.last(session_id, PIECES, settled)  # whether a reply was under way
+    if piece is not None:
+        since = sorted([*since, (piece, piece.body())], key=_seq)
+    return Past(log, session_id, over, since)
+
+
+async def read_entries(
+    log: Log, session_id: str, after: int = 0, *, types: Collection[str] = (), through: int | None = None
+) -> list[Entry]:
+    """Every event, or those of some types, with its whole body; None for a type this version does not know."""
+    entries: list[Entry] = []
+    while through is None or after < through:
+        events = await log.read(session_id, after, PAGE, types)
+        for event in events:
+            if through is not None and event.seq > through:
+                return entries
+            body = event.body()
+            entries.append((event, await _body(log, event) if body is not None and body.blobs else body))
+        if len(events) < PAGE:
+            break
+        after = events[-1].seq
+    return entries
+
+
+async def _body(log: Log, event: Event) -> EventBody | None:
+    async def read(blob: str) -> bytes | None:
+        found = await log.read_blob(blob)
+        return found[0] if found else None
+
+    return await whole_body(event, read)
+
+
+def _seq(entry: Entry) -> int:
+    return entry[0].seq
