@@ -5,7 +5,6 @@ What always holds: the first file that exists is the configuration, files are ne
 """
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from buddy.config.lines import line_of
 from buddy.config.places import Places
 from buddy.config.settings import (
     AgentSettings,
@@ -111,18 +109,24 @@ class _Reader:
         try:
             return tomllib.loads(self._text)
         except tomllib.TOMLDecodeError as error:
-            what, line, _ = (*_SYNTAX.split(str(error), maxsplit=1), "", "")[:3]
+            import re
+
+            what, line, _ = (*re.split(_SYNTAX, str(error), maxsplit=1), "", "")[:3]
             number = int(line) if line else self._text.count("\n") + 1
             raise UserError(f"{self._source}:{number}: {what}", hint="the file must be valid TOML") from error
 
     def _table(self, path: tuple[str, ...], table: object, shape: type[AnyTable]) -> AnyTable:
+        if table == {}:
+            return shape()
         try:
             return msgspec.convert(table, shape)
         except msgspec.ValidationError as error:
             raise self._explain(path, str(error), shape) from error
 
     def _explain(self, path: tuple[str, ...], message: str, shape: type[Table]) -> UserError:
-        if unknown := _UNKNOWN.search(message):
+        import re
+
+        if unknown := re.search(_UNKNOWN, message):
             return self._unknown(path, unknown[1], shape.__struct_fields__)
         what, _, where = message.partition(" - at `$.")
         if where:
@@ -139,12 +143,14 @@ class _Reader:
         return self._error((*path, key), f"unknown {where}{meant}", f"there are {', '.join(valid)}")
 
     def _error(self, path: tuple[str, ...], message: str, hint: str = "") -> UserError:
+        from buddy.config.lines import line_of
+
         line = line_of(self._text, path)
         return UserError(f"{self._source}:{line}: {message}" if line else f"{self._source}: {message}", hint=hint)
 
 
-_SYNTAX = re.compile(r" \(at line (\d+), column \d+\)")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_SYNTAX = r" \(at line (\d+), column \d+\)"
+_UNKNOWN = r"unknown field `([^`]*)`"
 
 
 def _lower(text: str) -> str:

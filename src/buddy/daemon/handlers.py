@@ -14,7 +14,6 @@ from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
 from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
-from buddy.sessions.audit import decisions_made
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions, token_hash
 from buddy.targets.choose import levels
@@ -230,6 +229,8 @@ class Requests:
     async def list_decisions(self, peer: Connection, wish: ask.ListDecisions, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list all decisions")
+        from buddy.sessions.audit import decisions_made
+
         return ask.ListDecisionsReply(tuple(await decisions_made(self._log, wish.limit, wish.session_id, wish.since)))
 
     async def steer_run(self, peer: Connection, wish: ask.SteerRun, session_id: str) -> Shape:

@@ -198,7 +198,8 @@ class Runtime:
             options.tmux if options else None,
         )
         chosen = choose(wish, self._own)
-        return Place(chosen.target, chosen.root, chosen.sandbox, self.rulebook.permissions(chosen.root).is_closed)
+        is_closed = functools.partial(self.rulebook.is_closed, chosen.root)
+        return Place(chosen.target, chosen.root, chosen.sandbox, is_closed)
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options

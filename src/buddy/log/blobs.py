@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import time
 import zlib
 from pathlib import Path
@@ -62,7 +61,7 @@ class FileBlobs:
         return blob
 
     def _write(self, path: Path, content: bytes) -> None:
-        temporary = self._root / f".new-{secrets.token_hex(8)}"
+        temporary = self._root / f".new-{os.urandom(8).hex()}"
         try:
             _write_synced(temporary, content)
             make_private_dir(path.parent.parent)

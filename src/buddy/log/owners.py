@@ -6,7 +6,6 @@ be looked up in this machine's /proc is judged by that, at once, and any other b
 
 import functools
 import os
-import secrets
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,7 +43,7 @@ class _Identity(Struct, frozen=True):
 @functools.cache
 def _owner_of(pid: int) -> str:
     host = os.uname().nodename.replace(":", "-")
-    return ":".join((host, _boot(), _namespace(), str(pid), _start_of(pid) or "", secrets.token_hex(8)))
+    return ":".join((host, _boot(), _namespace(), str(pid), _start_of(pid) or "", os.urandom(8).hex()))
 
 
 def _parse(owner: str) -> _Identity | None:

@@ -6,7 +6,6 @@ a file that is not ours, damaged or from a newer version is left as it is and na
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -131,7 +130,7 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
 
 def _create(path: Path) -> None:
     """Build a database under another name and link it into place; whoever comes second uses the first one's."""
-    building = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
+    building = path.with_name(f"{path.name}.new-{os.urandom(8).hex()}")
     os.close(os.open(building, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         # SQLite gives its -wal and -shm files the mode of the database, whatever the umask.

@@ -7,7 +7,7 @@ What always holds:
 """
 
 import asyncio
-import random
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -29,6 +29,11 @@ MAX_WAIT = 8.0
 MAX_ASKED_WAIT = 60.0
 
 
+def _chance() -> float:
+    """From 0 to 1; the library for it takes long to load."""
+    return int.from_bytes(os.urandom(4)) / 2**32
+
+
 class Reliable:
     """Wraps a provider and is one."""
 
@@ -37,7 +42,7 @@ class Reliable:
         provider: Provider,
         attempts: int = 4,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float] = _chance,
     ) -> None:
         self.profile = provider.profile
         self.model = provider.model

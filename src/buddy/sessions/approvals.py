@@ -6,6 +6,8 @@ nobody deciding in time is a denial; without an active run the answer is no.
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from buddy import faults
 from buddy.backends.contract import Question, Ruling, RunDenied
@@ -17,9 +19,11 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.permissions import Permissions, opens_network
 from buddy.sessions.policy import Effective, parse_policy
 from buddy.sessions.state import SessionFold
+
+if TYPE_CHECKING:
+    from buddy.sessions.permissions import Permissions
 
 NO_NETWORK = "a confined command gets network by a rule with network = true, or by a person; go on without"
 
@@ -29,7 +33,7 @@ class Approvals:
         self,
         journal: Journal,
         fold: SessionFold,
-        permissions: Permissions,
+        permissions: "Callable[[], Permissions]",
         *,
         clock: Callable[[], int],
         ids: Ids,
@@ -37,11 +41,15 @@ class Approvals:
     ) -> None:
         self._journal = journal
         self._fold = fold
-        self._permissions = permissions
+        self._make_permissions = permissions
         self._clock = clock
         self._ids = ids
         self._timeout = timeout
         self._decided: dict[str, asyncio.Event] = {}
+
+    @cached_property
+    def _permissions(self) -> "Permissions":
+        return self._make_permissions()
 
     async def ask(self, question: Question) -> Ruling:
         """Decide, or have decided, whether this call may start."""
@@ -130,7 +138,7 @@ class Approvals:
 
         `all` trusts in what confines a command, so that it does not open it: that needs a rule or a person.
         """
-        policy, beyond = self.policy().at(self._clock()), opens_network(question)
+        policy, beyond = self.policy().at(self._clock()), self._permissions.opens_network(question)
         opinion = self._permissions.judge(question)
         approval_id = self._ids("appr")
         if opinion.decision == "deny":

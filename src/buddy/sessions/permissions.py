@@ -49,6 +49,10 @@ class Permissions:
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so it is asked for")
         return opinion
 
+    def opens_network(self, question: Question) -> bool:
+        """Whether a command that is confined is to have network all the same."""
+        return question.intent.details.get("network") == "on"
+
     def is_closed(self, path: str) -> bool:
         """Whether a rule denies reading this file."""
         subject = Subject("read_file", path=relative(path, self._root), workspace=self._root)
@@ -95,7 +99,7 @@ class Permissions:
         match question.intent.kind:
             case "exec" if details.get("command") is not None:
                 cwd = str(details.get("cwd") or self._root)
-                command, network = str(details["command"]), opens_network(question)
+                command, network = str(details["command"]), self.opens_network(question)
                 return msgspec.structs.replace(about, command=command, cwd=cwd, network=network)
             case "fetch":
                 host = details.get("host") or urlsplit(str(details.get("url", ""))).hostname
@@ -104,11 +108,6 @@ class Permissions:
                 return msgspec.structs.replace(about, path=relative(path, self._root))
             case _:
                 return about
-
-
-def opens_network(question: Question) -> bool:
-    """Whether a command that is confined is to have network all the same."""
-    return question.intent.details.get("network") == "on"
 
 
 def _shown(approval: ApprovalRequest | None) -> Rule:

@@ -8,7 +8,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -50,15 +52,23 @@ from buddy.sessions.approvals import Approvals
 from buddy.sessions.ending import perform
 from buddy.sessions.journal import MERGE_SECONDS, Journal, Repeated, Rows
 from buddy.sessions.messages import check_criteria, check_text, options_of
-from buddy.sessions.permissions import Permissions
 from buddy.sessions.policy import Effective
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
+if TYPE_CHECKING:
+    from buddy.sessions.permissions import Permissions
+
 RECENT = 2000
 RESTING = 16
 MAX_QUEUED = 100
+
+
+def without_rules(root: str) -> "Permissions":
+    from buddy.sessions.permissions import Permissions
+
+    return Permissions(root)
 
 
 class Surroundings(Struct, frozen=True):
@@ -70,7 +80,7 @@ class Surroundings(Struct, frozen=True):
     scrubber: Scrubber
     approval_timeout: float = 300.0
     max_turns: int = 50
-    permissions: Callable[[str], Permissions] = Permissions
+    permissions: "Callable[[str], Permissions]" = without_rules
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
     """Told of what was committed, in order; they may only note it."""
     merge_seconds: float = MERGE_SECONDS
@@ -107,7 +117,7 @@ class Session:
         self.approvals = Approvals(
             self.journal,
             fold,
-            around.permissions(place.root),
+            partial(around.permissions, place.root),
             clock=around.clock,
             ids=around.ids,
             timeout=around.approval_timeout,

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Literal
@@ -210,6 +209,8 @@ def _given(stdin: bytes) -> "Generator[IO[bytes] | None]":
     if not stdin:
         yield None
         return
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)

@@ -4,7 +4,6 @@ What always holds: no program is found by a relative path: it would be the works
 """
 
 import os
-import shutil
 from collections.abc import Mapping
 
 # What configures this process, or is its secret, is not a command's business.
@@ -20,7 +19,11 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def find_program(name: str) -> str | None:
     """Where a program is that our processes, with this environment, would start by its name."""
-    return shutil.which(name, path=_absolute(os.environ.get("PATH", os.defpath)))
+    for folder in _absolute(os.environ.get("PATH", os.defpath)).split(os.pathsep):
+        path = f"{folder}/{name}"
+        if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112 - plain text
+            return path
+    return None
 
 
 def _absolute(path: str) -> str:

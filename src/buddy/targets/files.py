@@ -5,7 +5,6 @@ every name is used relative to the directory that the guard in `paths` opened.
 """
 
 import os
-import secrets
 import stat as modes
 from collections.abc import Iterator
 from contextlib import suppress
@@ -127,7 +126,7 @@ def _make_and_enter(name: str, directory: int) -> int:
 
 def _replace(path: str, name: str, directory: int, content: bytes) -> None:
     present = _present(path, name, directory)
-    temporary = f".buddy-{secrets.token_hex(8)}.tmp"
+    temporary = f".buddy-{os.urandom(8).hex()}.tmp"
     opened = os.open(temporary, _CREATE, 0o666 if present is None else 0o600, dir_fd=directory)
     try:
         with open(opened, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor

@@ -19,7 +19,6 @@ from buddy.backends.budget import Budget
 from buddy.backends.contract import Question, Run, RunEnded
 from buddy.backends.native.bounds import bounded
 from buddy.backends.native.digest import digest_of, nonce_of
-from buddy.backends.native.reattach import reattach
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.codes import ToolErrorType
@@ -92,6 +91,8 @@ class Dispatch:
 
     async def _perform(self, run: Run, call: OpenCall) -> Output:
         if call.stage == "claimed":
+            from buddy.backends.native.reattach import reattach
+
             nonce = nonce_of(run.session_id, call.item.call_id)
             if (output := await reattach(run, call.item.call_id, nonce)) is not None:
                 return output

@@ -10,23 +10,26 @@ What always holds:
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
 from buddy.backends.contract import Compaction, Run, RunEnded, compacted
-from buddy.backends.native.compact import Cut, Written, cut_old_messages, cut_to_fit, shorten
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import Asked
 from buddy.backends.native.sizes import Sizes, Tally
-from buddy.backends.native.summary import Account, NoAccount, RunAccount, summarise
 from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
 from buddy.protocol.events import TOLD_ONLY, EventBody, Warning  # noqa: A004 - the seed's word
+
+if TYPE_CHECKING:
+    from buddy.backends.native.compact import Cut, Written
+    from buddy.backends.native.summary import Account
 
 WARN, COMPACT, TARGET, FULL = 0.80, 0.85, 0.50, 0.95
 SHARPEN = 0.5
@@ -80,6 +83,9 @@ class Prompts:
 
     async def compact(self, provider: Provider) -> Compaction | None:
         """The history before the last messages in short, because a person wants it."""
+        from buddy.backends.native.compact import cut_old_messages
+        from buddy.backends.native.summary import NoAccount
+
         cut = cut_old_messages(self.transcript, self._use(provider))
         return await self._shorten(cut, provider, NoAccount()) if cut else None
 
@@ -133,6 +139,9 @@ class Prompts:
         self._is_warned = sizes.share >= WARN
 
     async def _make_room(self, run: Run, provider: Provider, sizes: Sizes) -> Sizes:
+        from buddy.backends.native.compact import cut_to_fit
+        from buddy.backends.native.summary import RunAccount
+
         limit = provider.context_limit
         summary = int(limit * LEAST_KEPT)
         room = max(int(limit * TARGET) - sizes.fixed - summary, int(limit * LEAST_KEPT))
@@ -144,8 +153,11 @@ class Prompts:
             await run.commit()
         return self._sizes(provider)
 
-    async def _shorten(self, cut: Cut, provider: Provider, account: Account) -> Compaction | None:
-        async def write(items: list[Item]) -> Written | None:
+    async def _shorten(self, cut: "Cut", provider: Provider, account: "Account") -> Compaction | None:
+        from buddy.backends.native.compact import shorten
+        from buddy.backends.native.summary import summarise
+
+        async def write(items: list[Item]) -> "Written | None":
             return await summarise(items, provider, self._tally, account)
 
         return await shorten(cut, self._pins, self._tally, provider.context_limit, write)
