@@ -30,6 +30,8 @@ def open_descriptors() -> int:
         "a/../../secret",
         "../../etc/passwd",
         "/etc/passwd",
+        "/proc/1/root/etc/passwd",
+        "/proc/2/exe",
         "~/x",
         "~root/x",
         "",

@@ -173,7 +173,7 @@ class _Walk:
         if path.startswith("/"):
             below = _below(path, self.root)
             below = _below(path, self.given_root) if below is None else below
-            below = _below(os.path.realpath(path), self.root) if below is None else below
+            below = _below(_real(path), self.root) if below is None else below
             if below is None:
                 raise self._outside()
             relative = below
@@ -187,6 +187,14 @@ class _Walk:
 def _roots(root: str) -> tuple[str, str]:
     """A workspace as it was named, and where that leads."""
     return os.path.abspath(root), os.path.realpath(root)  # noqa: PTH100 - lexical, pathlib has no equal
+
+
+def _real(path: str) -> str:
+    """Where a path leads; itself where that may not be known, as with the links of another's process."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
 
 
 def _below(path: str, base: str) -> str | None:
