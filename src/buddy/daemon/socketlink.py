@@ -35,6 +35,9 @@ class SocketLink(asyncio.Protocol):
     # --- the link ---------------------------------------------------------------------------------------------------
 
     async def read_line(self) -> bytes | None:
+        if self._lines:
+            # What is here already would else be taken up without anybody else having a turn.
+            await asyncio.sleep(0)
         while not self._lines:
             if self._too_long:
                 raise TooLong
@@ -42,8 +45,6 @@ class SocketLink(asyncio.Protocol):
                 return None
             self._arrived.clear()
             await self._arrived.wait()
-        # Lines that are here already would else be taken up without anybody else having a turn.
-        await asyncio.sleep(0)
         line, self.crowded = self._lines.popleft()
         if self._paused and len(self._lines) < LINES_AHEAD // 2 and self._transport is not None:
             self._paused = False

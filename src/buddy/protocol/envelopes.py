@@ -5,7 +5,8 @@ request becomes a `ProtocolError`, whatever bytes it had.
 """
 
 import re
-from typing import Any, Literal, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -15,6 +16,9 @@ from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
 from buddy.protocol.requests import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 MAX_FRAME = 1024 * 1024
 MAX_DEPTH = 64
@@ -158,15 +162,20 @@ def _check_shape(line: bytes) -> None:
     """Refuse what a lenient parser would let through: too deep, or a key twice in one object."""
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ProtocolError("INVALID_REQUEST", f"JSON is nested deeper than {MAX_DEPTH}")
-    import json
-
     try:
         # As text, because from bytes the parser would take half of a surrogate pair for a character.
-        json.loads(line.decode(), object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
+        _strict().decode(line.decode())
     except ProtocolError:
         raise
     except (ValueError, RecursionError) as error:
         raise ProtocolError("INVALID_REQUEST", f"not JSON: {error}") from error
+
+
+@cache
+def _strict() -> "JSONDecoder":
+    import json
+
+    return json.JSONDecoder(object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
