@@ -94,11 +94,11 @@ def outcome(finished: Finished, kept: Kept) -> Output:
 
 
 async def _directory(cwd: str | None, place: Place) -> str:
-    path = cwd or "."
-    info = await place.target.stat(path, root=place.root)
-    if info is None or not info.is_dir:
-        raise ToolError(f"cwd {path!r} is not a directory in the workspace; give another", code="FILE_NOT_FOUND")
-    return await place.target.locate(path, root=place.root)
+    if cwd:
+        info = await place.target.stat(cwd, root=place.root)
+        if info is None or not info.is_dir:
+            raise ToolError(f"cwd {cwd!r} is not a directory in the workspace; give another", code="FILE_NOT_FOUND")
+    return await place.target.locate(cwd or ".", root=place.root)
 
 
 def _seconds(wait: bool | int | str | None) -> float | None:

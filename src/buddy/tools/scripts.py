@@ -180,10 +180,11 @@ def _name(text: str) -> str:
 
 def _program(name: str, place: Place) -> str | None:
     """Where a program lies that is found by its name, if that is in the workspace."""
-    if place.target.name != "local" or "/" in name:
+    root = place.root.rstrip("/")
+    if place.target.name != "local" or "/" in name or root not in os.environ.get("PATH", root):
         return None
     found = shutil.which(name)
-    return found if found and found.startswith(place.root.rstrip("/") + "/") else None
+    return found if found and found.startswith(root + "/") else None
 
 
 def _words(command: str, *, inner: bool, depth: int = 0) -> list[_Word]:
