@@ -309,6 +309,17 @@ def test_a_reader_that_leaves_early_is_no_drama(home: Home, command: str) -> Non
         assert word not in done.err
 
 
+@pytest.mark.parametrize("form", ["", "--stream-json", "--json"])
+def test_a_reader_that_has_left_ends_a_run_with_the_daemon_too(home: Home, form: str) -> None:
+    home.script({"text": "word " * 20_000}).run("daemon", "start")
+    try:
+        done = home.sh(f"buddy exec go {form} | exec 0<&-; echo ${{PIPESTATUS[0]}}")
+    finally:
+        home.run("daemon", "stop")
+    assert done.out == "1\n"
+    assert "Traceback" not in done.err
+
+
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 

@@ -88,10 +88,8 @@ def over_socket(path: str, connection: socket, errand: Errand) -> int:
     """Do the errand with the daemon; gives the exit code."""
     with _Signals(errand) as signals:
         while errand.code is None:
-            try:
-                _converse(connection, errand, signals)
-            except ConnectionError:
-                connection.close()
+            _converse(connection, errand, signals)
+            connection.close()
             if errand.code is None:
                 again = _connect_again(path)
                 if again is None:
@@ -99,15 +97,13 @@ def over_socket(path: str, connection: socket, errand: Errand) -> int:
                     break
                 connection = again
                 errand.talk.rejoin()
-    connection.close()
     return 1 if errand.code is None else errand.code
 
 
 def _converse(connection: socket, errand: Errand, signals: _Signals) -> None:
     """Exchange lines until the errand is done or the connection ends."""
     rest = b""
-    while errand.code is None:
-        _send(connection, errand.talk)
+    while errand.code is None and _send(connection, errand.talk):
         signals.catch_once_there_is_a_run()
         waiting = select.poll()
         for descriptor in (connection.fileno(), signals.descriptor, *([0] if errand.is_asking else [])):
@@ -118,20 +114,31 @@ def _converse(connection: socket, errand: Errand, signals: _Signals) -> None:
         if errand.is_asking and 0 in ready:
             errand.read_answer()
         if connection.fileno() in ready:
-            data = connection.recv(_PIECE)
-            if not data:
-                raise ConnectionResetError("the daemon is gone")
+            if not (data := _receive(connection)):
+                return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 if line and errand.code is None:
                     errand.feed(line)
 
 
-def _send(connection: socket, talk: Talk) -> None:
+# Only here does a ConnectionError mean that the daemon is gone: a reader of our output that left is one as well.
+def _send(connection: socket, talk: Talk) -> bool:
     if talk.outgoing:
         data = bytes(talk.outgoing)
         talk.outgoing.clear()
-        connection.sendall(data)
+        try:
+            connection.sendall(data)
+        except ConnectionError:
+            return False
+    return True
+
+
+def _receive(connection: socket) -> bytes:
+    try:
+        return connection.recv(_PIECE)
+    except ConnectionError:
+        return b""
 
 
 def _connect_again(path: str) -> socket | None:
