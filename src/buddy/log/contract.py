@@ -7,7 +7,7 @@ What always holds:
 - no order across sessions is promised.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -100,7 +100,7 @@ class Batch(Struct, frozen=True):
 
 
 class EventLog(Protocol):
-    async def append(self, batch: Batch) -> int:
+    def append(self, batch: Batch) -> Awaitable[int]:
         """Commit the batch; give the log's last seq after it.
 
         With a `key` that an earlier batch of this session had, nothing is written and that batch's last seq is given.

@@ -71,13 +71,16 @@ class SqliteLog:
 
     # --- events ---
 
-    async def append(self, batch: Batch) -> int:
+    def append(self, batch: Batch) -> asyncio.Future[int]:
+        # Not a coroutine: most appends are a session's own, and a task for each would cost more than the insert.
         check_shape(batch)
         work = partial(self._appends.append, batch, self._clock())
-        try:
-            return await self._writer.submit(work, durable=batch.durable)
-        finally:
-            self._waiters.wake(batch.session_id)
+        written = self._writer.submit(work, durable=batch.durable)
+        written.add_done_callback(partial(self._told, batch.session_id))
+        return written
+
+    def _told(self, session_id: str, _written: asyncio.Future[int]) -> None:
+        self._waiters.wake(session_id)
 
     async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
         return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)

@@ -9,7 +9,9 @@ What always holds:
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from buddy import faults
 from buddy.errors import LogError
 from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log
 from buddy.protocol.codes import SessionState
-from buddy.protocol.envelopes import Event, encode
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     EVENT_NAMES,
     AssistantMessage,
@@ -53,6 +55,8 @@ class Rows(Struct, frozen=True):
 
 NO_ROWS = Rows()
 
+_encode = msgspec.json.Encoder().encode
+
 Lane = tuple[str, str, str]  # event type, call id, stream name
 
 
@@ -82,7 +86,7 @@ class Journal:
         self._merge_seconds = merge_seconds
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._appends: deque[_Append] = deque()
         self._lanes: dict[Lane, tuple[Stream, str]] = {}
         self._lane: Lane | None = None
         self._run_id: str | None = None
@@ -123,8 +127,11 @@ class Journal:
         self._close_pieces()
         if self._pending or rows is not NO_ROWS:
             self._write(rows, durable=durable)
-        if self._writing is not None:
-            await asyncio.shield(self._writing)
+        if self._appends:
+            # A future of its own: whoever gives up waiting does not stop the append.
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._appends[-1].waiters.append(waiter)
+            await waiter
         if self.failure is not None:
             raise self.failure
 
@@ -138,13 +145,15 @@ class Journal:
 
     def _append(self, body: EventBody, run_id: str | None) -> EventBody:
         body = self._scrubbed(body)
-        payload = encode(body)
-        if len(bytes(payload)) > SPILL_ABOVE:
+        payload = _encode(body)
+        if len(payload) > SPILL_ABOVE:
             tree = msgspec.json.decode(payload)
             self._blobs.update(spill(tree, type(body)))
-            payload = Raw(msgspec.json.encode(tree))
+            payload = _encode(tree)
         self.last_seq += 1
-        event = Event(self.lease.session_id, self.last_seq, self._clock(), EVENT_NAMES[type(body)], payload, run_id)
+        event = Event(
+            self.lease.session_id, self.last_seq, self._clock(), EVENT_NAMES[type(body)], Raw(payload), run_id
+        )
         self._pending.append(event)
         self._apply(event, body)
         self._schedule()
@@ -195,13 +204,13 @@ class Journal:
 
     def _schedule(self) -> None:
         """Write at the end of this turn of the event loop, so that what is recorded together is written together."""
-        if not self._scheduled and self._writing is None:
+        if not self._scheduled and not self._appends:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._write_soon)
 
     def _write_soon(self) -> None:
         self._scheduled = False
-        if self._pending and self._writing is None:
+        if self._pending and not self._appends:
             self._write(NO_ROWS, durable=False)
 
     def _write(self, rows: Rows, *, durable: bool) -> None:
@@ -222,38 +231,58 @@ class Journal:
             decision=rows.decision,
             taken=rows.taken,
         )
-        task = asyncio.get_running_loop().create_task(self._commit(self._writing, batch, blobs))
-        self._writing = task
-        task.add_done_callback(self._written)
+        self._appends.append(_Append(batch, blobs))
+        if len(self._appends) == 1:
+            self._begin()
 
-    def _written(self, task: asyncio.Task[None]) -> None:
-        if self._writing is task:
-            self._writing = None
-            if self._pending:
-                self._schedule()
-
-    async def _commit(self, previous: asyncio.Task[None] | None, batch: Batch, blobs: dict[str, bytes]) -> None:
-        if previous is not None:
-            await previous
+    def _begin(self) -> None:
+        """Hand the first append to the log; no task where there is nothing to do before it."""
+        append = self._appends[0]
         if self.failure is not None:
+            self._end(append)
             return
+        under_way = asyncio.ensure_future(self._kept(append) if append.blobs else self._log.append(append.batch))
+        under_way.add_done_callback(partial(self._come_back, append))
+
+    async def _kept(self, append: "_Append") -> int:
+        for content in append.blobs.values():
+            await self._log.put_blob(content)
+        return await self._log.append(append.batch)
+
+    def _come_back(self, append: "_Append", under_way: asyncio.Future[int]) -> None:
         try:
-            for content in blobs.values():
-                await self._log.put_blob(content)
-            last_seq = await self._log.append(batch)
+            self._tell(append.batch, under_way.result())
         except LogError as error:
             self.failure = error
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it was, nothing may be written behind the hole it left
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - nothing may be written behind the hole
             self.failure = LogError(f"the append failed: {error}")
             self.failure.__cause__ = error
-            return
+        self._end(append)
+
+    def _tell(self, batch: Batch, last_seq: int) -> None:
         if last_seq != batch.expected_seq + len(batch.events):
-            self.failure = Repeated(f"{batch.key} was appended before, so nothing was written now")
-            return
+            raise Repeated(f"{batch.key} was appended before, so nothing was written now")
         faults.reached("emit.before")
         self._publish(batch.events)
         faults.reached("emit.after")
+
+    def _end(self, append: "_Append") -> None:
+        self._appends.popleft()
+        for waiter in append.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._appends:
+            self._begin()
+        elif self._pending:
+            self._schedule()
+
+
+class _Append(Struct):
+    """An append in its turn, and who waits for it."""
+
+    batch: Batch
+    blobs: dict[str, bytes]
+    waiters: list[asyncio.Future[None]] = []
 
 
 def _piece_body(kind: str, call_id: str, name: str, text: str) -> EventBody:
