@@ -20,12 +20,17 @@ class Cut(ConnectionError):
 
 def request(method: str, target: str, headers: Mapping[str, str], body: Sequence[bytes] = ()) -> list[bytes]:
     """A whole request, in parts; a header that would break out of its line is refused."""
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    if body or method == "POST":
-        lines.append(f"content-length: {sum(map(len, body))}")
+    head = _head(method, target, tuple(headers.items()))
+    length = b"content-length: %d\r\n" % sum(map(len, body)) if body or method == "POST" else b""
+    return [b"%b%b\r\n" % (head, length), *body]
+
+
+@lru_cache(maxsize=16)
+def _head(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a line break in a header")
-    return ["\r\n".join([*lines, "\r\n"]).encode("ascii"), *body]
+    return "\r\n".join([*lines, ""]).encode("ascii")
 
 
 class Answer:

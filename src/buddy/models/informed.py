@@ -16,7 +16,7 @@ from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
 from buddy.models.catalog import Facts, configured, known_offline
 from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.listing import Listing
-from buddy.models.retry import closing
+from buddy.models.retry import end_stream
 
 
 class Informed:
@@ -53,18 +53,19 @@ class Informed:
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         learning = None if self._is_settled else asyncio.ensure_future(self.learn())
+        pieces = self._provider.stream(prompt)
         try:
-            async with closing(self._provider.stream(prompt)) as pieces:
-                async for piece in pieces:
-                    if not isinstance(piece, Reply):
-                        yield piece
-                        continue
-                    if learning is not None:
-                        await learning
-                    for notice in self._notices():
-                        yield notice
-                    yield self._priced(piece)
+            async for piece in pieces:
+                if not isinstance(piece, Reply):
+                    yield piece
+                    continue
+                if learning is not None:
+                    await learning
+                for notice in self._notices():
+                    yield notice
+                yield self._priced(piece)
         finally:
+            await end_stream(pieces)
             if learning is not None:
                 learning.cancel()
                 await asyncio.wait([learning])

@@ -24,7 +24,7 @@ from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.llama import Settings, Started
 from buddy.models.responses import Responses
-from buddy.models.retry import closing
+from buddy.models.retry import end_stream
 
 NAME = "SmolLM2-135M-Instruct"
 CONTEXT = 8192
@@ -71,9 +71,12 @@ class Local:
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         provider = await self._reach()
         temperature = _TEMPERATURE if prompt.temperature is None else prompt.temperature
-        async with closing(provider.stream(replace(prompt, tools=(), temperature=temperature))) as pieces:
+        pieces = provider.stream(replace(prompt, tools=(), temperature=temperature))
+        try:
             async for piece in pieces:
                 yield _free(piece) if isinstance(piece, Reply) else piece
+        finally:
+            await end_stream(pieces)
 
     async def close(self) -> None:
         if self._provider is not None:

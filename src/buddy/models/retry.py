@@ -9,7 +9,6 @@ What always holds:
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 from buddy.errors import ProviderError
 from buddy.models.contract import (
@@ -58,10 +57,13 @@ class Reliable:
         while True:
             begun = False
             try:
-                async with closing(self._provider.stream(prompt)) as pieces:
+                pieces = self._provider.stream(prompt)
+                try:
                     async for piece in pieces:
                         begun = begun or isinstance(piece, TextDelta | ThinkingDelta)
                         yield piece
+                finally:
+                    await end_stream(pieces)
             except ProviderError as error:
                 if not error.retryable or attempt >= self._attempts:
                     raise
@@ -87,11 +89,7 @@ class Reliable:
         return max(backoff, min(MAX_ASKED_WAIT, failure.retry_after or 0.0))
 
 
-@asynccontextmanager
-async def closing(pieces: AsyncIterator[Piece]) -> AsyncGenerator[AsyncIterator[Piece]]:
-    """End the inner stream with the outer one, not when the garbage collector comes by."""
-    try:
-        yield pieces
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
+async def end_stream(pieces: AsyncIterator[Piece]) -> None:
+    """End an inner stream with the outer one, not when the garbage collector comes by."""
+    if isinstance(pieces, AsyncGenerator):
+        await pieces.aclose()

@@ -18,8 +18,8 @@ from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merged
 from buddy.scrub.names import ENDING
 
 LONGEST_WORD = 8 * 1024
-LONGEST_ID = 32
-_OWN = frozenset({"sess", "run", "msg", "appr", "req", "call"})
+LONGEST_ID = 40
+_OWN = frozenset({"sess", "run", "msg", "asst", "appr", "req", "call"})
 
 Hit = tuple[int, int, str]  # from, to, and the mark that goes there
 
@@ -45,8 +45,10 @@ def is_suspicious(text: str) -> bool:
 
 def _is_own_id(text: str) -> bool:
     """Whether this is an id of ours (but no token): every event has some, and they are long words."""
-    prefix, _, ulid = text.partition("_")
-    return prefix in _OWN and len(ulid) == 26 and ulid.isascii() and ulid.isalnum() and ulid.isupper()
+    prefix, _, rest = text.partition("_")
+    ulid, point, turn = rest.partition(".")  # a message of the model is named by its run and its turn
+    is_ulid = len(ulid) == 26 and ulid.isascii() and ulid.isalnum() and ulid.isupper()
+    return prefix in _OWN and is_ulid and (not point or (turn.isascii() and turn.isdecimal()))
 
 
 def safe_cut(text: str, cut: int) -> int:

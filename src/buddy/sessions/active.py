@@ -22,6 +22,7 @@ from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
 
 STREAMED_PER_CALL = 1024 * 1024
+_ENDS_STREAMS = (AssistantMessage, AssistantRestart, ToolResult, RunComplete)
 
 
 class ActiveRun:
@@ -53,17 +54,12 @@ class ActiveRun:
         return self._state
 
     def emit(self, body: EventBody) -> None:
-        match body:
-            case AssistantMessage():
-                self._journal.end_streams()
+        if isinstance(body, _ENDS_STREAMS):
+            self._journal.end_streams()
+            if isinstance(body, AssistantMessage):
                 self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
-            case AssistantRestart() | RunComplete():
-                self._journal.end_streams()
-            case ToolResult():
-                self._journal.end_streams()
+            elif isinstance(body, ToolResult):
                 self._withdraw(body.call_id or "")
-            case _:
-                pass
         self._journal.record(body, self.run_id)
 
     def stream(self, kind: str, text: str) -> None:

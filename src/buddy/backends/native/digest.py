@@ -5,6 +5,8 @@ import json
 
 from buddy.tools.contract import Intent, Place
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+
 
 def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
     """SHA-256 over tool, arguments, everything the approval shows, and the place."""
@@ -16,8 +18,7 @@ def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
         "root": place.root,
         "sandbox": place.sandbox,
     }
-    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_canonical(shown).encode()).hexdigest()
 
 
 def nonce_of(session_id: str, call_id: str) -> str:

@@ -166,9 +166,11 @@ class Dispatch:
         return prepared
 
     async def _execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:
-        decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
+        decoders: dict[str, codecs.IncrementalDecoder] = {}
 
         async def on_output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
+            if stream not in decoders:
+                decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
             text = decoders[stream].decode(data)
             if text:
                 run.stream_output(call.item.call_id, stream, text)

@@ -12,7 +12,7 @@ from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, Setting
 from buddy.backends.native.reply import read_reply
-from buddy.backends.native.watch import timed, watching
+from buddy.backends.native.watch import Timed, watching
 from buddy.backends.runstate import TurnState
 from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import AssistantRestart, EventBody, Progress, Status
@@ -75,7 +75,7 @@ class Native:
         turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
         run.emit(Progress(kind="provider_call", message=f"[{turn}/{most}] Calling provider", turn=turn, max_turns=most))
         run.emit(Status(source="orchestrator", phase="Calling model", detail=self._provider.model))
-        with timed(run, TurnState.STREAMING):
+        with Timed(run, TurnState.STREAMING):
             await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
     async def _tools(self, run: Run) -> None:
@@ -83,5 +83,5 @@ class Native:
         names = tuple(call.item.name for call in run.state.open_calls.values())
         message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
         begun = Progress(kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names)
-        with timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
+        with Timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
             await self._dispatch.settle(run)

@@ -17,12 +17,20 @@ HEARTBEAT_SECONDS = 5.0
 REPEATS = 3
 
 
-@contextmanager
-def timed(run: Run, state: TurnState) -> Generator[None]:
-    """Tell how long a state of the turn took; one that was cut short is told by how the run ends."""
-    began = run.seconds()
-    yield
-    run.emit(Phase(name=state, duration_ms=round(max(0.0, run.seconds() - began) * 1000, 3)))
+class Timed:
+    """Tells how long a state of the turn took; one that was cut short is told by how the run ends."""
+
+    def __init__(self, run: Run, state: TurnState) -> None:
+        self._run = run
+        self._state = state
+        self._began = run.seconds()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            took = max(0.0, self._run.seconds() - self._began)
+            self._run.emit(Phase(name=self._state, duration_ms=round(took * 1000, 3)))
 
 
 @contextmanager
