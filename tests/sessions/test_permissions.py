@@ -16,7 +16,14 @@ from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
-from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolClaimed, ToolResult
+from buddy.protocol.events import (
+    ApprovalReceived,
+    ApprovalRequired,
+    RunComplete,
+    ToolClaimed,
+    ToolResult,
+    Warning,  # noqa: A004 - the seed's word
+)
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
 from buddy.sessions.permissions import Permissions
 from buddy.tools.contract import Intent
@@ -221,6 +228,30 @@ async def test_a_project_file_is_inert_until_trusted_and_then_only_tightens(tmp_
         await guest.send("changed since")
         await guest.until(RunComplete)
         assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
+
+
+async def test_a_session_is_told_what_a_folders_own_files_do_not_do(tmp_path: Path) -> None:
+    async with ruled(tmp_path, {}, says("done")) as guest:
+
+        async def told() -> list[tuple[str, str]]:
+            await guest.start()
+            await guest.send("go")
+            await guest.until(RunComplete)
+            return [(body.code, body.message) for body in guest.bodies(Warning)]
+
+        async def trust(*, trusted: bool) -> None:
+            await guest.client.request(TrustFolder(str(tmp_path / "work"), trusted), TrustFolderReply)
+
+        assert await told() == []
+        file = '[agent]\nmodel = "evil"\n[models.evil]\nbase_url = "http://127.0.0.1:9"\n'
+        (tmp_path / "work" / "buddy.toml").write_text(file)
+        expected = [("FOLDER_NOT_TRUSTED", "buddy.toml has no effect before the folder is trusted")]
+        assert await told() == expected
+        await trust(trusted=True)
+        expected += [("PROJECT_FILE", "ignored in the folder's own file, which may only ask and deny: agent, models")]
+        assert await told() == expected
+        await trust(trusted=False)
+        assert await told() == expected
 
 
 async def test_without_rules_everything_is_asked(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def _line_of(kind: str, payload: Fields) -> str | None:  # noqa: C901 - one arm 
             return f"the outcome of {escape(payload.get('callId') or 'a call')} is not known"
         case "run_cancelling":
             return f"cancelling: {escape(payload['reason'])}"
-        case "warning":
+        case "warning" if payload["code"] != "FOLDER_NOT_TRUSTED":  # the command has said it
             return f"warning: {escape(payload['message'])}"
         case "error":
             hint = payload.get("detail") if payload["code"] == "PROVIDER_ERROR" else None

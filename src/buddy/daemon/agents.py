@@ -8,7 +8,7 @@ from buddy.backends.choose import ACP, NATIVE, OTHERS, Choice, choose
 from buddy.config.places import Places
 from buddy.daemon.projects import Projects
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.events import SessionStarted
+from buddy.protocol.events import SessionStarted, Warning  # noqa: A004 - the seed's word
 from buddy.protocol.requests import AgentRuntimes
 from buddy.protocol.shapes import SessionOptions
 
@@ -32,16 +32,17 @@ class Agents:
         self._has_room = has_room
         self._pool: Pool | None = None
 
-    def settle(self, started: SessionStarted) -> tuple[SessionStarted, str]:
+    def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[Warning, ...]]:
         """The start with its backend decided for good, and a note for the user where that needs one."""
         options = started.options
         root = started.repo.root_path if started.repo else ""
         asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
         if asked == NATIVE:
-            return started, ""
+            return started, ()
         choice = self._chosen(asked, started)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
-        return msgspec.structs.replace(started, options=fixed), choice.note
+        notes = (Warning(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
+        return msgspec.structs.replace(started, options=fixed), notes
 
     def backend(self, started: SessionStarted, model: str | None) -> "External | None":
         """The backend of a session that another agent works for; None where our own does."""

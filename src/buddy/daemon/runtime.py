@@ -31,9 +31,10 @@ from buddy.log.contract import Log
 from buddy.log.owners import this_owner
 from buddy.models.contract import Provider, ToolSpec
 from buddy.models.credentials import ApiKey, Credentials
+from buddy.models.dialling import Pool
 from buddy.models.listing import Listings
 from buddy.protocol.codes import Role
-from buddy.protocol.events import SessionStarted
+from buddy.protocol.events import SessionStarted, Warning  # noqa: A004 - the seed's word
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
@@ -95,6 +96,7 @@ class Runtime:
         self._auth_file = places.config_dir / "auth.json"
         self._own = Own(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
+        self._pool = Pool()
         self._registry = toolbox(config.tools, Supplies(parts.clock, self.log.read_blob, self._has_secret))
         self._offer = functools.cache(self._make_offer)
         memory_dir = parts.memory_dir or (places.state_dir if parts.log is None else None)
@@ -118,7 +120,7 @@ class Runtime:
         self._started = time.monotonic()
         projects = Projects(places.state_dir if parts.log is None else None, parts.ids)
         self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
-        makers = Makers(self._place, self._backend, self.agents.settle)
+        makers = Makers(self._place, self._backend, self._settle)
         self.sessions = Sessions(around, makers, this_owner(), self.limits.active_runs)
         self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, self).handlers()
 
@@ -182,12 +184,19 @@ class Runtime:
             await self._tracing.close()
         if self.memory is not None:
             await self.memory.close()
+        self._pool.close()
         await self.log.close()
 
     async def forget(self, session_id: str) -> None:
         """A session was deleted: nothing of it is recalled any more."""
         if self.memory is not None:
             await self.memory.forget_session(session_id)
+
+    def _settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[Warning, ...]]:
+        settled, notes = self.agents.settle(started)
+        options = started.options
+        is_here = ((options.target if options else None) or started.sandbox_provider) in ("local", "confined")
+        return settled, (*notes, *(self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()))
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options
@@ -234,10 +243,13 @@ class Runtime:
         return self.scrubber.registered(text) != text
 
     def _make_own(self, resolved: Resolved) -> Provider:
-        return make_provider(resolved, find_credentials(resolved, self._auth_file, self.scrubber), self._listings)
+        credentials = find_credentials(resolved, self._auth_file, self.scrubber)
+        return make_provider(resolved, credentials, self._listings, self._pool)
 
 
-def make_provider(resolved: Resolved, credentials: Credentials, listings: Listings) -> Provider:
+def make_provider(
+    resolved: Resolved, credentials: Credentials, listings: Listings, pool: Pool | None = None
+) -> Provider:
     """The model behind a resolved profile; imports are paid by who uses them."""
     from buddy.models.informed import Informed
     from buddy.models.retry import Reliable
@@ -254,19 +266,19 @@ def make_provider(resolved: Resolved, credentials: Credentials, listings: Listin
 
         api = "responses" if resolved.api == "responses" else "completions"
         return Reliable(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
-    provider = Reliable(_wire(resolved, credentials))
+    provider = Reliable(_wire(resolved, credentials, pool))
     return Informed(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
 
 
-def _wire(resolved: Resolved, credentials: Credentials) -> Provider:
+def _wire(resolved: Resolved, credentials: Credentials, pool: Pool | None) -> Provider:
     place = (resolved.profile, resolved.base_url, credentials, resolved.model, resolved.context_limit)
     if resolved.api == "responses":
         from buddy.models.responses import Responses
 
-        return Responses(*place, login=resolved.auth == "login")
+        return Responses(*place, login=resolved.auth == "login", pool=pool)
     from buddy.models.completions import Completions
 
-    return Completions(*place)
+    return Completions(*place, pool=pool)
 
 
 def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:

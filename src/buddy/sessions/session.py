@@ -6,7 +6,7 @@ interleave inside one; a request is answered only after what it changed is commi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -187,11 +187,11 @@ class Session:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def begin(self, started: SessionStarted, note: str = "") -> None:
-        """The first event, and a word for the user where there is one."""
+    async def begin(self, started: SessionStarted, notes: Iterable[Warning] = ()) -> None:
+        """The first event, and what the user has to know of it."""
         self.journal.record(started)
-        if note:
-            self.journal.record(Warning(code="AGENT_RUNTIME", message=note))
+        for note in notes:
+            self.journal.record(note)
         # The first message makes it durable: before that there is nothing in it that could be missed.
         await self.journal.commit()
 

@@ -18,7 +18,7 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
-from buddy.protocol.events import SessionStarted, ToolResult
+from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A004 - the seed's word
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
@@ -45,7 +45,7 @@ class Makers(Struct, frozen=True):
 
     place: Callable[[SessionStarted], Place]
     backend: Callable[[SessionStarted, str | None, str | None], Backend]
-    settle: Callable[[SessionStarted], tuple[SessionStarted, str]] = lambda started: (started, "")
+    settle: Callable[[SessionStarted], tuple[SessionStarted, tuple[Warning, ...]]] = lambda started: (started, ())
 
 
 class Sessions:
@@ -82,7 +82,7 @@ class Sessions:
             options=options,
             metadata=wish.metadata,
         )
-        started, note = self._makers.settle(started)
+        started, notes = self._makers.settle(started)
         place = self._makers.place(started)
         await check_reach(place.target, place.root)
         if isinstance(place.target, Terminal):
@@ -96,7 +96,7 @@ class Sessions:
         session = Session(self._around, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
         self._beat()
-        await session.begin(started, note)
+        await session.begin(started, notes)
         return session, await self.mint(session_id, "driver")
 
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
