@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.models import dialling
-from buddy.models.dialling import Address, Server, parse_address
+from buddy.models.dialling import Address, Pool, Server, parse_address
 from buddy.models.http1 import Cut
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -170,15 +170,15 @@ async def test_certificates_are_checked_also_behind_a_proxy(tmp_path: Path, monk
         await asyncio.gather(_copy(reader, outer), _copy(inner, writer))
 
     async with listening(remembering(heads), served) as port, listening(tunnel) as proxy:
-        dialling.trusted.cache_clear()
+        dialling.certificates.cache_clear()
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             await ask(f"https://localhost:{port}/v1")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-        dialling.trusted.cache_clear()
+        dialling.certificates.cache_clear()
         assert await ask(f"https://localhost:{port}/v1") == b"hi"
         monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy}")
         assert await ask("https://model.test/v1") == b"hi"
-        dialling.trusted.cache_clear()
+        dialling.certificates.cache_clear()
     assert tunnels == ["CONNECT model.test:443 HTTP/1.1"]
     assert [head.split("\r\n")[0] for head in heads] == ["GET /v1/models HTTP/1.1"] * 2
 
@@ -212,3 +212,23 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     except FileNotFoundError:
         pytest.skip("openssl makes the certificate, and is not installed")
     return cert, key
+
+
+async def test_what_one_has_read_to_its_end_carries_the_next_request_of_another() -> None:
+    accepted = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await remembering([])(reader, writer)
+
+    async with listening(count) as port:
+        address, pool = parse_address(f"http://127.0.0.1:{port}"), Pool()
+        for _ in range(3):
+            server = Server(address, connect_seconds=10, idle_seconds=10, pool=pool)
+            call = await server.ask("GET", "/models", {})
+            assert await call.read() == b"hi"
+            call.close()
+            server.close()
+        assert accepted == 1
+        pool.close()

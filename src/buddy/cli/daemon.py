@@ -35,6 +35,11 @@ def daemon(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """In the foreground, until a signal or a shutdown request."""
+    from buddy.cli.ahead import expect_model
+
+    _no_core_dumps()
+    config = read_config(options)
+    expect_model(config, os.environ)
     from buddy.daemon.listen import parse_listen
     from buddy.daemon.server import serve
 
@@ -43,8 +48,6 @@ def run(options: argparse.Namespace) -> int:
         listen = parse_listen(
             options.listen, certificate=options.tls_cert, key=options.tls_key, allow_remote=options.allow_remote
         )
-    _no_core_dumps()
-    config = read_config(options)
     asyncio.run(serve(config, places_of(options), os.environ, listen=listen, echo=sys.stderr.isatty()))
     return 0
 

@@ -8,14 +8,17 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from buddy.cli.ahead import expect_model
 from buddy.cli.driving import STOPS, Errand
 from buddy.cli.first_run import prepare
 from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import find_places
-from buddy.daemon.link import MemoryLink
-from buddy.daemon.runtime import Runtime
+
+if TYPE_CHECKING:
+    from buddy.daemon.link import MemoryLink
 
 INTERRUPTED = 130
 
@@ -32,6 +35,9 @@ def run_here(options: Options, begin: Callable[[], Errand]) -> int:
 async def _work(options: Options, begin: Callable[[], Errand]) -> int:
     places = find_places(os.environ, options.state_dir, options.socket)
     config = load_config(os.environ, Path(options.config) if options.config else None, places)
+    expect_model(config, os.environ, getattr(options, "profile", None))
+    from buddy.daemon.runtime import Runtime
+
     runtime = Runtime(config, places, os.environ)
     try:
         return await _Conversation(runtime.connect(), begin()).run()
@@ -40,7 +46,7 @@ async def _work(options: Options, begin: Callable[[], Errand]) -> int:
 
 
 class _Conversation:
-    def __init__(self, link: MemoryLink, errand: Errand) -> None:
+    def __init__(self, link: "MemoryLink", errand: Errand) -> None:
         self._link = link
         self._errand = errand
         self._loop = asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
+    from buddy.models.dialling import Pool
     from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"
@@ -47,11 +48,12 @@ class Completions:
         *,
         idle_timeout: float = 120.0,
         linger: float = 0.2,
+        pool: "Pool | None" = None,
     ) -> None:
         self.profile = profile
         self.model = model
         self.context_limit = context_limit
-        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
+        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
         self._exchange = Exchange(self._wire, _PATH, ("stream_options", "stream"), linger)
         self._messages = Messages(self._wire.origin)
 

@@ -1,17 +1,20 @@
 """Connections to one server: direct or through a proxy, with TLS where its address asks for it, kept for reuse.
 
 What always holds:
-- certificates are checked against those the system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), and are
-  read in a thread while the connection is made, once per process;
+- certificates are checked against those the system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), which are
+  read in a thread, once per process: while the first connection is made, or before, where it is known to come;
 - a proxy is what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say; a server on this machine has none;
-- a connection carries one exchange at a time, and goes back only after an answer that was read to its end.
+- a connection carries one exchange at a time, and goes back only after an answer that was read to its end; it knows
+  nothing of whose exchange it was, so that the next may be anybody's.
 """
 
 import asyncio
 import base64
+import itertools
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     import ssl
 
 MAX_AHEAD = 1024 * 1024
-KEPT = 20
+KEPT = 128  # as many as there are runs at once
 KEPT_SECONDS = 60.0
 _HERE = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"http": 80, "https": 443}
@@ -70,14 +73,47 @@ class Silent(OSError):
     """The server sent nothing for too long."""
 
 
-class Server:
-    """One server, and the connections to it that are open and free; `close` ends those."""
+class Pool:
+    """Connections that are open and free, by where they lead; `close` ends them."""
 
-    def __init__(self, address: Address, *, connect_seconds: float, idle_seconds: float) -> None:
+    def __init__(self) -> None:
+        self._free: dict[str, list[tuple[Connection, float]]] = {}
+
+    def take(self, place: str) -> "Connection | None":
+        free = self._free.get(place)
+        while free:
+            connection, since = free.pop()
+            if connection.is_open and time.monotonic() - since < KEPT_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def give_back(self, place: str, connection: "Connection") -> None:
+        """The exchange on it is over: keep it where another can follow, else end it."""
+        free = self._free.setdefault(place, [])
+        if not connection.rest() or len(free) >= KEPT:
+            connection.abort()
+        else:
+            free.append((connection, time.monotonic()))
+
+    def close(self) -> None:
+        for connection, _ in itertools.chain.from_iterable(self._free.values()):
+            connection.abort()
+        self._free.clear()
+
+
+class Server:
+    """One server. Its free connections are in a pool of its own, which `close` ends, or in one that it is given."""
+
+    def __init__(
+        self, address: Address, *, connect_seconds: float, idle_seconds: float, pool: Pool | None = None
+    ) -> None:
         self._address = address
+        self._place = f"{address.scheme}://{address.authority}"
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
-        self._free: list[tuple[Connection, float]] = []
+        self._pool = pool or Pool()
+        self._is_owner = pool is None
 
     async def ask(self, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes] = ()) -> "Call":
         """Send a request; give the answer once its head is there. OSError where that fails, ValueError for a header."""
@@ -92,8 +128,9 @@ class Server:
             said |= {"proxy-authorization": proxy.login} if proxy.login else {}
         data = request(method, target, said, body)
         while True:
-            kept = self._kept()
+            kept = self._pool.take(self._place)
             connection = kept or await self._dial(proxy)
+            connection.idle_seconds = self._idle_seconds
             try:
                 return Call(connection, await connection.send(data), self)
             except BaseException as error:
@@ -101,14 +138,6 @@ class Server:
                 # A server may end a connection it kept just when the next request goes out; it has not seen that one.
                 if kept is None or connection.has_heard or not isinstance(error, ConnectionError):
                     raise
-
-    def _kept(self) -> "Connection | None":
-        while self._free:
-            connection, since = self._free.pop()
-            if connection.is_open and time.monotonic() - since < KEPT_SECONDS:
-                return connection
-            connection.abort()
-        return None
 
     async def _dial(self, proxy: Address | None) -> "Connection":
         try:
@@ -118,16 +147,11 @@ class Server:
             raise NoConnection(f"not within {self._connect_seconds:g} s") from error
 
     def give_back(self, connection: "Connection") -> None:
-        """The exchange on it is over: keep it where another can follow, else end it."""
-        if not connection.rest() or len(self._free) >= KEPT:
-            connection.abort()
-        else:
-            self._free.append((connection, time.monotonic()))
+        self._pool.give_back(self._place, connection)
 
     def close(self) -> None:
-        for connection, _ in self._free:
-            connection.abort()
-        self._free.clear()
+        if self._is_owner:
+            self._pool.close()
 
 
 class Call:
@@ -151,7 +175,7 @@ class Connection(asyncio.Protocol):
     """One connection: a request is sent, then what comes is the answer to it."""
 
     def __init__(self, idle_seconds: float) -> None:
-        self._idle_seconds = idle_seconds
+        self.idle_seconds = idle_seconds
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         self._pieces: list[bytes] = []
@@ -173,7 +197,7 @@ class Connection(asyncio.Protocol):
             raise Cut("the connection was closed")
         self._transport.writelines(parts)
         while not answer.status:
-            await self._wait(self._idle_seconds)
+            await self._wait(self.idle_seconds)
         return answer
 
     async def read(self, seconds: float | None = None) -> bytes:
@@ -186,7 +210,7 @@ class Connection(asyncio.Protocol):
         while not self._pieces:
             if self._answer is None or self._answer.is_done:
                 return b""
-            await self._wait(min(deadline - now(), self._idle_seconds))
+            await self._wait(min(deadline - now(), self.idle_seconds))
         return self._take()
 
     def rest(self) -> bool:
@@ -309,8 +333,22 @@ async def _open_tunnel(connection: Connection, address: Address, proxy: Address)
         raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {answer.status}")
 
 
-@cache
+def expect(url: str) -> None:
+    """This server will be asked: begin to read the certificates where it has TLS."""
+    if url.startswith("https:"):
+        threading.Thread(target=trusted, daemon=True).start()
+
+
 def trusted() -> "ssl.SSLContext":
+    with _reading:
+        return certificates()
+
+
+_reading = threading.Lock()
+
+
+@cache
+def certificates() -> "ssl.SSLContext":
     import ssl
 
     if sys.platform == "linux" or "SSL_CERT_FILE" in os.environ or "SSL_CERT_DIR" in os.environ:

@@ -21,6 +21,7 @@ from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
+    from buddy.models.dialling import Pool
 
 _PATH = "/responses"
 
@@ -44,12 +45,13 @@ class Responses:
         login: bool = False,
         idle_timeout: float = 120.0,
         linger: float = 0.2,
+        pool: "Pool | None" = None,
     ) -> None:
         self.profile = profile
         self.model = model
         self.context_limit = context_limit
         self._login = login
-        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout)
+        self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
         self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
         self._system = Kept[str](_encode)
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from buddy.errors import ProviderError
 from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.dialling import Call, NoConnection, Server, Silent, parse_address
+from buddy.models.dialling import Call, NoConnection, Pool, Server, Silent, parse_address
 from buddy.models.http1 import Cut
 from buddy.models.refusals import refused
 
@@ -31,13 +31,22 @@ class Broken(ProviderError):
 class Wire:
     """Speaks HTTP for a provider; `api` names the protocol for the hints."""
 
-    def __init__(self, base_url: str, api_key: str | Credentials, *, api: str, idle_timeout: float = 120.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | Credentials,
+        *,
+        api: str,
+        idle_timeout: float = 120.0,
+        pool: Pool | None = None,
+    ) -> None:
         self._base_url = base_url.rstrip("/")
         self._credentials = ApiKey(api_key) if isinstance(api_key, str) else api_key
         self._key = ""
         self._api = api
         self.idle_timeout = idle_timeout
         self._server: Server | None = None
+        self._pool = pool
 
     async def post(self, path: str, body: Sequence[bytes]) -> "Answer":
         """Send a JSON body; give the answer once its headers are there, or raise what its status means."""
@@ -97,7 +106,9 @@ class Wire:
                 hint = "base_url starts with https:// or http://"
                 told = f"base_url is not a URL that can be called: {error}"
                 raise ProviderError(told, retryable=False, hint=hint) from error
-            self._server = Server(address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self.idle_timeout)
+            self._server = Server(
+                address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self.idle_timeout, pool=self._pool
+            )
         return self._server
 
     @property
