@@ -17,8 +17,7 @@ from msgspec import Struct
 from buddy.config.resolve import Resolved
 from buddy.models.contract import TokenUsage
 
-_LINE = re.compile(r'^  \{ .*\bpattern = "([^"]+)".*$', re.MULTILINE)
-_DATE = re.compile(r"-(?:20\d\d-\d\d-\d\d|20\d{6})$")
+_DATE = r"-(?:20\d\d-\d\d-\d\d|20\d{6})$"
 
 
 class Prices(Struct, frozen=True):
@@ -76,7 +75,7 @@ def known_offline(resolved: Resolved) -> Facts:
 
 def without_date(name: str) -> str:
     """`gpt-5-2025-08-07` and `claude-sonnet-4-20250514` are dated issues of the names before them."""
-    return _DATE.sub("", name)
+    return re.sub(_DATE, "", name)
 
 
 class _Rule(Struct, frozen=True):
@@ -109,6 +108,8 @@ def _rules(names: tuple[str, ...]) -> tuple[_Rule, ...]:
     """The rules for these names, in the table's order. A pattern that matches occurs in the longest name, so that only
     few lines need to be read as TOML: all of them would cost every start 20 ms."""
     lines = [line for pattern, line in _lines() if pattern in names[0]]
+    if not lines:
+        return ()
     table = tomllib.loads("\n".join(["rule = [", *lines, "]"]))
     return tuple(rule for rule in msgspec.convert(table, _Table).rule if rule.matches(names))
 
@@ -116,7 +117,7 @@ def _rules(names: tuple[str, ...]) -> tuple[_Rule, ...]:
 @cache
 def _lines() -> tuple[tuple[str, str], ...]:
     text = Path(__file__).with_name("models.toml").read_text(encoding="utf-8")
-    return tuple((found[1], found[0]) for found in _LINE.finditer(text))
+    return tuple((line.split('"', 4)[3], line) for line in text.splitlines() if line.startswith("  { "))
 
 
 def _names(model: str) -> tuple[str, ...]:

@@ -80,13 +80,11 @@ def _option(raw: Raw, option: object) -> object:
 
 
 # Servers that escape all non-ASCII may cut an emoji between two chunks: each half is an escape without its partner.
-_LONE_SURROGATE = re.compile(
-    r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}", re.IGNORECASE
-)
+_LONE_SURROGATE = r"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}"
 
 
 def _repaired(data: bytes) -> bytes:
-    text = _LONE_SURROGATE.sub(r"\\ufffd", data.decode("utf-8", "replace"))
+    text = re.sub(_LONE_SURROGATE, r"\\ufffd", data.decode("utf-8", "replace"))
     repaired = text.encode()
     try:
         msgspec.json.decode(repaired)

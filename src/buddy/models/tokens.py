@@ -13,9 +13,7 @@ from typing import Protocol
 _RATIO = (0.5, 2.0)
 _WEIGHT = 0.25
 _CHARS = 4
-_O200K = re.compile(
-    r"(?:chatgpt-4o|codex|gpt-oss|gpt-(?:4o|4\.[1-9]|[5-9]|[1-9]\d)|o[1-9](?!\d))(?![a-z])", re.IGNORECASE
-)
+_O200K = r"(?:chatgpt-4o|codex|gpt-oss|gpt-(?:4o|4\.[1-9]|[5-9]|[1-9]\d)|o[1-9](?!\d))(?![a-z])"
 
 _counts: dict[str, Callable[[str], int]] = {}
 _loading = threading.Lock()
@@ -33,7 +31,7 @@ def count(text: str, model: str = "") -> int:
 
 def vocabulary(model: str) -> str:
     """`o200k_base` for OpenAI's newer names, `cl100k_base` for everything else."""
-    return "o200k_base" if _O200K.match(model.rpartition("/")[2]) else "cl100k_base"
+    return "o200k_base" if re.match(_O200K, model.rpartition("/")[2], re.IGNORECASE) else "cl100k_base"
 
 
 class Counter:

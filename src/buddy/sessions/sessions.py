@@ -7,7 +7,7 @@ neither.
 import asyncio
 import hashlib
 import logging
-import secrets
+import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -22,7 +22,6 @@ from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import SessionOptions
-from buddy.sessions.fork import forked
 from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
@@ -101,6 +100,8 @@ class Sessions:
 
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
         """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it."""
+        from buddy.sessions.fork import forked
+
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
             raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
@@ -152,7 +153,7 @@ class Sessions:
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
         """A new attach token; only its hash is kept. The scrubber knows tokens by their form: there can be many."""
         # Ids of one millisecond follow each other, so by itself an id could be guessed from one that was shown.
-        token = self._around.ids("att") + secrets.token_hex(16)
+        token = self._around.ids("att") + os.urandom(16).hex()
         await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
 

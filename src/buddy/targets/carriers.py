@@ -6,7 +6,6 @@ own place or fails, and never another one.
 
 import asyncio
 import os
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +39,7 @@ class Here:
         return list(words)
 
     def typed(self, words: Sequence[str]) -> str:
-        return shlex.join(words)
+        return _typed(words)
 
 
 class Container:
@@ -62,7 +61,7 @@ class Container:
 
     def typed(self, words: Sequence[str]) -> str:
         engine = self._engine or next(iter(engines()), ENGINES[0])
-        return shlex.join([engine, "exec", "-it", self.container, *words])
+        return _typed([engine, "exec", "-it", self.container, *words])
 
 
 class Ssh:
@@ -78,10 +77,10 @@ class Ssh:
         _make_private(self._control_dir)
         sharing = ("ControlMaster=auto", "ControlPersist=60", f"ControlPath={self._control_dir}/%C", "BatchMode=yes")
         given = [word for option in sharing for word in ("-o", option)]
-        return ["ssh", "-T", *given, *self._options, "--", self._host, shlex.join(words)]
+        return ["ssh", "-T", *given, *self._options, "--", self._host, _typed(words)]
 
     def typed(self, words: Sequence[str]) -> str:
-        return shlex.join(["ssh", "-t", *self._options, self._host, shlex.join(words)])
+        return _typed(["ssh", "-t", *self._options, self._host, _typed(words)])
 
 
 async def hang_up(directory: Path) -> None:
@@ -107,6 +106,12 @@ def _make_private(directory: Path) -> None:
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ToolError(f"{directory} is not private to you; remove it", code="SANDBOX_UNREACHABLE")
+
+
+def _typed(words: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(words)
 
 
 def engines() -> list[str]:

@@ -7,13 +7,11 @@ import re
 
 from buddy.errors import ProtocolError
 
-_CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+_CONTAINER = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
-_HOST = re.compile(
-    rf"(?:{_USER}@)?(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]|[0-9A-Fa-f:]{{2,45}})"
-)
+_HOST = rf"(?:{_USER}@)?(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]|[0-9A-Fa-f:]{{2,45}})"
 # tmux itself gives : and . a meaning in targets.
-_SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_SESSION = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 
 
 def container(name: str) -> str:
@@ -28,7 +26,7 @@ def session(name: str) -> str:
     return _checked(name, _SESSION, "tmux session name", "letters, digits, _ and -")
 
 
-def _checked(name: str, pattern: "re.Pattern[str]", what: str, wanted: str) -> str:
-    if pattern.fullmatch(name) is None:
+def _checked(name: str, pattern: str, what: str, wanted: str) -> str:
+    if re.fullmatch(pattern, name) is None:
         raise ProtocolError("INVALID_REQUEST", f"{name[:80]!r} is no {what}; it may have {wanted}")
     return name

@@ -1,11 +1,13 @@
 """The digest that binds a decision to exactly what runs."""
 
 import hashlib
-import json
+from functools import cache
+from typing import TYPE_CHECKING
 
 from buddy.tools.contract import Intent, Place
 
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+if TYPE_CHECKING:
+    import json
 
 
 def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
@@ -18,9 +20,16 @@ def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
         "root": place.root,
         "sandbox": place.sandbox,
     }
-    return hashlib.sha256(_canonical(shown).encode()).hexdigest()
+    return hashlib.sha256(_canonical().encode(shown).encode()).hexdigest()
 
 
 def nonce_of(session_id: str, call_id: str) -> str:
     """The mark that every process of this call carries; known again after a crash."""
     return hashlib.sha256(f"{session_id}\0{call_id}".encode()).hexdigest()[:32]
+
+
+@cache
+def _canonical() -> "json.JSONEncoder":
+    import json
+
+    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)

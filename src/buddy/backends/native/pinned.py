@@ -43,10 +43,9 @@ ARGUMENTS = 200
 OUTCOME = 80
 FILES = 100
 _SHARES = (0.6, 0.3)
-_RULE = re.compile(
+_RULE = (
     r"\b(must|never|always|don't|do not|only|without|keep|require[ds]?|constraint|make sure|remember|important|"
-    r"not allowed|forbidden|should|avoid|at least|at most|no more than)\b",
-    re.IGNORECASE,
+    r"not allowed|forbidden|should|avoid|at least|at most|no more than)\b"
 )
 
 
@@ -147,13 +146,13 @@ def _messages(said: list[Said], first: int, count: Callable[[str], int], room: i
 
 
 def _states_rule(message: Said, first: int) -> bool:
-    return message.seq == first or _RULE.search(message.text) is not None
+    return message.seq == first or re.search(_RULE, message.text, re.IGNORECASE) is not None
 
 
 def _rules(text: str) -> Iterator[str]:
     """The lines of a long text that state a rule, with a mark where others are missing."""
     for line in text.splitlines():
-        if _RULE.search(line):
+        if re.search(_RULE, line, re.IGNORECASE):
             yield f"… {_short(line, 2 * ARGUMENTS)}"
 
 
