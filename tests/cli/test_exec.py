@@ -320,6 +320,53 @@ def test_a_reader_that_has_left_ends_a_run_with_the_daemon_too(home: Home, form:
     assert "Traceback" not in done.err
 
 
+STREAMS = [
+    ("buddy exec go <&-", 0, "done\n"),
+    ("buddy exec go >&-", 0, ""),
+    ("buddy exec go 2>&-", 0, "done\n"),
+    ("buddy exec go <&- >&- 2>&-", 0, ""),
+    ("buddy exec <&-", 64, ""),
+    ("buddy exec - <&-", 64, ""),
+    ("buddy <&-", 0, ""),
+    ("echo go | buddy >&-", 0, ""),
+    ("buddy session list >&-", 0, ""),
+    ("buddy exec go >/dev/full", 75, ""),
+    ("buddy exec go --json >/dev/full", 75, ""),
+    ("echo go | buddy >/dev/full", 1, ""),
+    ("buddy session list --json >/dev/full", 75, ""),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "out"), STREAMS)
+def test_streams_that_are_closed_or_full_are_no_drama(home: Home, command: str, code: int, out: str) -> None:
+    home.script({"text": "done"})
+    try:
+        done = home.sh(command)
+    finally:
+        home.run("daemon", "stop")
+    assert (done.code, done.out) == (code, out)
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "command", ["exec go", "session list", "ps", "daemon start", "approvals list", "resume --last", ""]
+)
+def test_a_place_that_cannot_be_written_to_is_one_line_and_exits_64(home: Home, command: str) -> None:
+    (home.directory / "file").touch()
+    done = home.script().run(*command.split(), env={"BUDDY_STATE_DIR": str(home.directory / "file" / "state")})
+    assert done.code == 64
+    assert done.err.startswith("error: Not a directory: ")
+    assert len(done.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["exec go", "session list"])
+def test_without_room_for_a_log_it_is_one_line_and_exits_75(home: Home, command: str) -> None:
+    done = home.script().sh(f"ulimit -f 1; buddy {command}")
+    assert done.code == 75
+    assert done.err.startswith("error: ")
+    assert len(done.err.splitlines()) == 2
+
+
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def launch(options: argparse.Namespace) -> bool:
     from buddy.daemon.home import safe_directory
 
     read_config(options)  # what is wrong with it is better told here than in a log
-    output = places_of(options).state_dir / "logs" / "daemon.out"
+    output, lock = places_of(options).state_dir / "logs" / "daemon.out", places_of(options).state_dir / "daemon.lock"
     safe_directory(places_of(options).state_dir)
     safe_directory(output.parent)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -85,9 +85,10 @@ def launch(options: argparse.Namespace) -> bool:
     while time.monotonic() < deadline:
         if asyncio.run(_is_running(options)):
             return child.poll() is None
-        # One that was refused because another was quicker: that one will answer.
-        if child.poll() not in (None, TAKEN):
-            raise UserError(f"the daemon did not start: {_last_line(output)}", hint=f"see {output}", exit_code=1)
+        # One that was refused because another was quicker: that one has the lock, and will answer.
+        if child.poll() is not None and (child.returncode != TAKEN or _is_free(lock)):
+            hint = f"see {output}, and buddy doctor"
+            raise UserError(f"the daemon did not start: {_last_line(output)}", hint=hint, exit_code=1)
         time.sleep(0.02)
     raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 from buddy.cli.options import Options, read_plain
-from buddy.errors import BuddyError, ProtocolError, UserError
+from buddy.errors import BuddyError, ProtocolError, StorageFull, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ def run(arguments: "Sequence[str]") -> int:
         code = 75 if error.code in TRY_AGAIN else 64 if error.code in USAGE else 1
         return _tell(error.message, error.detail or "", code)
     except BuddyError as error:
-        return _tell(str(error), "", 1)
+        return _tell(str(error), "", 75 if isinstance(error, StorageFull) else 1)
     except BrokenPipeError:
         # The reader of our output is gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _tell_system(error)
     except KeyboardInterrupt:
         return 130
 
@@ -57,10 +59,26 @@ def run_exec(options: Options) -> int:
     return with_model(execute, options)
 
 
+def _tell_system(error: OSError) -> int:
+    """What this machine refused: a place that cannot be written to, a disk without room, a connection that is gone."""
+    import errno
+
+    what = error.strerror or str(error)
+    message = f"{what}: {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else what
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _tell(message, "free some disk and try again", 75)
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return _tell(message, "try again; buddy daemon logs may say why", 75)
+    return _tell(message, "buddy doctor checks the places that Buddy uses; --state-dir names another", 64)
+
+
 def _tell(message: str, hint: str, code: int) -> int:
     from buddy.terminal.escape import escape
 
-    print(f"error: {escape(message)}", file=sys.stderr)
-    if hint:
-        print(f"hint: {escape(hint)}", file=sys.stderr)
+    try:
+        print(f"error: {escape(message)}", file=sys.stderr)
+        if hint:
+            print(f"hint: {escape(hint)}", file=sys.stderr)
+    except OSError:
+        pass  # nobody hears it; the exit code says it too
     return code

@@ -69,10 +69,10 @@ MIGRATIONS = (_FIRST, _SECOND)
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Open the one connection that writes, making or migrating the database first."""
-    if not os.path.lexists(path):
-        _create(path)
-    _check_file(path)
     try:
+        if not os.path.lexists(path):
+            _create(path)
+        _check_file(path)
         db = _connect(path, apsw.SQLITE_OPEN_READWRITE, busy_seconds)
         try:
             _check_identity(db, path)
@@ -104,6 +104,10 @@ def explain(error: apsw.Error, path: Path) -> Exception:
                 hint=f"find it with `fuser {path}`, end it, and try again",
                 exit_code=75,
             )
+        case apsw.FullError():
+            return UserError(f"no room on the disk of {path.parent}", hint="free some and try again", exit_code=75)
+        case apsw.IOError():
+            return UserError(f"{path} cannot be read or written ({error})", hint="check the disk", exit_code=75)
         case apsw.NotADBError() | apsw.CorruptError():
             return UserError(f"{path} is damaged or not a database ({error})", hint=_MOVE_AWAY)
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():

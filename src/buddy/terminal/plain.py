@@ -80,7 +80,12 @@ class PlainRepl:
         return await self.talk.around.whole(self.talk.client, event)
 
     def _say(self, text: str) -> None:
-        print(escape(text) if self._out.isatty() else text, file=self._out, flush=True)
+        try:
+            print(escape(text) if self._out.isatty() else text, file=self._out, flush=True)
+        except OSError as error:  # whoever read the answers is gone, or has no room for them
+            self._is_over, self._lines = True, []
+            if not isinstance(error, BrokenPipeError):
+                self.tell(error_block(error, self.style))
 
     # --- what commands use ------------------------------------------------------------------------------------------
 
