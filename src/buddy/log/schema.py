@@ -123,6 +123,7 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
     db = connect(path, flags)
     db.set_busy_timeout(int(busy_seconds * 1000))
     db.execute("PRAGMA mmap_size = 0")
+    db.execute("PRAGMA cache_size = -512")  # KiB: what is appended is not read again, and each connection has its own
     if flags & apsw.SQLITE_OPEN_READWRITE:
         # Pages that a deleted session leaves behind are overwritten: what was deleted cannot be read from the file.
         db.execute("PRAGMA secure_delete = 1")

@@ -60,7 +60,8 @@ from buddy.tools.contract import Place
 if TYPE_CHECKING:
     from buddy.sessions.permissions import Permissions
 
-RECENT = 2000
+# Whoever is further behind reads the log; with a hundred runs at once, what is kept here is most of a session.
+RECENT = 32
 RESTING = 16
 MAX_QUEUED = 100
 
