@@ -113,10 +113,13 @@ class _Open:
 def is_object(text: str) -> bool:
     """Whether the text is one JSON object."""
     try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
+
+
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _name(delta: CallDelta) -> str:

@@ -116,4 +116,5 @@ class Tally:
     def _raw(self, text: str) -> int:
         if self.is_exact:
             return count(text, self.model)
-        return -(-len(text.encode(errors="replace")) // _BYTES)
+        size = len(text) if text.isascii() else len(text.encode(errors="replace"))
+        return -(-size // _BYTES)
