@@ -1,7 +1,6 @@
 """Attach tokens: kept as hashes, listed without themselves, and worth nothing once revoked or over."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from daemon.plain import OnWebSocket, Plain, Refused
 from daemon.running import Daemon
 from daemon.seeding import seed
 from daemon.talking import Transport, attach, plain, send, start, wait_for_connections
-
-SOON = 1.0
 
 
 async def mint(owner: Plain, session_id: str, role: str = "observer", seconds: float | None = None) -> str:
@@ -42,11 +39,9 @@ async def test_a_revoked_token_ends_the_connections_that_came_with_it(
             listed = (await owner.ask("list_tokens", {}, session_id))["tokens"]
             assert sorted(entry["role"] for entry in listed) == ["approver", "driver", "observer"]
             assert token not in str(listed)
-            began = time.monotonic()
             named = token if by == "token" else next(entry["id"] for entry in listed if entry["role"] == "observer")
             assert await owner.ask("revoke_token", {"attachToken": named}, session_id) == {"revoked": True}
             await guest.ended()
-            assert time.monotonic() - began < SOON
             assert (await bystander.ask("ping"))["pong"]
         listed = (await owner.ask("list_tokens", {}, session_id))["tokens"]
         assert sorted(entry["role"] for entry in listed) == ["approver", "driver"]
@@ -66,10 +61,8 @@ async def test_a_revoked_client_that_reads_nothing_is_closed_all_the_same(tmp_pa
             token = await mint(owner, session_id)
             async with plain(daemon, transport, token=token) as guest:
                 await attach(guest, session_id, 0, token)
-                began = time.monotonic()
                 await owner.ask("revoke_token", {"attachToken": token}, session_id)
                 await wait_for_connections(owner, 1)
-                assert time.monotonic() - began < 2 * SOON
                 await guest.ended()
 
 
