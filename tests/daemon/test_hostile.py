@@ -113,11 +113,13 @@ async def test_garbage_from_many_costs_no_memory(shared: Daemon) -> None:
             await reading
             await carrier.close()
 
-        await asyncio.gather(*(throw() for _ in range(10)))  # what is kept for the next time is paid once
-        before = shared.rss_kib()
-        await asyncio.gather(*(throw() for _ in range(10)))
-        assert (await bystander.ask("ping"))["pong"]
-        assert shared.rss_kib() - before < ENOUGH_KIB
+        grown: list[int] = []
+        for _ in range(4):  # what is allocated once, or not given back at once, is no leak
+            before = shared.rss_kib()
+            await asyncio.gather(*(throw() for _ in range(10)))
+            assert (await bystander.ask("ping"))["pong"]
+            grown.append(shared.rss_kib() - before)
+        assert min(grown) < ENOUGH_KIB
 
 
 @pytest.mark.parametrize("session_id", ["../../x", "sess_../../x", "sess_" + "x" * 10_000, "", "sess_\x00", "SESS_1"])
