@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from buddy.cli.talk import Steps
+
+    Handler = Callable[[int, FrameType | None], object] | int | None
 else:
     import _signal as signal
 
@@ -71,6 +73,16 @@ class Errand:
         except OSError:
             typed = ""  # the terminal is gone
         self.following.answer(typed)
+
+
+def caught(hear: Callable[[int, FrameType | None], object]) -> dict[int, Handler]:
+    """Have the signals heard that would stop us; gives what heard them before."""
+    return {number: signal.signal(number, hear) for number in STOPS if signal.getsignal(number) != signal.SIG_IGN}
+
+
+def let_go(before: dict[int, Handler]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def find_daemon(path: str) -> socket | None:
@@ -156,15 +168,14 @@ class _Signals:
 
     def __init__(self, errand: Errand) -> None:
         self._errand = errand
-        self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+        self._before: dict[int, Handler] = {}
         self.descriptor, self._end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        let_go(self._before)
         if self._before:
             signal.set_wakeup_fd(-1)
         os.close(self.descriptor)
@@ -174,9 +185,7 @@ class _Signals:
         if self._before or self._errand.following.run_id is None:
             return
         signal.set_wakeup_fd(self._end)
-        for number in STOPS:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._stop)
+        self._before = caught(self._stop)
 
     def _stop(self, number: int, _: FrameType | None) -> None:
         self._errand.stop(STOPS[number])

@@ -101,6 +101,9 @@ def _run(options: Options, begin: Begin) -> int:
     connection = None if options.config else find_daemon(path)
     if connection is not None:
         return over_socket(path, connection, errand())
+    from buddy.cli.later import put_off
+
+    put_off()
     from buddy.cli.inprocess import run_here
 
     return run_here(options, errand)

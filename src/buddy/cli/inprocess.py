@@ -5,19 +5,21 @@ What always holds: the same as over a socket (`driving.py`); the runtime is clos
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buddy.cli.ahead import expect_model
-from buddy.cli.driving import STOPS, Errand
+from buddy.cli.driving import STOPS, Errand, caught, let_go
 from buddy.cli.first_run import prepare
 from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import find_places
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from buddy.cli.driving import Handler
     from buddy.daemon.link import MemoryLink
 
 INTERRUPTED = 130
@@ -52,7 +54,7 @@ class _Conversation:
         self._loop = asyncio.get_running_loop()
         self._me = asyncio.current_task()
         self._sending: set[asyncio.Task[None]] = set()
-        self._caught: list[int] = []
+        self._caught: dict[int, Handler] = {}
 
     async def run(self) -> int:
         try:
@@ -61,8 +63,7 @@ class _Conversation:
                 self._catch_once_there_is_a_run()
                 self._errand.feed(await self._link.read_line())
         finally:
-            for number in self._caught:
-                self._loop.remove_signal_handler(number)
+            let_go(self._caught)
             self._loop.remove_reader(0)
         return self._errand.code
 
@@ -86,9 +87,10 @@ class _Conversation:
     def _catch_once_there_is_a_run(self) -> None:
         if self._caught or self._errand.following.run_id is None:
             return
-        self._caught = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in self._caught:
-            self._loop.add_signal_handler(number, self._stop, STOPS[number])
+        self._caught = caught(self._hear)
+
+    def _hear(self, number: int, _: "FrameType | None") -> None:
+        self._loop.call_soon_threadsafe(self._stop, STOPS[number])
 
     def _stop(self, reason: str) -> None:
         try:
