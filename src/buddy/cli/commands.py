@@ -405,6 +405,9 @@ def _session(options: argparse.Namespace) -> int:
 
 
 def _daemon(options: argparse.Namespace) -> int:
+    from buddy.cli.later import put_off
+
+    put_off()
     from buddy.cli.daemon import daemon
 
     return daemon(options)
