@@ -277,6 +277,28 @@ async def test_a_job_that_breaks_is_undone_alone(tmp_path: Path) -> None:
     assert found == ["first", "last"]
 
 
+async def test_what_is_long_is_done_by_the_thread_in_its_turn(tmp_path: Path) -> None:
+    writer = Writer(open_database(tmp_path / "buddy.db"), tmp_path / "buddy.db")
+
+    def where(_db: Database) -> str:
+        return threading.current_thread().name
+
+    here = threading.current_thread().name
+    assert [await writer.submit(where, durable=durable) for durable in (False, True)] == [here, here]
+    both = await asyncio.gather(writer.submit(where, durable=False), writer.submit(where, durable=False, long=True))
+    await writer.close()
+    assert both == ["log-writer", "log-writer"]
+
+
+async def test_what_is_pruned_together_with_its_append_is_gone(state_dir: Path, clock: SetClock) -> None:
+    log = SqliteLog.open(state_dir, clock)
+    lease = await log.create(record(), "me")
+    appended, first = await asyncio.gather(log.append(batch(lease, 0, 5)), log.prune(lease, 4))
+    assert (appended, first) == (5, 4)
+    assert seqs(await log.read(SESSION, 0)) == [4, 5]
+    await log.close()
+
+
 async def test_a_writer_that_never_wrote_closes(tmp_path: Path) -> None:
     db = open_database(tmp_path / "buddy.db")
     await Writer(db, tmp_path / "buddy.db").close()

@@ -1,10 +1,9 @@
 """One batch into the tables: first every check, then every write.
 
 What always holds: a batch that is refused has written nothing; the checks come in the order key, epoch, seq, claim,
-approval and decision. All of it runs inside the writer's transaction.
+approval and decision. All of it runs inside the writer's transaction, at whose end the events of all its batches are
+written together.
 """
-
-from collections.abc import Sequence
 
 from buddy.errors import Fenced, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named
@@ -19,8 +18,7 @@ WHERE key = ? AND epoch = ? AND last_seq = ?
 # A payload is bound as the bytes it is; the cast only says that they are text.
 _ROW = "(?, ?, ?, ?, ?, CAST(? AS TEXT))"
 _COLUMNS = 6
-# Many rows per statement: each statement gives up the interpreter lock, and where the event loop is busy on a core of
-# its own, each costs up to the switch interval (5 ms) to get it back.
+# Many rows per statement: most of what a row costs by itself is the statement around it.
 _INSERTS = tuple(
     (size, "INSERT INTO events VALUES " + ", ".join([_ROW] * size))  # noqa: S608 - constants only
     for size in (32, 8, 1)
@@ -33,6 +31,7 @@ class Appends:
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
+        self._events: list[tuple[int, Event]] = []
 
     def append(self, batch: Batch, now: int, db: Database) -> int:
         if batch.key is not None:
@@ -49,9 +48,19 @@ class Appends:
             self._keys.pop(batch.session_id, None)
             _check_head(db, batch)
             raise Fenced(f"{batch.session_id} was made anew by another process")
-        _insert_events(db, key, batch.events)
         _write_rows(db, key, batch, last_seq)
+        self._events += [(key, event) for event in batch.events]
         return last_seq
+
+    def drop(self) -> None:
+        """A transaction begins: what was left of one that failed is void."""
+        self._events.clear()
+
+    def write(self, db: Database) -> None:
+        """The events of all batches since the last time."""
+        if self._events:
+            events, self._events = self._events, []
+            _insert_events(db, events)
 
     def _key_of(self, db: Database, session_id: str) -> int:
         key = self._keys.get(session_id)
@@ -108,9 +117,9 @@ def _approval_state(db: Database, approval_id: str, session_id: str | None) -> s
     return found[0]
 
 
-def _insert_events(db: Database, key: int, events: Sequence[Event]) -> None:
+def _insert_events(db: Database, events: list[tuple[int, Event]]) -> None:
     values: list[Value] = []
-    for event in events:
+    for key, event in events:
         values += (key, event.seq, event.ts, event.run_id, event.type, event.payload)
     start, left = 0, len(events)
     for size, insert in _INSERTS:
@@ -118,7 +127,7 @@ def _insert_events(db: Database, key: int, events: Sequence[Event]) -> None:
             end = start + size * _COLUMNS
             db.execute(insert, values if left == len(events) == size else values[start:end])
             start, left = end, left - size
-    for event in events:
+    for key, event in events:
         for blob in blobs_named(event):
             db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (blob, key))
 

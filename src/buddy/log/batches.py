@@ -23,6 +23,6 @@ def check_shape(batch: Batch) -> None:
 
 def blobs_named(event: Event) -> set[str]:
     """The blob ids in an event's payload. Other digests may be among them; they name no blob and do no harm."""
-    if len(bytes(event.payload)) < _SHORTEST_WITH_BLOB:
-        return set()
-    return {found.decode() for found in _BLOB.findall(event.payload)}
+    payload = bytes(event.payload)
+    named = _BLOB.findall(payload) if len(payload) >= _SHORTEST_WITH_BLOB else ()
+    return {found.decode() for found in named} if named else set()

@@ -40,9 +40,9 @@ class SqliteLog:
     def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
         path = state_dir / DATABASE
         self._clock = clock
-        self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds)
-        self._reader = open_reader(path, busy_seconds)
         self._appends = Appends()
+        self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds, self._appends)
+        self._reader = open_reader(path, busy_seconds)
         self._waiters = Waiters()
         self._blobs = FileBlobs(state_dir / "blobs")
         self._room = Room(state_dir, clock, min_free)
@@ -104,7 +104,7 @@ class SqliteLog:
         return True
 
     async def prune(self, lease: Lease, before_seq: int) -> int:
-        return await self._write(partial(rows.prune, lease, before_seq))
+        return await self._write(partial(rows.prune, lease, before_seq), long=True)
 
     def _last_seq(self, session_id: str) -> int:
         found: int | None = self._reader.execute("SELECT last_seq FROM sessions WHERE id = ?", (session_id,)).get
@@ -128,7 +128,7 @@ class SqliteLog:
         return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}"))
 
     async def delete(self, session_id: str) -> bool:
-        was_there = await self._write(partial(rows.delete, session_id), durable=True)
+        was_there = await self._write(partial(rows.delete, session_id), durable=True, long=True)
         if was_there:
             self._waiters.wake(session_id)
             gone = [blob for blob in rows.unnamed_blobs(self._reader) if self._blobs.discard(blob)]
@@ -181,5 +181,5 @@ class SqliteLog:
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         return await self._blobs.read(blob, offset, limit)
 
-    async def _write(self, work: Callable[[Database], Result], *, durable: bool = False) -> Result:
-        return await self._writer.submit(work, durable=durable)
+    async def _write(self, work: Callable[[Database], Result], *, durable: bool = False, long: bool = False) -> Result:
+        return await self._writer.submit(work, durable=durable, long=long)

@@ -1,10 +1,12 @@
-"""Who writes: all that waits is committed as one transaction, by the event loop itself or by a thread.
+"""Who writes: the event loop puts all that waits into one transaction, and a thread commits what must be durable.
 
-What must have reached the disk is the thread's, and whatever comes while that has work: it may wait. All else is
-written by the loop, at the end of its turn: a commit without a sync takes less time than a hop to a thread and back.
+A statement takes microseconds, and one that a thread executes may wait for the interpreter lock before and after it. So
+the loop executes them, at the end of its turn, and commits what needs no sync. What may take long is the thread's: the
+commit of what must have reached the disk, work that is known to be long, waiting for another process that writes, and
+moving pages into the database.
 
 What always holds:
-- one of the two uses the connection at a time: the loop only while nothing was handed over;
+- one of the two uses the connection at a time: the loop only while the thread has nothing to do;
 - jobs are done in the order they were submitted, and their futures are settled after the commit, never before;
 - a refused job (LogError) changes nothing and does not disturb the others of its group;
 - a group is committed or rolled back whole, and its jobs are told which;
@@ -36,21 +38,27 @@ Result = TypeVar("Result")
 
 
 class Writer:
-    def __init__(self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS, rest: "Rest | None" = None
+    ) -> None:
         self._db = db
         self._path = path
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._rest = rest
+        self._errands: queue.SimpleQueue[_Errand | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._is_full_sync: bool | None = None
-        self._here: list[_Job] = []
-        self._there = 0  # how many were handed over and did not come back yet
+        self._waiting: list[_Job] = []
+        self._is_due = False  # whether the loop will look at what waits
+        self._is_lent = False  # whether the thread has the connection
         self._pages = 0
         self._busy_milliseconds = round(busy_seconds * 1000)
         db.set_wal_hook(self._note_pages)
 
-    def submit(self, work: Callable[[Database], Result], *, durable: bool) -> asyncio.Future[Result]:
+    def submit(
+        self, work: Callable[[Database], Result], *, durable: bool, long: bool = False
+    ) -> asyncio.Future[Result]:
         """Queue work for the next transaction. `durable` work has reached the disk when its future is done."""
         if self._is_closed:
             raise RuntimeError("the log is closed")
@@ -60,11 +68,9 @@ class Writer:
         elif loop is not self._loop:
             raise RuntimeError("a log belongs to the event loop that first wrote to it")
         future: asyncio.Future[Result] = loop.create_future()
-        self._here.append(_Work(work, future, durable))
-        if durable or self._there:
-            self._hand_over()
-        elif len(self._here) == 1:
-            loop.call_soon(self._commit_here)
+        self._waiting.append(_Work(work, future, durable, long))
+        if not self._is_due and not self._is_lent:
+            self._write_soon(loop)
         return future
 
     async def close(self) -> None:
@@ -72,96 +78,103 @@ class Writer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._hand_over()
+        if self._waiting:
+            group, self._waiting = self._waiting, []
+            self._lend(group, self._process)
         if self._thread is None:
             self._db.close()
             return
-        self._jobs.put(None)
+        self._errands.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _commit_here(self) -> None:
-        """Commit what was submitted in this turn of the loop, without the thread: it has nothing to do."""
-        if not self._here:
+    def _write_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_due = True
+        loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        """Put all that waits into one transaction."""
+        self._is_due = False
+        if not self._waiting:
+            return  # the log was closed meanwhile, and the thread does it
+        group, self._waiting = self._waiting, []
+        durable = any(job.durable for job in group)
+        if any(job.long for job in group) or not self._begin_now(durable=durable):
+            self._lend(group, self._process)
             return
-        self._db.set_busy_timeout(0)
         try:
-            self._begin(durable=False)
-        except apsw.Error:
-            self._hand_over()  # another process writes, mostly: the thread can wait for it
+            self._fill(group)
+        except Exception as error:  # noqa: BLE001 - the writer outlives whatever a job does
+            self._lend(group, partial(self._undo, error=error))
             return
-        finally:
-            self._db.set_busy_timeout(self._busy_milliseconds)
-        group, self._here = self._here, []
-        self._fill(group)
+        if durable:
+            self._lend(group, self._commit)
+            return
+        self._commit(group)
         _settle(group)
         if self._pages >= CHECKPOINT:
-            self._here.append(_Work(_nothing, _unheard(), durable=False))
-            self._hand_over()
+            self._lend([], _nothing)
 
-    def _hand_over(self) -> None:
-        """Let the thread do all that waits, in order."""
-        if not self._here or self._loop is None:
-            return
+    def _begin_now(self, *, durable: bool) -> bool:
+        """Begin, unless that would have to wait: for another process that writes, mostly."""
+        self._db.set_busy_timeout(0)
+        try:
+            self._begin(durable=durable)
+        except apsw.Error:
+            return False
+        finally:
+            self._db.set_busy_timeout(self._busy_milliseconds)
+        return True
+
+    def _lend(self, group: "list[_Job]", act: "Callable[[list[_Job]], object]") -> None:
+        """Let the thread do something with these jobs; until it has, the connection is its own."""
         if self._thread is None:
-            self._start(self._loop)
-        group, self._here = self._here, []
-        self._there += len(group)
-        for job in group:
-            self._jobs.put(job)
+            # A daemon thread: a process that forgets to close the log can still end, and a kill loses nothing either.
+            self._thread = threading.Thread(target=self._run, args=(self._loop,), name="log-writer", daemon=True)
+            self._thread.start()
+        self._is_lent = True
+        self._errands.put((group, act))
 
     def _come_back(self, group: "list[_Job]") -> None:
-        self._there -= len(group)
+        self._is_lent = False
         _settle(group)
+        # Those who waited have a turn first: what they submit next goes into the same transaction.
+        if self._waiting:
+            self._write_soon(asyncio.get_running_loop())
 
     def _note_pages(self, _db: object, _name: str, pages: int) -> int:
         self._pages = pages
         return 0
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        # A daemon thread: a process that forgets to close the log can still end, and a kill loses nothing either.
-        self._thread = threading.Thread(target=self._run, args=(loop,), name="log-writer", daemon=True)
-        self._thread.start()
-
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        is_last = False
-        while not is_last:
-            group, is_last = self._take()
-            if group:
-                self._process(group)
-                if self._pages >= CHECKPOINT:
-                    self._check_point()
-                # The loop is closed when nobody is left to be told.
-                with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(self._come_back, group)
+        while errand := self._errands.get():
+            group, act = errand
+            act(group)
+            if self._pages >= CHECKPOINT:
+                self._check_point()
+            # The loop is closed when nobody is left to be told.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._come_back, group)
         self._db.close()
 
-    def _take(self) -> "tuple[list[_Job], bool]":
-        """Wait for a job, then take all that are there; True with the last group of all."""
-        group: list[_Job] = []
-        job = self._jobs.get()
-        with contextlib.suppress(queue.Empty):
-            while job is not None:
-                group.append(job)
-                job = self._jobs.get_nowait()
-            return group, True
-        return group, False
-
     def _process(self, group: "list[_Job]") -> None:
+        """Do these jobs in a transaction of their own."""
         try:
             self._begin(durable=any(job.durable for job in group))
-        except Exception as error:  # noqa: BLE001 - the writer outlives whatever a job does
-            self._undo(group, error)
-            return
-        self._fill(group)
-
-    def _fill(self, group: "list[_Job]") -> None:
-        """Do the jobs in the transaction that was begun for them, and commit it."""
-        try:
-            for job in group:
-                job.run(self._db)
+            self._fill(group)
         except Exception as error:  # noqa: BLE001 - as above
             self._undo(group, error)
             return
+        self._commit(group)
+
+    def _fill(self, group: "list[_Job]") -> None:
+        for job in group:
+            if job.long and self._rest:
+                self._rest.write(self._db)  # it may be about just that
+            job.run(self._db)
+        if self._rest:
+            self._rest.write(self._db)
+
+    def _commit(self, group: "list[_Job]") -> None:
         try:
             faults.reached("commit.before")
             self._db.execute("COMMIT")
@@ -181,6 +194,8 @@ class Writer:
             self._db.execute(f"PRAGMA synchronous = {level}", can_cache=False)
             self._is_full_sync = durable
         self._db.execute("BEGIN IMMEDIATE")
+        if self._rest:
+            self._rest.drop()
 
     def _check_point(self) -> None:
         """Move what was written into the database itself, as far as no reader needs the old pages."""
@@ -222,23 +237,37 @@ class Writer:
                 self._db.execute("ROLLBACK")
 
 
+class Rest(Protocol):
+    """What jobs leave to be written at the end of their transaction, for all of them at once."""
+
+    def drop(self) -> None: ...
+    def write(self, db: Database) -> None: ...
+
+
 class _Job(Protocol):
     durable: bool
+    long: bool
 
     def run(self, db: Database) -> None: ...
     def fail(self, error: Exception) -> None: ...
     def settle(self) -> None: ...
 
 
+_Errand = tuple[list[_Job], Callable[[list[_Job]], object]]
+
+
 class _Work(Generic[Result]):
     """A job: what to do, and who waits for it. Its outcome is kept until the group is committed."""
 
-    __slots__ = ("_deliver", "_future", "_work", "durable")
+    __slots__ = ("_deliver", "_future", "_work", "durable", "long")
 
-    def __init__(self, work: Callable[[Database], Result], future: asyncio.Future[Result], durable: bool) -> None:
+    def __init__(
+        self, work: Callable[[Database], Result], future: asyncio.Future[Result], durable: bool, long: bool
+    ) -> None:
         self._work = work
         self._future = future
         self.durable = durable
+        self.long = long
         self._deliver: Callable[[], object] = future.cancel
 
     def run(self, db: Database) -> None:
@@ -255,14 +284,8 @@ class _Work(Generic[Result]):
             self._deliver()
 
 
-def _nothing(db: Database) -> None:
-    """A job that only wakes the thread, which then moves pages."""
-
-
-def _unheard() -> asyncio.Future[None]:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.cancel()
-    return future
+def _nothing(group: list[_Job]) -> None:
+    """An errand that only has the thread look whether pages are to be moved."""
 
 
 def _settle(group: list[_Job]) -> None:
