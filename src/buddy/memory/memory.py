@@ -124,8 +124,10 @@ class Memory:
     def recaller(self, session_id: str, project: str) -> Recall:
         """What a prompt is given for one session: the block of what is worth recalling, or nothing.
 
-        A run does not wait for the embedder: until it is there, what is recalled is found by words.
+        A run does not wait for the embedder: until it is there, what is recalled is found by words. The index is opened
+        now, while there is nothing to wait for yet.
         """
+        self._open_soon()
 
         async def recall(prompt: str) -> str:
             scope = Scope(project=project, unless=session_id)
@@ -149,6 +151,8 @@ class Memory:
             await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
         for end in (self._index, self._search):
             if end is not None:
                 executor = self._writer if end is self._index else self._reader
@@ -230,12 +234,17 @@ class Memory:
         return await asyncio.get_running_loop().run_in_executor(self._reader, search.find, question)
 
     async def _opened(self) -> tuple[Index, Search]:
-        if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-        await asyncio.shield(self._opening)
+        await asyncio.shield(self._open_soon())
         if self._index is None or self._search is None:
             raise BuddyError("the memory index is not open")
         return self._index, self._search
+
+    def _open_soon(self) -> "asyncio.Task[None]":
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            # Whoever waits for it is told; where nobody does, it is nobody's business.
+            self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._opening
 
     async def _open(self) -> None:
         self._index = await self._write(partial(Index, self._path))

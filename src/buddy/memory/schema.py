@@ -17,6 +17,7 @@ FILE = "memory.db"
 VERSION = 1
 APPLICATION_ID = 0x42754D65
 BUSY_MS = 5000
+WAL_PAGES = 100
 
 _TABLES = """
 CREATE TABLE sessions (
@@ -69,8 +70,10 @@ def _opened(path: Path) -> Database:
         db.set_busy_timeout(BUSY_MS)
         _check(db.execute("PRAGMA journal_mode = WAL").get, "wal")
         db.execute("PRAGMA synchronous = NORMAL")
+        # The next process reads through all of a write-ahead log before it finds anything, so it is kept short.
+        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").get  # noqa: B018 - results are read to their end
         # What was told to be forgotten cannot be read from the file.
-        db.execute("PRAGMA secure_delete = 1").get  # noqa: B018 - results are read to their end
+        db.execute("PRAGMA secure_delete = 1").get  # noqa: B018 - the same
         _prepare(db)
     except BaseException:
         db.close()
