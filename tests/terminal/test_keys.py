@@ -1,5 +1,8 @@
 """Keys that people have in their fingers."""
 
+import shlex
+import sys
+
 from cli.driving import Home, Reply, shell
 from terminal.screen import Tmux
 
@@ -102,3 +105,24 @@ def test_history_is_searched(home: Home) -> None:
         terminal.wait("find the needle")
         terminal.keys("Enter")
         terminal.wait("> find the needle")
+
+
+def test_ctrl_z_gives_the_terminal_back_until_it_is_wanted_again(home: Home) -> None:
+    with home.script(shell("touch ran")) and Tmux(home, program="bash --norc") as terminal:
+        terminal.enter(f"{shlex.quote(sys.executable)} -m buddy")
+        terminal.wait("(shift-tab)")
+        terminal.keys("C-z")
+        terminal.wait("Stopped")
+        terminal.enter("echo still $((40 + 2))")
+        terminal.wait("still 42")
+        terminal.enter("fg")
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait("1 yes")
+        terminal.keys("C-z")
+        terminal.until(lambda screen: screen.count("Stopped") == 2)
+        terminal.enter("fg")
+        terminal.wait("1 yes")
+        terminal.keys("1")
+        terminal.wait("✓ done")
+    assert (home.work / "ran").exists()

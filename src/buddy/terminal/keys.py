@@ -45,6 +45,8 @@ class Deck(Protocol):
 
     def edit_outside(self) -> None: ...
 
+    def suspend(self) -> None: ...
+
     def tell(self, text: str) -> None: ...
 
 
@@ -161,3 +163,4 @@ def _add_others(keys: KeyBindings, deck: Deck) -> None:
 
     keys.add("s-tab", filter=free & ~has_completions)(does(deck.cycle_policy))
     keys.add("c-g", filter=free)(does(deck.edit_outside))
+    keys.add("c-z")(does(deck.suspend))

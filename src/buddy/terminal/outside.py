@@ -1,4 +1,4 @@
-"""Programs of the person beside the session: `!cmd`, an editor, a login.
+"""Programs of the person beside the session: `!cmd`, an editor, a login, the shell that started us.
 
 What always holds: what a program writes is escaped line by line and bounded; an interrupt ends it and all it started;
 while a program has the terminal nothing else is written to it.
@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.application.run_in_terminal import in_terminal, run_in_terminal
 
 from buddy.terminal.blocks import LINE, diff_block
 from buddy.terminal.escape import escape
@@ -64,6 +64,12 @@ class Outside:
             async with in_terminal():
                 process = await asyncio.create_subprocess_exec(*command)
                 await process.wait()
+
+    async def suspend(self) -> None:
+        """Give the terminal back to the shell, until it lets us go on."""
+        self._screen.flush()
+        with self._screen.away():
+            await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
 
     async def _show(self, process: asyncio.subprocess.Process, *, is_diff: bool) -> None:
         assert process.stdout is not None  # noqa: S101 - it was asked for

@@ -263,6 +263,9 @@ class Repl:
             await buffer.open_in_editor()
         self.put(buffer.text)
 
+    def suspend(self) -> None:
+        self._spawn(self._outside.suspend())
+
     # --- what commands use ------------------------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:

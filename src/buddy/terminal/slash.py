@@ -67,7 +67,7 @@ KEYS = (
     "Enter sends (queues while a run is active) · Alt-Enter, Ctrl-J newline · Ctrl-Enter steers",
     "Esc interrupts · Esc Esc goes back to an earlier message · Shift-Tab changes approvals",
     "@file completes a path · !cmd runs a command of yours · Ctrl-G your editor · Ctrl-R history",
-    "Ctrl-D leaves; a run that is active goes on without you",
+    "Ctrl-D leaves; a run that is active goes on without you · Ctrl-Z suspends",
 )
 
 _BY_NAME = {command.name: command for command in COMMANDS}
