@@ -352,3 +352,40 @@ def test_a_prompt_on_the_command_line_is_said_first(home: Home) -> None:
         screen = terminal.wait("✓ done")
     assert "> what is it?" in screen
     assert "the answer" in screen
+
+
+@pytest.mark.parametrize("sizes", [[(20, 5)], [(80, 24), (30, 10), (100, 30), (20, 5)]], ids=["small", "changing"])
+def test_nothing_but_the_story_is_in_the_scrollback(home: Home, sizes: list[tuple[int, int]]) -> None:
+    paragraphs = [" ".join(f"word{number}-{at}" for at in range(25)) for number in range(6)]
+    home.script({"text": "\n\n".join(paragraphs), "delay": 0.02})
+    with Tmux(home, columns=sizes[0][0], rows=sizes[0][1]) as terminal:
+        terminal.wait("approvals:")
+        terminal.enter("go")
+        for number, (columns, rows) in enumerate(sizes[1:]):
+            terminal.wait(f"word{number}-15")
+            terminal.resize(columns, rows)
+        terminal.wait("✓ done", history=True)
+        terminal.until(lambda screen: screen.splitlines()[-1].startswith("approvals"))
+        lines = terminal.screen(history=True).splitlines()
+    assert sum(line.startswith("approvals:") for line in lines) == 1
+    assert [line for line in lines if line.startswith(">")] == ["> go", ">"]
+
+
+@pytest.mark.parametrize("ends", ["interrupted", "failed"])
+def test_what_was_read_of_a_reply_that_was_cut_off_stays(home: Home, ends: str) -> None:
+    words = "the quick brown fox jumps over the lazy dog"
+    slow, failing = {"text": f"{words} " * 30, "delay": 0.02}, {"text": words, "error": {"message": "no more"}}
+    home.script(slow if ends == "interrupted" else failing)
+    with Tmux(home) as terminal:
+        terminal.wait("(shift-tab)")
+        terminal.enter("go")
+        if ends == "interrupted":
+            terminal.wait(words)
+            terminal.keys("Escape")
+        screen = terminal.wait("■ cancelled" if ends == "interrupted" else "✗ failed")
+        assert words in screen
+        assert screen.index(words) < screen.index("■ cancelling" if ends == "interrupted" else "✗ no more")
+        terminal.keys("C-d")
+        terminal.wait("[ended 0]")
+    with Tmux(home, "resume", "--last") as terminal:
+        assert words in terminal.wait("■ cancelled" if ends == "interrupted" else "✗ failed")

@@ -108,7 +108,7 @@ async def _on_terminal(
         screen.redraw()
 
     wire.changed = changed
-    _greet(talk, style, _runs(options))
+    _greet(talk, style, _runs(options), screen.columns)
     if wanted is not None:
         await talk.open(await _find(talk.client, wanted, options))
     await room.run(getattr(options, "prompt", None))
@@ -311,13 +311,16 @@ def _runs(options: argparse.Namespace) -> str:
     return "run as you" if target == "local" else f"run in {escape(target)}"
 
 
-def _greet(talk: Conversation, style: Style, runs: str) -> None:
+def _greet(talk: Conversation, style: Style, runs: str, columns: int) -> None:
+    from buddy.terminal.wrap import wrap_words
+
     around, runtime = talk.around, talk.client.runtime
     home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
     root = f"~{around.root[len(home) :]}" if around.root.startswith(f"{home}/") else around.root
     model = " · ".join(dict.fromkeys(part for part in (around.profile, around.model) if part))
     print(style.green(style.bold("buddy")) + style.dim(f" {VERSION} · {escape(model)}"), file=sys.stderr)
-    print(style.dim(f"{escape(root)} · commands {runs}, and ask first · /help"), file=sys.stderr)
+    for line in wrap_words(f"{escape(root)} · commands {runs}, and ask first · /help", columns):
+        print(style.dim(line), file=sys.stderr)
     if runtime is not None and runtime.runtime_version != VERSION:
         theirs = escape(runtime.runtime_version)
         warning = f"! the daemon is version {theirs}, this is {VERSION}: buddy daemon stop, then start again"

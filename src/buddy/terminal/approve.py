@@ -14,7 +14,7 @@ from buddy.protocol.shapes import ApprovalRequest
 from buddy.terminal.blocks import diff_block
 from buddy.terminal.escape import escape, escape_all
 from buddy.terminal.style import Style
-from buddy.terminal.wrap import wrap
+from buddy.terminal.wrap import wrap, wrap_words
 
 PAGE = 64
 ROW = 76
@@ -76,12 +76,12 @@ class Approval:
             body = [*body[:PAGE], style.yellow(f"… {len(body) - PAGE} more lines; press e to see them")]
         lines += [f"{style.yellow('│')} {line}" for line in body]
         for name, value in self._facts():
-            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap(f"{name}: {value}", inner)]
+            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap_words(f"{name}: {value}", inner)]
         lines += [f"{style.yellow('│')} {style.dim(line)}" for line in self._scripts(inner)]
         rule = details.get("alwaysRule")
         if rule is not None:
             text = f'"always" would add: {describe_rule(rule)}'
-            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap(text, inner)]
+            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap_words(text, inner)]
         return "\n".join([*lines, style.yellow("└")])
 
     def lines(self, columns: int) -> list[str]:
@@ -151,7 +151,7 @@ class Approval:
         if isinstance(diff := details.get("diff"), str) and diff:
             wrapped = "\n".join(wrap(escape_all(diff), width))
             return diff_block(wrapped, style, most=10**9).split("\n")
-        return list(wrap(escape(self.request.summary), width))
+        return list(wrap_words(escape(self.request.summary), width))
 
     def _scripts(self, width: int) -> list[str]:
         """The beginnings of the scripts that the command names."""

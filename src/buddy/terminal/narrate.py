@@ -15,6 +15,7 @@ from buddy.protocol.events import (
     Error,
     EventBody,
     Progress,
+    RunCancelling,
     RunComplete,
     RunStarted,
     ThinkingToken,
@@ -30,7 +31,7 @@ from buddy.terminal.escape import escape
 from buddy.terminal.liveness import Liveness, amount
 from buddy.terminal.markdown import Markdown
 from buddy.terminal.style import Style
-from buddy.terminal.wrap import cut, wrap
+from buddy.terminal.wrap import cut, wrap_words
 
 KEPT_OUTPUT = 2000
 OUTPUT_LINES = 3
@@ -62,6 +63,7 @@ class Narrator:
         self._streamed = False
         self._call: ToolCall | None = None
         self._failure = ""
+        self._late: list[str] = []
         self._last = ""
 
     async def take(self, event: Event, read_whole: Callable[[Event], Awaitable[EventBody | None]]) -> None:
@@ -95,7 +97,7 @@ class Narrator:
         pending = self._markdown.pending
         lines = self._dim_tail(self._thought, "✻ ", columns)
         if pending and self._answer is None:
-            lines += list(wrap(escape(pending[-columns * most :]), columns - 1))[-most:]
+            lines += list(wrap_words(escape(pending[-columns * most :]), columns - 1))[-most:]
         return lines or self._dim_tail(self._output, "    ", columns)
 
     def _dim_tail(self, text: str, sign: str, columns: int) -> list[str]:
@@ -138,8 +140,10 @@ class Narrator:
             case Usage() if self._talk.around.show_tokens:
                 text = f"  {amount(body.input_tokens)} tokens in, {amount(body.output_tokens)} out"
                 self._block("note", self._style.dim(text))
+            case RunCancelling():
+                self.liveness.message = "cancelling"
             case RunComplete():
-                self._forget()
+                self._cut_off()
                 self.liveness.deadline = None
                 run = self._talk.view.runs[body.run_id]
                 self._block("outcome", outcome_block(body, run, self._style, self._failure), apart=True)
@@ -151,8 +155,13 @@ class Narrator:
                     return
             case _:
                 pass
+        self._note(body)
+
+    def _note(self, body: EventBody) -> None:
         block = told(body, self._style)
-        if block is not None:
+        if block is not None and isinstance(body, (RunCancelling, Error)) and (self._streamed or self._held):
+            self._late.append(block)
+        elif block is not None:
             self._block("note", block, apart=isinstance(body, UserMessage))
 
     def _flush_call(self, body: EventBody | None) -> None:
@@ -171,10 +180,22 @@ class Narrator:
         if thought:
             self._block("thought", thought_block(thought, self._style), apart=True)
 
+    def _cut_off(self) -> None:
+        """What came of a reply that is not going to be whole stays where it was read."""
+        self._end_thought()
+        if self._answer is None:
+            for block in self._markdown.finish() if self._streamed else self._render(self._held):
+                self._block("answer", block, apart=True)
+        self._forget()
+
     def _forget(self) -> None:
+        """The reply is over, and what had to wait for its end is told."""
         self._markdown.reset()
         self._held = self._thought = self._output = ""
         self._streamed = False
+        for block in self._late:
+            self._block("note", block)
+        self._late.clear()
 
     def _block(self, kind: str, text: str, *, apart: bool = False) -> None:
         """One block; an empty line sets those apart that begin something."""

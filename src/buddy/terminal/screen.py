@@ -48,6 +48,13 @@ class HeldOutput(Vt100_Output):
         if not self._held:
             super().flush()
 
+    def erase_down(self) -> None:
+        """Erase from the beginning of this row on: first the row, then what is below it.
+
+        Where both are the whole screen, erasing them at once would make some terminals keep it in their scrollback.
+        """
+        self.write_raw("\x1b[K\x1b7\x1b[B\x1b[J\x1b8")
+
 
 class Reflowing(Renderer):
     """Erases what a narrower window has wrapped: a terminal makes two rows of one that no longer fits."""

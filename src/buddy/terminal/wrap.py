@@ -31,15 +31,26 @@ def wrap(text: str, width: int) -> Iterator[str]:
         yield from _wrap_line(line, max(8, width))
 
 
-def _wrap_line(line: str, width: int) -> Iterator[str]:
+def wrap_words(text: str, width: int) -> Iterator[str]:
+    """The same for prose: broken between words where that can be, and without the space that stood there."""
+    for line in text.expandtabs(4).split("\n"):
+        yield from _wrap_line(line, max(8, width), between=" ")
+
+
+def _wrap_line(line: str, width: int, between: str = "") -> Iterator[str]:
     if width_of(line) <= width:
         yield line
         return
-    start, used = 0, 0
+    start, used, word = 0, 0, 0
     for index, character in enumerate(line):
         size = max(0, get_cwidth(character))
         if used + size > width:
-            yield line[start:index]
-            start, used = index, 0
+            end = word if word > start and character != between else index
+            yield line[start:end].rstrip(between) if between else line[start:end]
+            start, used = end, width_of(line[end:index])
+        if character == between:
+            word = index + 1
+            if index == start and start:
+                start, size = word, 0
         used += size
     yield line[start:]
