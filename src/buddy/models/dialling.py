@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from buddy.models.http1 import Answer, Cut, request
+from buddy.models.turnstile import Turnstile
 from buddy.version import VERSION
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class Silent(OSError):
 
 
 class Pool:
-    """Connections that are open and free, by where they lead; `close` ends them."""
+    """Connections that are open and free, by where they lead; `close` ends them. Those in use share a turnstile."""
 
     def __init__(self) -> None:
+        self.turnstile = Turnstile()
         self._free: dict[str, list[tuple[Connection, float]]] = {}
 
     def take(self, place: str) -> "Connection | None":
@@ -130,7 +132,7 @@ class Server:
         while True:
             kept = self._pool.take(self._place)
             connection = kept or await self._dial(proxy)
-            connection.idle_seconds = self._idle_seconds
+            connection.idle_seconds, connection.turnstile = self._idle_seconds, self._pool.turnstile
             try:
                 return Call(connection, await connection.send(data), self)
             except BaseException as error:
@@ -176,6 +178,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, idle_seconds: float) -> None:
         self.idle_seconds = idle_seconds
+        self.turnstile = Turnstile()
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         self._pieces: list[bytes] = []
@@ -240,8 +243,9 @@ class Connection(asyncio.Protocol):
             raise self._broken
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(True)
+        if self._waiter is not None:
+            waiter, self._waiter = self._waiter, None
+            self.turnstile.wake(waiter)
 
     def _take(self) -> bytes:
         pieces, self._pieces, self._size = self._pieces, [], 0
