@@ -55,6 +55,7 @@ class _Conversation:
         self._me = asyncio.current_task()
         self._sending: set[asyncio.Task[None]] = set()
         self._caught: dict[int, Handler] = {}
+        self._is_listening = False
 
     async def run(self) -> int:
         try:
@@ -75,7 +76,10 @@ class _Conversation:
             outgoing.clear()
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-        if self._errand.is_asking:
+        if self._errand.is_asking == self._is_listening:
+            return
+        self._is_listening = self._errand.is_asking
+        if self._is_listening:
             self._loop.add_reader(0, self._answer)
         else:
             self._loop.remove_reader(0)
