@@ -65,8 +65,8 @@ class RunShell:
         return Intent("exec", title, args.command, details)
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:
-        watched = isinstance(call.place.target, Terminal)
-        timeout = 0.0 if watched and args.wait is False else _seconds(args.wait)
+        unwatched = args.wait is not False or not isinstance(call.place.target, Terminal)
+        timeout = _seconds(args.wait) if unwatched else 0.0
         cwd = await _directory(args.cwd, call.place)
         kept = Kept()
 
