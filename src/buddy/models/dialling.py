@@ -74,6 +74,10 @@ class Silent(OSError):
     """The server sent nothing for too long."""
 
 
+class Trickling(OSError):
+    """The server sends bytes, but no whole head."""
+
+
 class Pool:
     """Connections that are open and free, by where they lead; `close` ends them. Those in use share a turnstile."""
 
@@ -108,12 +112,19 @@ class Server:
     """One server. Its free connections are in a pool of its own, which `close` ends, or in one that it is given."""
 
     def __init__(
-        self, address: Address, *, connect_seconds: float, idle_seconds: float, pool: Pool | None = None
+        self,
+        address: Address,
+        *,
+        connect_seconds: float,
+        idle_seconds: float,
+        head_seconds: float = math.inf,
+        pool: Pool | None = None,
     ) -> None:
         self._address = address
         self._place = f"{address.scheme}://{address.authority}"
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
+        self._head_seconds = head_seconds
         self._pool = pool or Pool()
         self._is_owner = pool is None
 
@@ -134,7 +145,7 @@ class Server:
             connection = kept or await self._dial(proxy)
             connection.idle_seconds, connection.turnstile = self._idle_seconds, self._pool.turnstile
             try:
-                return Call(connection, await connection.send(data), self)
+                return Call(connection, await connection.send(data, self._head_seconds), self)
             except BaseException as error:
                 connection.abort()
                 # A server may end a connection it kept just when the next request goes out; it has not seen that one.
@@ -192,15 +203,23 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, parts: Sequence[bytes]) -> Answer:
-        """Send a request; give the answer once its head is there."""
+    async def send(self, parts: Sequence[bytes], seconds: float = math.inf) -> Answer:
+        """Send a request; give the answer once its head is there, which must be whole within `seconds`."""
         answer = Answer()
         self._answer, self.has_heard = answer, False
         if self._transport is None or not self.is_open:
             raise Cut("the connection was closed")
         self._transport.writelines(parts)
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
         while not answer.status:
-            await self._wait(self.idle_seconds)
+            left = deadline - now()
+            try:
+                await self._wait(min(left, self.idle_seconds))
+            except Silent as error:
+                if left < self.idle_seconds:
+                    raise Trickling("the model API did not finish the headers of its answer") from error
+                raise
         return answer
 
     async def read(self, seconds: float | None = None) -> bytes:

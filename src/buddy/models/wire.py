@@ -12,10 +12,11 @@ import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from buddy.errors import ProviderError
 from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.dialling import Call, NoConnection, Pool, Server, Silent, parse_address
+from buddy.models.dialling import Call, NoConnection, Pool, Server, Silent, Trickling, parse_address
 from buddy.models.http1 import Cut
 from buddy.models.refusals import refused
 
@@ -91,10 +92,7 @@ class Wire:
         self._key = proof.get("authorization", "").removeprefix("Bearer ")
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **proof}
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT + self.line_patience):
-                return await self._reach().ask("POST", path, headers, body)
-        except TimeoutError as error:
-            raise ProviderError("the model API did not finish the headers of its answer", retryable=True) from error
+            return await self._reach().ask("POST", path, headers, body)
         except OSError as error:
             raise self.without_key(self.trouble(error)) from error
 
@@ -107,11 +105,15 @@ class Wire:
                 told = f"base_url is not a URL that can be called: {error}"
                 raise ProviderError(told, retryable=False, hint=hint) from error
             self._server = Server(
-                address, connect_seconds=CONNECT_TIMEOUT, idle_seconds=self.idle_timeout, pool=self._pool
+                address,
+                connect_seconds=CONNECT_TIMEOUT,
+                idle_seconds=self.idle_timeout,
+                head_seconds=self.line_patience,
+                pool=self._pool,
             )
         return self._server
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """A name for this server: what only it understands is marked with it, and goes back to no other."""
         return hashlib.sha256(self._base_url.encode()).hexdigest()[:16]
@@ -127,7 +129,7 @@ class Wire:
         match error:
             case NoConnection():
                 return ProviderError(f"no connection to the model API within {CONNECT_TIMEOUT:g} s", retryable=True)
-            case Silent():
+            case Silent() | Trickling():
                 return ProviderError(told, retryable=True)
             case Cut() | ConnectionResetError() | BrokenPipeError():
                 return Broken(f"the connection to the model API broke: {told}", retryable=True)
