@@ -56,6 +56,8 @@ class Search:
 
     def find(self, question: Question) -> list[Found]:
         """The best matches, best first; of what is equally good, the latest."""
+        if self._is_new(question.scope):
+            return []
         wanted = question.limit * CANDIDATES
         by_words = self._by_words(question, wanted)
         by_meaning = self._by_meaning(question, wanted)
@@ -67,6 +69,12 @@ class Search:
         )
         best = ranked(scores, {chunk: (found.ts, found.seq) for chunk, found in known.items()})
         return [replace(known[chunk], score=round(scores[chunk], 4)) for chunk in best[: question.limit]]
+
+    def _is_new(self, scope: Scope) -> bool:
+        """Whether nothing can be found, as nothing is known of the project: that costs 20 µs, a search 4 ms."""
+        if scope.project is None:
+            return False
+        return self._db.execute("SELECT 1 FROM chunks WHERE project = ? LIMIT 1", (scope.project,)).get is None
 
     def _by_words(self, question: Question, wanted: int) -> dict[int, float]:
         query = query_of(question.text, self._rows_with)
