@@ -80,6 +80,18 @@ async def test_events_are_read_by_their_type(log: Log) -> None:
     assert await log.read(SESSION, 0, limit=0, types={"approval_expired"}) == []
 
 
+async def test_events_are_read_as_the_lines_they_are_on_the_wire(log: Log) -> None:
+    lease = await started(log)
+    said = [*tokens(1, 4), event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=5, ts=1)]
+    await log.append(Batch(SESSION, lease.epoch, 0, said))
+    lines = [event.line() for event in said]
+    assert await log.read_lines(SESSION, 0, 100_000) == (b"".join(lines), 5)
+    assert await log.read_lines(SESSION, 1, len(lines[1]) + 1) == (lines[1] + lines[2], 3)
+    assert await log.read_lines(SESSION, 3, 1) == (lines[3], 4)
+    assert await log.read_lines(SESSION, 5, 100_000) == (b"", 5)
+    assert await log.read_lines("sess_none", 7, 100_000) == (b"", 7)
+
+
 async def test_the_last_event_of_a_type_is_found(log: Log) -> None:
     lease = await started(log)
     expired = event_of(ApprovalExpired(approval_id="appr_1"), session_id=SESSION, seq=6, ts=1)

@@ -4,15 +4,13 @@ What always holds: only committed events are sent, in order, each once per pump;
 """
 
 import asyncio
-from collections.abc import Sequence
 
 from buddy.daemon.link import Link
 from buddy.log.contract import Log
-from buddy.protocol.envelopes import Event
+from buddy.protocol.envelopes import event_lines
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
-PAGE = 500
 AT_ONCE = 256 * 1024
 KEPT = 32
 LOOK_AGAIN = 1.0
@@ -38,11 +36,8 @@ class Pump:
             while True:
                 self._follow()
                 self._heard.clear()
-                portion = self._encoded.after(self._session_id, self._cursor)
-                if portion is None and (events := await self._next()):
-                    portion = self._encoded.keep(self._session_id, self._cursor, events)
-                if portion is not None:
-                    lines, last_seq = portion
+                lines, last_seq = self._encoded.after(self._session_id, self._cursor) or await self._next()
+                if lines:
                     await self._link.write(lines)
                     self._cursor = last_seq
                 else:
@@ -64,9 +59,17 @@ class Pump:
         if live is not None:
             live.listen(self._heard)
 
-    async def _next(self) -> Sequence[Event]:
-        recent = self._session.recent(self._cursor) if self._session is not None else None
-        return await self._log.read(self._session_id, self._cursor, PAGE) if recent is None else recent
+    async def _next(self) -> "Portion":
+        """What comes next, spelt; nothing where nothing is there yet."""
+        session_id, cursor = self._session_id, self._cursor
+        recent = self._session.recent(cursor) if self._session is not None else None
+        if recent is None:
+            portion = await self._log.read_lines(session_id, cursor, AT_ONCE)
+        else:
+            portion = event_lines(recent, cursor, AT_ONCE)
+        if portion[0]:
+            self._encoded.keep(session_id, cursor, portion)
+        return portion
 
     async def _wait(self) -> None:
         """For something new, which a session tells, its own end too; now and then it looks for itself all the same."""
@@ -92,24 +95,11 @@ class Encoded:
     def after(self, session_id: str, cursor: int) -> "Portion | None":
         return self._kept.get((session_id, cursor))
 
-    def keep(self, session_id: str, cursor: int, events: Sequence[Event]) -> "Portion":
-        """Spell the first of these events, as many as go out at once."""
-        portion = self._kept[session_id, cursor] = _portion(events)
+    def keep(self, session_id: str, cursor: int, portion: "Portion") -> None:
+        self._kept[session_id, cursor] = portion
         if len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
-        return portion
 
 
 Portion = tuple[bytes, int]
 """Whole lines, and the seq of the last one."""
-
-
-def _portion(events: Sequence[Event]) -> Portion:
-    lines: list[bytes] = []
-    size = 0
-    for event in events:
-        lines.append(event.line())
-        size += len(lines[-1])
-        if size >= AT_ONCE:
-            break
-    return b"".join(lines), events[len(lines) - 1].seq

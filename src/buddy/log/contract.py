@@ -113,6 +113,13 @@ class EventLog(Protocol):
         """The next events after a seq; where types are named, only of those."""
         ...
 
+    async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
+        """The next events after a seq as whole lines of the protocol, and the seq of the last.
+
+        They end with the one that makes it `size` bytes or more; where there are none it is nothing, and `after`.
+        """
+        ...
+
     async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
         """The last event of these types that comes after a seq."""
         ...

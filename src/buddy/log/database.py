@@ -1,7 +1,7 @@
 """The part of a database connection that the log uses, with types of its own.
 
-What always holds: every result is read to its end (`get`, or a whole iteration), because a statement that is left half
-read keeps old pages of the write-ahead log in use.
+What always holds: every result is read to its end (`get`, or a whole iteration) or closed, because a statement that is
+left half read keeps old pages of the write-ahead log in use.
 
 apsw's own type stubs name a class that Python 3.11 does not have, which would make each call untyped.
 """
@@ -24,6 +24,8 @@ class Found(Protocol):
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
+
+    def close(self) -> None: ...
 
 
 class Database(Protocol):

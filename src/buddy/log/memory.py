@@ -25,7 +25,7 @@ from buddy.log.contract import (
 from buddy.log.owners import is_alive
 from buddy.log.rows import no_session
 from buddy.log.waiters import Waiters
-from buddy.protocol.envelopes import Event
+from buddy.protocol.envelopes import Event, event_lines
 
 
 class _Session:
@@ -88,6 +88,9 @@ class MemoryLog:
         if not types:
             return session.events[start : start + max(limit, 0)]
         return [event for event in session.events[start:] if event.type in types][: max(limit, 0)]
+
+    async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
+        return event_lines(await self.read(session_id, after, self._last_seq(session_id)), after, size)
 
     async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
         events = await self.read(session_id, after, self._last_seq(session_id), types)

@@ -22,6 +22,7 @@ from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
 from buddy.log.statedir import make_private_dir
 from buddy.log.waiters import Waiters
 from buddy.log.writer import Result, Writer
+from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Event
 
 DATABASE = "buddy.db"
@@ -32,6 +33,14 @@ _EVENTS = """
 SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
 WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 """
+
+# `Event.line`, spliced by SQLite: in half the time that it takes to make an event of a row and a line of that.
+_LINES = f"""
+SELECT seq, CAST(
+  '{{"v":"{VERSION}","kind":"event","sessionId":"' || ?1 || '",' || coalesce('"runId":"' || run_id || '",', '')
+  || '"seq":' || seq || ',"ts":' || ts || ',"type":"' || type || '","payload":' || payload || '}}' || char(10)
+AS BLOB) FROM events WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND seq > ?2 ORDER BY seq
+"""  # noqa: S608 - constants only
 
 
 class SqliteLog:
@@ -84,6 +93,18 @@ class SqliteLog:
 
     async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
         return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)
+
+    async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
+        lines: list[bytes] = []
+        found = self._reader.execute(_LINES, (session_id, after))
+        for seq, line in found:
+            lines.append(line)
+            after = seq
+            size -= len(line)
+            if size <= 0:
+                found.close()
+                break
+        return b"".join(lines), after
 
     async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
         return next(iter(self._events(session_id, after, types, "ORDER BY seq DESC LIMIT ?", 1)), None)

@@ -5,6 +5,7 @@ request becomes a `ProtocolError`, whatever bytes it had.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -63,17 +64,25 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
     run_id: str | None = None
 
     def line(self) -> bytes:
-        run = f'"runId":"{self.run_id}",' if self.run_id else ""
-        head = (
-            f'{{"v":"{VERSION}","kind":"event","sessionId":"{self.session_id}",{run}"seq":{self.seq},'
-            f'"ts":{self.ts},"type":"{self.type}","payload":'
-        )
-        return b"%b%b}\n" % (head.encode(), self.payload)
+        run = b'"runId":"%b",' % self.run_id.encode() if self.run_id else b""
+        return _EVENT_LINE % (self.session_id.encode(), run, self.seq, self.ts, self.type.encode(), self.payload)
 
     def body(self) -> EventBody | None:
         """The typed payload, or None for an event type this version does not know."""
         decoder = _bodies.get(self.type) or _make_decoder(self.type)
         return decoder.decode(self.payload) if decoder else None
+
+
+def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, int]:
+    """The first of the events that come after a seq as lines, until these are `size` bytes, and the seq of the last."""
+    lines: list[bytes] = []
+    for event in events:
+        lines.append(event.line())
+        after = event.seq
+        size -= len(lines[-1])
+        if size <= 0:
+            break
+    return b"".join(lines), after
 
 
 def event_of(body: EventBody, *, session_id: str, seq: int, ts: int, run_id: str | None = None) -> Event:
@@ -205,6 +214,9 @@ def _depth(line: bytes) -> int:
     return deepest
 
 
+_EVENT_LINE = (
+    b'{"v":"' + VERSION.encode() + b'","kind":"event","sessionId":"%b",%b"seq":%d,"ts":%d,"type":"%b","payload":%b}\n'
+)
 _encoder = msgspec.json.Encoder()
 _requests = msgspec.json.Decoder(Request)
 _responses = msgspec.json.Decoder(Response)
