@@ -15,7 +15,14 @@ from buddy.backends.acp.agent import Acp
 from buddy.backends.acp.presets import PRESETS
 from buddy.backends.external.contract import Completion, Delta, Executor, Request, SessionLost
 from buddy.errors import ProviderError, UserError
-from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplete, ToolResult, Warning  # noqa: A004
+from buddy.protocol.events import (
+    ApprovalRequired,
+    AssistantMessage,
+    RunComplete,
+    ToolClaimed,
+    ToolResult,
+    Warning,  # noqa: A004 - the seed's word
+)
 from buddy.targets.local import Local
 
 COMMAND = f"{sys.executable} {FAKES / 'acp.py'}"
@@ -102,6 +109,62 @@ async def test_another_version_of_the_protocol_is_refused(tmp_path: Path, monkey
 async def test_garbage_on_the_wire_is_skipped(tmp_path: Path) -> None:
     async with talking(tmp_path) as executor:
         assert await said(executor, "garbage") == ("still here", Completion("completed"))
+
+
+async def test_an_answer_that_is_an_error_of_another_shape_is_an_error(tmp_path: Path) -> None:
+    async with talking(tmp_path) as executor:
+        _, ended = await said(executor, "fail")
+        assert ended.reason == "error"
+        assert "a shape of its own" in ended.error
+
+
+async def test_an_agent_that_closes_its_stdout_and_stays_is_gone(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("mute")
+        ended = await guest.until(RunComplete)
+        assert ended.outcome == "failed"
+        assert "in the middle of its work" in ended.summary
+        await ask(guest, "say again")
+        assert guest.bodies(RunComplete)[-1].outcome == "success"
+
+
+async def test_an_agent_that_does_not_name_its_session_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "nameless")
+    with pytest.raises(ProviderError, match="did not name it"):
+        async with talking(tmp_path):
+            pass
+
+
+async def test_each_file_of_a_change_has_to_be_allowed(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("patch one.txt sub/two.txt")
+        first = await decide(guest, run_id, "approve")
+        second = await decide(guest, run_id, "deny")
+        asked = [question.details["path"] for question in (first, second)]
+        assert asked == [str(tmp_path / "one.txt"), str(tmp_path / "sub/two.txt")]
+        await guest.until(RunComplete)
+        assert guest.bodies(ToolClaimed) == []
+        run_id = await guest.send("patch one.txt sub/two.txt")
+        await decide(guest, run_id, "approve")
+        await decide(guest, run_id, "approve")
+        await guest.until(RunComplete)
+        assert len(guest.bodies(ToolClaimed)) == 1
+
+
+async def test_a_command_is_shown_where_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("there sub pwd")
+        assert (await decide(guest, run_id, "approve")).details["command"] == "cd sub && pwd"
+        await guest.until(RunComplete)
+        run_id = await guest.send(f"there {tmp_path} pwd")
+        assert (await decide(guest, run_id, "approve")).details["command"] == "pwd"
+        await guest.until(RunComplete)
 
 
 async def test_a_refusal_is_not_a_success(tmp_path: Path) -> None:

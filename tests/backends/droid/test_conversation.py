@@ -348,6 +348,14 @@ async def test_what_is_not_understood_is_kept_and_harms_nothing(tmp_path: Path) 
         assert "Updating droid" in shown
         assert "[1, 2]" in shown
         assert "tool_result" in shown
+        assert "nested deeper" in shown
+
+
+async def test_a_droid_that_closes_its_stdout_and_stays_is_gone(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        await executor.send_message("mute")
+        assert [event async for event in executor.events() if isinstance(event, Completion)] == []
+        await executor.wait()
 
 
 @pytest.mark.parametrize("mode", ["", "old"])

@@ -1,7 +1,8 @@
 """An agent that speaks ACP on stdin and stdout and does what the first word of a message says.
 
-say, think, look, run COMMAND, edit PATH TEXT, fetch URL, always COMMAND, wait, die, garbage, recall, refuse; its
-sessions are kept in .fake-agent.json in its working directory, so that they can be gone on with.
+say, think, look, run COMMAND, edit PATH TEXT, patch PATHS, there DIRECTORY COMMAND, fetch URL, always COMMAND, wait,
+die, mute, fail, garbage, recall, refuse; its sessions are kept in .fake-agent.json in its working directory, so that
+they can be gone on with.
 """
 
 import json
@@ -117,6 +118,20 @@ def obey(session: str, text: str) -> str:  # noqa: C901 - one arm per word
             diff = [{"type": "diff", "path": str(path), "oldText": old, "newText": new}]
             told = call(session, "edit", "edit", {"filePath": str(path), "content": new}, content=diff)
             chunk(session, gated(session, told, lambda: f"{path.write_text(new)} bytes"))
+        case "patch":
+            diff = [{"type": "diff", "path": name, "oldText": "", "newText": "new"} for name in rest.split()]
+            told = call(session, "edit", "edit", {}, content=diff)
+            chunk(session, gated(session, told, lambda: "patched"))
+        case "there":
+            where, _, command = rest.partition(" ")
+            told = call(session, "execute", "bash", {"command": command, "cwd": where})
+            chunk(session, gated(session, told, lambda: shell(f"cd {where} && {command}")))
+        case "mute":
+            sys.stdout.flush()
+            os.close(1)
+            threading.Event().wait()
+        case "fail":
+            return ""
         case "fetch":
             told = call(session, "fetch", "fetch", {"url": rest})
             chunk(session, gated(session, told, lambda: _get(rest)))
@@ -131,8 +146,14 @@ def obey(session: str, text: str) -> str:  # noqa: C901 - one arm per word
             os._exit(7)
         case "garbage":
             with output:
-                sys.stdout.write('this is not JSON\n{"half": \n')
+                sys.stdout.write('this is not JSON\n{"half": \n[]\n5\nnull\n{"id": [], "result": 1}\n')
+                sys.stdout.write("[" * 5000 + "]" * 5000 + "\n")
                 sys.stdout.flush()
+                sys.stdout.buffer.write(b'{"id": 0, "method": "\xff"}\n')
+            half = "half a character: \ud800"
+            chunk(session, half)
+            told = {"sessionUpdate": "tool_call", "toolCallId": "deep", "kind": "read", "status": "in_progress"}
+            update(session, **told, rawInput=json.loads('{"a":' * 200 + "1" + "}" * 200))
             update(session, sessionUpdate="of_another_kind", content=[1, 2])
             update(session, sessionUpdate="agent_message_chunk", content="no object")
             chunk(session, "still here")
@@ -150,6 +171,9 @@ def prompt(number: int, session: str, text: str) -> None:
     sessions[session].append(text)
     STORE.write_text(json.dumps(sessions))
     stop = obey(session, text)
+    if not stop:
+        write({"id": number, "error": "an error in a shape of its own"})
+        return
     usage = {"totalTokens": 30, "inputTokens": 20, "outputTokens": 10}
     write({"id": number, "result": {"stopReason": "cancelled" if cancelled.is_set() else stop, "usage": usage}})
 
@@ -161,7 +185,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
             resume = {} if MODE == "forgetful" else {"loadSession": True}
             return {"protocolVersion": 9 if MODE == "future" else 1, "agentCapabilities": resume}
         case "session/new":
-            session = f"theirs-{os.getpid()}-{len(sessions)}"
+            session = "" if MODE == "nameless" else f"theirs-{os.getpid()}-{len(sessions)}"
             sessions[session] = []
             modes = [{"id": "normal", "name": "Normal"}, {"id": "plan", "name": "Plan"}]
             return {"sessionId": session, "modes": {"currentModeId": "normal", "availableModes": modes}}

@@ -1,7 +1,7 @@
 """A program that speaks Droid's JSON-RPC on stdin and stdout and does what the first word of a message says.
 
 say, think, look FILE, run COMMAND, both COMMAND | COMMAND, same COMMAND | COMMAND, edit PATH TEXT, patch PATH PATH,
-fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, garbage, fail TEXT, recall. Its
+fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, mute, garbage, fail TEXT, recall. Its
 sessions are kept in .fake-droid.json in its working directory. FACTORY_FAKE steers how it speaks: old (no tool_call, no
 ids, and no end of a turn but being idle), double (everything twice), deaf, dead, nameless (errors without an
 id), refusing.
@@ -182,13 +182,19 @@ def work(text: str) -> str:  # noqa: C901 - one arm per word
         case "wait":
             say("waiting for it\n")
             interrupted.wait()
+        case "mute":
+            sys.stdout.flush()
+            os.close(1)
+            threading.Event().wait()
         case "die":
             sys.stderr.write("droid met its end\n")
             sys.stderr.flush()
             os._exit(3)
         case "garbage":
             with output:
-                sys.stdout.write("Updating droid... 42%\n\n[1, 2]\n\n")
+                sys.stdout.write("Updating droid... 42%\n\n[1, 2]\n\n" + "[" * 5000 + "]" * 5000 + "\n")
+                sys.stdout.flush()
+                sys.stdout.buffer.write(b'{"type": "\xff"}\n')
             tell("brand_new_kind", what={"ever": 1})
             tell("tool_result", content=7)
             say("still here")

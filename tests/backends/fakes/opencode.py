@@ -180,6 +180,7 @@ class Session:
                 for stream in streams:
                     stream.write(
                         b'data: {"no json\n\n: a comment\n\ndata: [1, 2]\n\ndata: {"payload": {"type": 5}}\n\n'
+                        + (b"data: " + b"[" * 5000 + b"]" * 5000 + b"\n\n")
                     )
                 self.tell("message.part.updated", part="none")
                 self.tell("of.the.future", info=3)
@@ -217,7 +218,7 @@ class Session:
                 content = (Path(self.directory) / rest).read_text()
                 message = await self.call(message, "read", {"filePath": rest}, content)
                 self.say(message, "done")
-            case "run" | "early" | "outside" | "dropask" | "write" | "fetch" | "other" | "loop":
+            case "run" | "early" | "outside" | "dropask" | "write" | "patch" | "fetch" | "other" | "loop":
                 message = await self.ask_for(message, word, rest)
                 self.say(message, "done")
             case "between":
@@ -328,6 +329,9 @@ class Session:
                 path = os.path.join(self.directory, rest)  # noqa: PTH118
                 given = {"filePath": path, "content": "new\n"}
                 return "write", given, "edit", {"filepath": path, "diff": f"+++ {path}\n+new\n"}
+            case "patch":
+                files = [{"filePath": os.path.join(self.directory, name)} for name in rest.split()]  # noqa: PTH118
+                return "apply_patch", {"patchText": rest}, "edit", {"files": files}
             case "fetch":
                 return "webfetch", {"url": rest, "format": "text"}, "webfetch", {"url": rest}
             case "other":
@@ -342,7 +346,7 @@ class Session:
             Path(part["state"]["input"]["filePath"]).write_text("new\n")  # noqa: ASYNC240 - a short one
             self.end(part, "Wrote file successfully.")
             return
-        if word in ("fetch", "other", "loop"):
+        if word in ("patch", "fetch", "other", "loop"):
             self.end(part, "fetched")
             return
         process = await asyncio.create_subprocess_shell(rest, cwd=self.directory, stdout=subprocess.PIPE)

@@ -119,6 +119,14 @@ async def test_what_it_wants_to_do_is_told_by_its_kind(tmp_path: Path) -> None:
         assert (loop.kind, loop.name) == ("tool", "doom_loop")
 
 
+async def test_every_file_of_a_patch_is_told(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        told = await tell(executor, "patch one.txt two.txt")
+        (asked,) = [event for event in told if isinstance(event, Permission)]
+        assert (asked.kind, asked.path) == ("write", str(tmp_path / "one.txt"))
+        assert asked.more_paths == (str(tmp_path / "two.txt"),)
+
+
 async def test_a_request_without_a_call_ends_with_its_answer(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "loop")

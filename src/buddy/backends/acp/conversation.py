@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from buddy.backends.acp.lines import Lines
 from buddy.backends.acp.updates import Updates, used
 from buddy.backends.external.channel import Channel
 from buddy.backends.external.contract import Answer, Completion, Failure, Permission, Request, SessionLost
@@ -13,6 +14,7 @@ from buddy.targets.hosting import Program
 
 START_SECONDS = 60.0
 AUTH_REQUIRED = -32000
+MAX_ID = 1000
 PLANNING = ("plan", "spec", "ask", "architect")
 REASONS = {"end_turn": "completed", "cancelled": "cancelled", "max_tokens": "truncated"}
 
@@ -33,13 +35,14 @@ class Conversation(Channel):
         self._hears = False
         self._closed = False
         self._session_id = ""
-        self._connection: Connection = Connection(self._handle, program.stdin, program.stdout)
+        self._connection: Connection = Connection(self._handle, Lines(program, self.errors.append))
         self._watch = asyncio.create_task(self._until_gone())
 
     # --- before it works --------------------------------------------------------------------------------------------
 
     async def open(self, request: Request) -> None:
         """Shake hands and begin, or go on with, a session of the agent's."""
+        self._updates.directory = request.cwd
         try:
             async with asyncio.timeout(START_SECONDS):
                 capabilities = await self._initialize()
@@ -48,8 +51,8 @@ class Conversation(Channel):
         except TimeoutError:
             raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
         except ConnectionError:
-            code = await self._program.wait()
-            why = self._program.complaint or "without a word"
+            code = await self._program.end()
+            why = self._program.complaint or (str(self.errors[-1]) if self.errors else "without a word")
             raise ProviderError(f"{self._name} ended with {code} at its start: {why}", retryable=False) from None
         self._hears = True
 
@@ -72,6 +75,8 @@ class Conversation(Channel):
         if request.session_id is None:
             opened = await self._ask("session/new", place)
             self._session_id = text(opened.get("sessionId"))
+            if not 0 < len(self._session_id) <= MAX_ID:
+                raise ProviderError(f"{self._name} began a session and did not name it", retryable=False)
             return opened
         sessions = mapping(capabilities.get("sessionCapabilities"))
         if sessions.get("resume") is None and not capabilities.get("loadSession"):
@@ -157,7 +162,9 @@ class Conversation(Channel):
         try:
             reply = await self._ask("session/prompt", prompt)
         except ConnectionError:
-            return  # the end of the events says it
+            # The end of the events says it. One that closed its stdout and stays would be waited for without end.
+            await self._program.end()
+            return
         except (ProviderError, UserError) as error:
             await self.tell(Completion("error", error=str(error)))
             return
@@ -208,7 +215,16 @@ class Conversation(Channel):
         call_id = text(call.get("toolCallId"))
         await self.tell(
             Permission(
-                call_id, about.name, about.kind, reply, about.args, about.details, about.command, about.path, about.url
+                call_id,
+                about.name,
+                about.kind,
+                reply,
+                about.args,
+                about.details,
+                about.command,
+                about.path,
+                about.url,
+                about.more_paths,
             )
         )
         try:

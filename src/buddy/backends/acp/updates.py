@@ -5,13 +5,22 @@ said. What a person is asked about comes from the call's own input, never from i
 """
 
 import difflib
+import posixpath
 import shlex
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from buddy.backends.external.contract import AgentEvent, Delta, Spent, ToolEnded, ToolProgress, ToolStarted
+from buddy.backends.external.contract import (
+    AgentEvent,
+    Delta,
+    Spent,
+    ToolEnded,
+    ToolProgress,
+    ToolStarted,
+    in_place,
+)
 from buddy.backends.external.loose import count, items, mapping, mappings, text
 from buddy.protocol.codes import ApprovalKind
 
@@ -23,6 +32,12 @@ KINDS: dict[str, ApprovalKind] = {
     "fetch": "fetch",
 }
 SHOWN_DIFF = 64 * 1024
+# What agents call the files and the directory that a call is about.
+_FILES = (
+    *("filePath", "file_path", "path", "absolute_path", "abs_path", "notebook_path", "target_file", "from", "to"),
+    *("old_path", "new_path", "oldPath", "newPath", "source", "destination", "source_path", "destination_path"),
+)
+_DIRECTORIES = ("cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir_path")
 
 
 class Known(Struct):
@@ -44,12 +59,15 @@ class Asked(Struct, frozen=True):
     command: str = ""
     path: str = ""
     url: str = ""
+    more_paths: tuple[str, ...] = ()
 
 
 class Updates:
     """The calls of one conversation, and the messages between them."""
 
     def __init__(self) -> None:
+        self.directory = ""
+        """Where the agent works, from which its paths are meant."""
         self._calls: dict[str, Known] = {}
         self._part = 0
         self._cost = 0.0
@@ -72,7 +90,7 @@ class Updates:
         events = self._call(call)
         known = self._calls[text(call.get("toolCallId"))]
         events += self._announce(text(call.get("toolCallId")), known)
-        return events, _asked(known.fields)
+        return events, _asked(known.fields, self.directory)
 
     def _text(self, update: dict[str, Any], *, thinking: bool) -> list[AgentEvent]:
         piece = _content_text(update.get("content"))
@@ -134,15 +152,16 @@ def used(reply: dict[str, Any]) -> list[AgentEvent]:
     return [Spent(count(usage.get("inputTokens")), count(usage.get("outputTokens")), cached)]
 
 
-def _asked(call: dict[str, Any]) -> Asked:
+def _asked(call: dict[str, Any], directory: str) -> Asked:
     args, name = mapping(call.get("rawInput")), _name(call)
     details: dict[str, Any] = {"title": text(call.get("title"))}
     match KINDS.get(text(call.get("kind"))):
         case "exec" if command := _command(args):
-            return Asked(name, "exec", args, details, command=command)
-        case "write" if path := _path(call, args):
+            where = next((place for key in _DIRECTORIES if (place := text(args.get(key)))), "")
+            return Asked(name, "exec", args, details, command=in_place(command, where, directory))
+        case "write" if paths := _paths(call, args, directory):
             details["diff"] = _diffs(call)
-            return Asked(name, "write", args, details, path=path)
+            return Asked(name, "write", args, details, path=paths[0], more_paths=paths[1:])
         case "fetch" if url := text(args.get("url")):
             return Asked(name, "fetch", args, details, url=url)
         case _:
@@ -161,11 +180,11 @@ def _command(args: dict[str, Any]) -> str:
     return text(command) or shlex.join(map(str, items(command)))
 
 
-def _path(call: dict[str, Any], args: dict[str, Any]) -> str:
-    for place in (*mappings(call.get("content")), *mappings(call.get("locations"))):
-        if path := text(place.get("path")):
-            return path
-    return next((path for name in ("filePath", "file_path", "path") if (path := text(args.get(name)))), "")
+def _paths(call: dict[str, Any], args: dict[str, Any], directory: str) -> tuple[str, ...]:
+    """Every file that it names, wherever it names it."""
+    places = (*mappings(call.get("content")), *mappings(call.get("locations")))
+    named = [text(place.get("path")) for place in places] + [text(args.get(key)) for key in _FILES]
+    return tuple(dict.fromkeys(posixpath.join(directory, path) for path in named if path))
 
 
 def _diffs(call: dict[str, Any]) -> str:
@@ -190,7 +209,8 @@ def _output(call: dict[str, Any]) -> str:
     said = "\n".join(piece for piece in pieces if piece) or _diffs(call)
     raw = call.get("rawOutput")
     if said or raw is None:
-        return said
+        in_terminal = any(block.get("type") == "terminal" for block in blocks)
+        return said or ("[its output went to a terminal of the agent's own]" if in_terminal else "")
     return text(raw) or text(mapping(raw).get("output")) or msgspec.json.encode(raw).decode()
 
 

@@ -159,7 +159,8 @@ class Conversation(Channel):
         try:
             await self._line.listen(self._take)
         finally:
-            self._code = await self._program.wait()
+            # One that closed its stdout and stays says nothing more, and would be waited for without end.
+            self._code = await self._program.end()
             if complaint := self._program.complaint:
                 self.errors.append(ProviderError(complaint, retryable=False))
             self.end()
@@ -223,7 +224,7 @@ class Conversation(Channel):
                     await self._question(envelope)
                 case _:
                     self._line.write(wire.refusal(envelope.id, envelope.method))
-        except msgspec.MsgspecError:
+        except ValueError:
             # What is not understood is not allowed; and who asks must not wait for ever.
             self._line.write(wire.response(envelope.id, {"selectedOption": "cancel", "cancelled": True, "answers": []}))
             raise
@@ -287,7 +288,7 @@ class Conversation(Channel):
 def _opened(result: msgspec.Raw) -> wire.Opened:
     try:
         return msgspec.json.decode(result, type=wire.Opened)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise ProviderError(
             f"droid answered with something that is not understood: {error}", retryable=False
         ) from error

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from buddy.backends.droid import wire
+from buddy.backends.external import loose
 from buddy.errors import ProviderError
 from buddy.targets.hosting import Program
 
@@ -95,12 +96,13 @@ class Line:
         if not line.strip():
             return
         try:
+            loose.check_depth(line)
             envelope = msgspec.json.decode(line, type=wire.Envelope)
             if envelope.type == "response":
                 self._resolve(envelope)
             else:
                 await handle(envelope)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             shown = line[:SHOWN].decode(errors="replace").strip()
             self._complain(
                 ProviderError(f"droid said something that is not understood ({error}): {shown}", retryable=False)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from buddy.backends.contract import Question, Ruling, Run, RunDenied, RunEnded
 from buddy.backends.external.contract import Answer, Permission
@@ -59,21 +60,26 @@ class Clerk:
         await asked.reply(Answer(ruling.approved, comment))
 
     async def _ruling(self, asked: Permission, call_id: str) -> Ruling:
-        run = self._run
+        """Of several files, each has to be allowed; the first that is not decides."""
         tier: Tier = "side-effecting" if asked.kind in ("write", "fetch") else "privileged"
+        ruling, digest = await self._ask(asked, call_id, tier)
+        for path in asked.more_paths:
+            if not ruling.approved:
+                break
+            ruling, digest = await self._ask(replace(asked, path=path), call_id, tier)
+        if ruling.approved and call_id not in self._claimed:  # some ask twice about one call, which still starts once
+            self._claimed.add(call_id)
+            await self._run.claim(call_id, tier, digest)
+        return ruling
+
+    async def _ask(self, asked: Permission, call_id: str, tier: Tier) -> tuple[Ruling, str]:
         question = await self._question(asked, call_id, tier)
         while True:
-            ruling = await run.ask(question)
-            if not ruling.approved:
-                return ruling
-            again = await self._question(asked, call_id, tier)
+            ruling = await self._run.ask(question)
+            again = await self._question(asked, call_id, tier) if ruling.approved else question
             if again.digest == question.digest:
-                break
+                return ruling, question.digest
             question = again
-        if call_id not in self._claimed:  # some ask twice about one call, which still starts once
-            self._claimed.add(call_id)
-            await run.claim(call_id, tier, question.digest)
-        return ruling
 
     async def _question(self, asked: Permission, call_id: str, tier: Tier) -> Question:
         intent = await self._intent(asked)

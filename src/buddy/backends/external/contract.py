@@ -5,6 +5,7 @@ them once, in order; ids that it invented are only looked at, never trusted to b
 """
 
 import asyncio
+import shlex
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Literal, Protocol
@@ -77,6 +78,11 @@ class ToolEnded(Struct, frozen=True, tag="tool_result"):
     is_error: bool = False
 
 
+def in_place(command: str, where: str, directory: str) -> str:
+    """A command as it runs from the workspace."""
+    return command if where.rstrip("/") in ("", ".", directory.rstrip("/")) else f"cd {shlex.quote(where)} && {command}"
+
+
 class Answer(Struct, frozen=True):
     """The decision on a permission request, for the agent."""
 
@@ -87,7 +93,8 @@ class Answer(Struct, frozen=True):
 class Permission(Struct, frozen=True, tag="permission"):
     """May it? Answered exactly once through `reply`. `details` is everything it showed of what would be done.
 
-    `command`, `path` and `url` are what our rules look at, by `kind`.
+    `command`, `path` and `url` are what our rules look at, by `kind`; `more_paths` belong to the same change, and each
+    has to be allowed.
     """
 
     call_id: str
@@ -99,6 +106,7 @@ class Permission(Struct, frozen=True, tag="permission"):
     command: str = ""
     path: str = ""
     url: str = ""
+    more_paths: tuple[str, ...] = ()
 
 
 class Spent(Struct, frozen=True, tag="usage"):

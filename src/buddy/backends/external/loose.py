@@ -1,8 +1,28 @@
 """Reading what another program said: a value of another type than expected counts as not said."""
 
+import re
 from typing import Any
 
 import msgspec
+
+MAX_DEPTH = 64
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
+
+
+def decoded(data: bytes) -> object:
+    """What JSON says; ValueError for what is none, or nested deeper than anything that can be kept."""
+    check_depth(data)
+    return msgspec.json.decode(data)
+
+
+def check_depth(data: bytes) -> None:
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(data):
+        depth += 1 if found[1] else -1 if found[2] else 0
+        if depth > MAX_DEPTH:
+            raise ValueError(f"JSON is nested deeper than {MAX_DEPTH}")
 
 
 def text(value: object) -> str:

@@ -1,11 +1,11 @@
 """OpenCode's permission requests as ours: what kind of thing it wants to do, and exactly what."""
 
-import shlex
+import posixpath
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from buddy.backends.external import loose
-from buddy.backends.external.contract import Answer, Permission
+from buddy.backends.external.contract import Answer, Permission, in_place
 from buddy.backends.opencode.story import Call
 from buddy.backends.opencode.wire import Json
 
@@ -19,19 +19,24 @@ def permission_of(asked: Json, call: Call, directory: str, reply: Reply) -> Perm
     details: dict[str, Any] = {"permission": wanted, "patterns": patterns, "metadata": metadata}
     given = {**metadata, **call.args}
     if call.name == "bash":
-        command = _in_place(loose.text(given.get("command")) or "\n".join(patterns), given, directory)
+        command = loose.text(given.get("command")) or "\n".join(patterns)
+        command = in_place(command, loose.text(given.get("workdir")), directory)
         return Permission(call.call_id, call.name, "exec", reply, call.args, details, command=command)
     if wanted == "edit":
         details["diff"] = loose.text(metadata.get("diff"))
-        path = loose.text(call.args.get("filePath")) or (patterns[0] if len(patterns) == 1 else "")
-        if path:  # of several files at once none is what a rule could be about
-            return Permission(call.call_id, call.name, "write", reply, call.args, details, path=path)
+        if paths := _paths(metadata, call.args, patterns, directory):
+            return Permission(
+                call.call_id, call.name, "write", reply, call.args, details, path=paths[0], more_paths=paths[1:]
+            )
     if wanted == "webfetch" and (url := loose.text(given.get("url"))):
         return Permission(call.call_id, call.name, "fetch", reply, call.args, details, url=url)
     return Permission(call.call_id, call.name, "tool", reply, call.args, details)
 
 
-def _in_place(command: str, given: Json, directory: str) -> str:
-    """The command as it runs from the workspace."""
-    where = loose.text(given.get("workdir"))
-    return command if where in ("", directory) else f"cd {shlex.quote(where)} && {command}"
+def _paths(metadata: Json, args: Json, patterns: list[str], directory: str) -> tuple[str, ...]:
+    """Every file of a change: a patch lists them; the patterns say the same, but from the root of the repository."""
+    files = loose.mappings(metadata.get("files"))
+    named = [loose.text(file.get(key)) for file in files for key in ("filePath", "movePath")]
+    named = [path for path in named if path] or [loose.text(args.get("filePath"))]
+    found = [path for path in named if path] or patterns
+    return tuple(dict.fromkeys(posixpath.join(directory, path) for path in found if path))

@@ -6,7 +6,6 @@ counts as not said.
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from buddy.backends.external import loose
@@ -32,7 +31,7 @@ def read_event(line: str) -> Event | None:
     """A line of the stream; None where it carries no event. ValueError for what is not JSON."""
     if not line.startswith("data:"):
         return None
-    said = loose.mapping(msgspec.json.decode(line[5:].encode()))
+    said = loose.mapping(loose.decoded(line[5:].encode()))
     payload = loose.mapping(said.get("payload")) or said
     kind, body = loose.text(payload.get("type")), loose.mapping(payload.get("properties"))
     return Event(kind, _session_of(kind, body), body) if kind else None
@@ -68,6 +67,6 @@ def _session_of(kind: str, body: Json) -> str:
 
 def _decoded(answer: bytes) -> object:
     try:
-        return msgspec.json.decode(answer)
-    except msgspec.DecodeError:
+        return loose.decoded(answer)
+    except ValueError:
         return None
