@@ -23,10 +23,11 @@ PATIENCE = 5.0
 LOOK_AGAIN_MS = 20
 # A plain command of a program that starts no other, or only where it is told to: nothing of it could stay.
 _ALONE = (
-    r"(?:(?:true|false|echo|printf|pwd|cd|ls|tree|cat|head|tail|wc|stat|file|date|uname|whoami|id|which|test|grep|cut|tr"
-    r"|uniq|nl|tac|comm|jq|basename|dirname|realpath|readlink|du|df|sha256sum|md5sum|diff|cmp|mkdir|touch|cp|mv|rm|sleep)"
+    r"(?:(?:true|false|echo|printf|pwd|cd|ls|tree|cat|head|tail|wc|stat|file|date|uname|whoami|id|which|test|\[|grep|cut|tr"
+    r"|uniq|nl|tac|comm|tee|jq|basename|dirname|realpath|readlink|du|df|sha256sum|md5sum|diff|cmp|mkdir|touch|cp|mv|rm|sleep)"
+    r"|sed -n [\"']?\d+(?:,\d+)?p[\"']?(?!\S| .*-)"
     r"|(?:find|rg|sort)(?! .*(?:-exec|-ok|--pre|--host|--co|\S[\"']\S|\{)))"
-    r"(?: (?>2>&1|[12]?>/dev/null(?! *\S)|[^&;|<>$`()\n\\])*+)?"
+    r"(?: (?>[12]?>&[12]|[^&;|$`()\n\\])*+)?"
 )
 # The shell moves itself, before there is anything else in it, and then becomes the command.
 JOIN = '{ echo 0 >"$0"; } 2>/dev/null; exec "$@"'
