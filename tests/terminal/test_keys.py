@@ -126,3 +126,15 @@ def test_ctrl_z_gives_the_terminal_back_until_it_is_wanted_again(home: Home) -> 
         terminal.keys("1")
         terminal.wait("✓ done")
     assert (home.work / "ran").exists()
+
+
+def test_what_is_typed_before_the_prompt_is_there_is_said(home: Home) -> None:
+    with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
+        terminal.type("the first")
+        terminal.keys("Enter")
+        terminal.type("half of the second")
+        terminal.wait("✓ done")
+        terminal.wait("> half of the second")
+        lines = terminal.screen().splitlines()
+    assert "> the first" in lines
+    assert lines[-2] == "> half of the second"

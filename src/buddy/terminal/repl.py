@@ -20,6 +20,7 @@ from buddy.errors import BuddyError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody
 from buddy.terminal import acting
+from buddy.terminal.ahead import take_typed
 from buddy.terminal.approve import Answer
 from buddy.terminal.blocks import error_block
 from buddy.terminal.complete import Files, Offering, wants_menu
@@ -99,6 +100,7 @@ class Repl:
         for work in (self._follow(), self._work(), self._tick()):
             self._spawn(work)
         self._session.app.after_render += self._warm_once
+        take_typed(self._session.app.input)
         try:
             with contextlib.suppress(EOFError, KeyboardInterrupt):
                 await self._session.prompt_async()
