@@ -37,6 +37,9 @@ def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -
         ask(terminal, "/steer left", "✗ no run is active")
         ask(terminal, "/approve", "approvals: ask")
         ask(terminal, "/model 7", "✗ there are ")
+        ask(terminal, "/model grok", "✗ no profile 'grok'; there are played")
+        ask(terminal, "/timeout 5x", "✗ '5x' is no duration")
+        ask(terminal, "/SESSION  Resume", "✗ no /session Resume")
         ask(terminal, "/cost", "0 runs")
         ask(terminal, "/diff", "not a git repository")
         ask(terminal, "/doctor", "sessions")
@@ -58,6 +61,8 @@ def test_each_command_after_something_was_said(home: Home) -> None:
             assert part in shown
         assert "1 message," in ask(terminal, "/status", "runtime")
         ask(terminal, "/cost", "1 run")
+        ask(terminal, "/export /nowhere/x", "✗ No such file or directory: /nowhere/x")
+        ask(terminal, "/compact all", "✗ no /compact all")
         ask(terminal, "/compact", "nothing to compact")
         ask(terminal, "/compact undo", "nothing to take back")
         ask(terminal, "/permissions", "every side effect is asked for")

@@ -23,6 +23,8 @@ async def switch_model(desk: Desk, wanted: str) -> None:
         if not 1 <= int(wanted) <= len(names):
             raise UserError(f"there are {len(names)} profiles", hint="/model lists them")
         wanted = names[int(wanted) - 1]
+    if names and wanted not in names:
+        raise UserError(f"no profile {wanted[:40]!r}; there are {', '.join(names)}", hint="/model lists them")
     talk = desk.talk
     await talk.client.request(SwitchModel(profile=wanted), SwitchModelReply, await talk.ensure())
 
@@ -45,24 +47,25 @@ async def kill(desk: Desk, wanted: str) -> None:
 
 
 async def set_timeout(desk: Desk, wanted: str) -> None:
-    text, _, named = wanted.partition(" ")
+    text, named = [*wanted.split(maxsplit=1), "", ""][:2]
     seconds = desk.talk.around.seconds(text) if text else None
     if seconds is None:
-        raise UserError("how long?", hint="/timeout <duration> [id], such as /timeout 10m")
-    run = await find_run(desk, named.strip())
+        what = f"{text[:40]!r} is no duration" if text else "how long?"
+        raise UserError(what, hint="/timeout <duration> [id], such as /timeout 10m")
+    run = await find_run(desk, named)
     desk.set_deadline(run.session_id, run.run_id, seconds)
     desk.tell(f"  {run.run_id} is cancelled in {duration(seconds)}, while this terminal is open")
 
 
 async def session(desk: Desk, wanted: str) -> None:
-    action, _, rest = wanted.partition(" ")
+    action, rest = [*wanted.split(maxsplit=1), "", ""][:2]
     match action:
         case "":
             found = await sessions_here(desk)
             rows = (f"  {one.summary.session_id}  {escape(one.line)}" for one in found)
             desk.tell("\n".join(rows) or "  no sessions here")
         case "resume":
-            await resume(desk, rest.strip())
+            await resume(desk, rest)
         case "new":
             await new(desk, "")
         case _:
@@ -125,6 +128,8 @@ async def compact(desk: Desk, wanted: str) -> None:
     talk = desk.talk
     if not talk.session_id:
         raise UserError("nothing was said yet")
+    if wanted not in ("", "undo"):
+        raise UserError(f"no /compact {wanted[:40]}", hint="/compact, /compact undo")
     undo = wanted == "undo"
     done = await talk.client.request(CompactSession(undo), CompactSessionReply, talk.session_id)
     if done.before_tokens == done.after_tokens:

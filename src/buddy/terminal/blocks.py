@@ -183,6 +183,8 @@ def error_block(error: Exception, style: Style) -> str:
             message, hint = str(error), error.hint
         case ProtocolError():
             message, hint = error.message, error.detail or ""
+        case OSError(filename=str(place), strerror=str(what)):
+            message, hint = f"{what}: {place}", ""
         case _:
             message, hint = str(error), ""
     return style.red(f"✗ {escape(message)}") + (f"\n  hint: {escape(hint)}" if hint else "")

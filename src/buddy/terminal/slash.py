@@ -80,15 +80,15 @@ def offered() -> list[tuple[str, str]]:
 
 def find_command(line: str) -> tuple[Command, str]:
     """The command of a line and what follows it; UserError where there is none."""
-    name, _, rest = line.strip().partition(" ")
-    command = _BY_NAME.get(name)
+    name, rest = [*line.split(maxsplit=1), "", ""][:2]
+    command = _BY_NAME.get(name.lower())
     if command is None:
         import difflib
 
         near = difflib.get_close_matches(name, [known for known, _ in offered()], 1)
         hint = f"did you mean {near[0]}?" if near else "/help lists them"
         raise UserError(f"no command {escape(name[:40])}", hint=hint)
-    return command, rest.strip()
+    return command, rest
 
 
 async def run_command(desk: Desk, line: str) -> None:
