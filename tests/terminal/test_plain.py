@@ -1,5 +1,7 @@
 """The REPL without a terminal: lines in, answers out."""
 
+import signal
+
 from cli.driving import Home, shell
 
 
@@ -38,3 +40,37 @@ def test_one_run_loads_no_editor(home: Home) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
     assert loaded
     assert not loaded & {"prompt_toolkit", "rich"}
+
+
+def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
+    home.env["TERM"] = "dumb"
+    home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"))
+    with home.terminal() as terminal:
+        terminal.until("> ")
+        terminal.type("go\n")
+        terminal.until("$ touch ran")
+        terminal.until("approve? [y/N] ")
+        assert not (home.work / "ran").exists()
+        terminal.type("y\n")
+        terminal.until("✓ done")
+        terminal.type("more\n")
+        terminal.until("approve? [y/N] ", times=2)
+        terminal.type("yes\n")
+        terminal.until("✓ approved", times=2)
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.until("■ cancelled")
+        terminal.type("\x04")
+        terminal.until("to go on: buddy resume sess_")
+        assert terminal.finish() == 0
+    assert (home.work / "ran").exists()
+    assert b"\x1b" not in terminal.shown
+    assert rb"**Done** \x1b[2J" in terminal.shown
+
+
+def test_an_interrupt_ends_it_though_no_line_comes(home: Home) -> None:
+    with home.script({"text": "one"}).start() as running:
+        running.feed(b"go\n")
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"one\n"
+        running.signal(signal.SIGINT)
+        assert running.finish().code == 130

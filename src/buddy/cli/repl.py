@@ -79,6 +79,11 @@ def has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def _is_dumb() -> bool:
+    """Whether the terminal only shows lines: there is nothing to edit on, and nothing to draw."""
+    return os.environ.get("TERM", "") in ("", "dumb")
+
+
 def _run(options: argparse.Namespace, wanted: str | None) -> int:
     ask_for_trust(options)
     config = read_config(options)
@@ -86,10 +91,10 @@ def _run(options: argparse.Namespace, wanted: str | None) -> int:
     async def work() -> int:
         async with _joined(options) as (client, wire):
             talk = Conversation(client, _around(options, config))
-            if has_terminal():
+            if has_terminal() and not _is_dumb():
                 style = style_of(sys.stderr, os.environ) if config.display.color else Style(on=False)
                 return await _on_terminal(options, talk, wire, wanted, style)
-            return await _on_pipes(options, talk, wanted)
+            return await _in_lines(options, talk, wanted)
 
     return asyncio.run(work())
 
@@ -116,13 +121,19 @@ async def _on_terminal(
     return 0
 
 
-async def _on_pipes(options: argparse.Namespace, talk: Conversation, wanted: str | None) -> int:
-    from buddy.terminal.plain import PlainRepl
+async def _in_lines(options: argparse.Namespace, talk: Conversation, wanted: str | None) -> int:
+    from buddy.terminal.plain import WIDTH, PlainRepl
 
-    room = PlainRepl(talk, style_of(sys.stderr, os.environ), sys.stdout, sys.stderr)
+    style = style_of(sys.stderr, os.environ)
+    room = PlainRepl(talk, style, sys.stdout, sys.stderr, has_person=has_terminal())
+    if has_terminal():
+        _greet(talk, style, _runs(options), WIDTH)
     if wanted is not None:
         await room.switch(await _find(talk.client, wanted, options))
     code = await room.run(getattr(options, "prompt", None))
+    if has_terminal():
+        _part(talk, style)
+        return 0
     if talk.session_id:
         print(f"session {talk.session_id}", file=sys.stderr)
     return code

@@ -45,9 +45,9 @@ class Approval:
         self,
         request: ApprovalRequest,
         style: Style,
-        decide: Callable[[Answer], None],
-        write: Callable[[], None],
-        expand: Callable[[str], None],
+        decide: Callable[[Answer], None] = lambda _: None,
+        write: Callable[[], None] = lambda: None,
+        expand: Callable[[str], None] = lambda _: None,
         sandbox: str = "",
     ) -> None:
         """`sandbox` is the session's level, for questions that do not name one."""
@@ -66,13 +66,13 @@ class Approval:
         """Whether keys are answers, and not text."""
         return self.armed and not self._answered
 
-    def block(self, columns: int) -> str:
-        """What would happen, for the scrollback."""
+    def block(self, columns: int, *, whole: bool = False) -> str:
+        """What would happen, for the scrollback: `whole`, or a page of it that a key continues."""
         style, details = self._style, self.request.details
         inner = max(20, columns - 4)
         lines = [style.yellow(f"┌ {escape(self.request.title)}")]
         body = self._what(inner)
-        if len(body) > PAGE and not self._is_whole:
+        if len(body) > PAGE and not self._is_whole and not whole:
             body = [*body[:PAGE], style.yellow(f"… {len(body) - PAGE} more lines; press e to see them")]
         lines += [f"{style.yellow('│')} {line}" for line in body]
         for name, value in self._facts():

@@ -1,47 +1,90 @@
-"""The REPL without a terminal: every line of stdin is a prompt or a command, answered before the next one is read.
+"""The REPL without a terminal, or on one that only shows lines: each that is read is a prompt or a command, answered
+before the next one.
 
 What always holds: what the model says goes to stdout as it is (escaped where that is a terminal), everything else to
-stderr; nobody is asked who is not there.
+stderr; no escape sequence is written; nobody is asked who is not there, and only a clear yes is one.
 """
 
 import asyncio
+import contextlib
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from buddy.errors import BuddyError, UserError
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, RunComplete
+from buddy.protocol.events import ApprovalRequired, EventBody, RunComplete, UserMessage
+from buddy.terminal.approve import Answer, Approval
 from buddy.terminal.blocks import error_block
 from buddy.terminal.conversation import Conversation
 from buddy.terminal.escape import escape
+from buddy.terminal.looking import prompt_text
 from buddy.terminal.narrate import Narrator
 from buddy.terminal.slash import run_command
 from buddy.terminal.style import Style
 
 WIDTH = 80
+ME = "cli"
 
 
 class PlainRepl:
-    def __init__(self, talk: Conversation, style: Style, out: TextIO, err: TextIO) -> None:
+    def __init__(self, talk: Conversation, style: Style, out: TextIO, err: TextIO, *, has_person: bool = False) -> None:
+        """With a person, there is a prompt to type at, and questions are asked."""
         self.talk = talk
+        self._has_person = has_person
+        self._read_line: Callable[[], str] = sys.stdin.readline
         self.style = style
         self._out = out
         self._err = err
         self._narrator = Narrator(talk, style, lambda: WIDTH, self.tell, self._say)
         self._lines: list[str] = []
+        self._asking: list[Event] = []
         self._is_over = False
         self._outcome = "success"
 
-    async def run(self, first: str | None, read_line: Callable[[], str] = sys.stdin.readline) -> int:
+    async def run(self, first: str | None) -> int:
         """Until stdin ends; gives the exit code of the last run."""
+        if self._has_person:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         if first:
             await self._safely(first)
-        while not self._is_over and (line := await asyncio.to_thread(read_line)):
+        while not self._is_over and (line := await self._next_line(prompt_text(self.talk.facts.target))):
             if line.strip():
                 await self._safely(line.strip())
         return EXIT_CODES[self._outcome]
+
+    async def _next_line(self, prompt: str) -> str:
+        """Read in a thread that nobody waits for: an interrupt ends us though no line comes."""
+        if self._has_person:
+            print(prompt, end="", file=self._err, flush=True)
+        loop = asyncio.get_running_loop()
+        line: asyncio.Future[str] = loop.create_future()
+
+        def read() -> None:
+            text = self._read_line()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: we were left
+                loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
+
+        threading.Thread(target=read, daemon=True).start()
+        typed = await line
+        if self._has_person and not typed:
+            self.tell("")
+        return typed
+
+    def _interrupt(self) -> None:
+        """Ctrl-C ends the run; where there is none, us."""
+        if self.talk.active is None:
+            raise KeyboardInterrupt
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        try:
+            await self.talk.cancel()
+        except (BuddyError, OSError) as error:
+            self.tell(error_block(error, self.style))
 
     async def follow_active(self) -> None:
         """Show what was attached to, up to its end."""
@@ -73,8 +116,25 @@ class PlainRepl:
     async def _take(self, event: Event) -> EventBody | None:
         if not self.talk.take(event):
             return None
-        await self._narrator.take(event, self._whole)
-        return event.body()
+        body = event.body()
+        is_live = self._has_person and not self.talk.is_replaying
+        if not (is_live and isinstance(body, UserMessage) and body.by == ME):  # it stands where it was typed
+            await self._narrator.take(event, self._whole)
+        if isinstance(body, ApprovalRequired):
+            self._asking.append(event)
+        if is_live:
+            await self._ask()
+        return body
+
+    async def _ask(self) -> None:
+        """Put the questions that wait to the person."""
+        while self._asking:
+            asked = await self._whole(self._asking.pop(0))
+            if not isinstance(asked, ApprovalRequired) or asked.approval_id not in self.talk.view.approvals:
+                continue
+            self.tell(Approval(asked, self.style, sandbox=self.talk.facts.sandbox).block(WIDTH, whole=True))
+            yes = (await self._next_line("approve? [y/N] ")).strip().lower() in ("y", "yes")
+            await self.talk.decide(asked.approval_id, Answer("approve" if yes else "deny"))
 
     async def _whole(self, event: Event) -> EventBody | None:
         return await self.talk.around.whole(self.talk.client, event)
