@@ -68,9 +68,19 @@ class Pins:
         self._first_seq = 0
         self._carried = ""
 
-    def apply(self, seq: int, body: EventBody) -> None:
+    def apply(self, seq: int, body: EventBody) -> None:  # noqa: C901 - one arm per event
         self._first_seq = self._first_seq or seq
         match body:
+            case AssistantMessage():
+                self._asked_at = seq
+            case ToolCall():
+                if body.call_id:
+                    self._calls[body.call_id] = body
+            case ToolResult():
+                if body.call_id in self._claimed:
+                    self._done(self._calls.get(body.call_id), body)
+            case ToolClaimed():
+                self._claimed.add(body.call_id)
             case UserMessage() if body.by != "acceptance":
                 self._said.append(Said(seq, body.text))
             case RunStarted():
@@ -79,14 +89,6 @@ class Pins:
                 self._criteria = ()
                 self._calls.clear()
                 self._claimed.clear()
-            case AssistantMessage():
-                self._asked_at = seq
-            case ToolCall() if body.call_id:
-                self._calls[body.call_id] = body
-            case ToolClaimed():
-                self._claimed.add(body.call_id)
-            case ToolResult() if body.call_id in self._claimed:
-                self._done(self._calls.get(body.call_id), body)
             case SessionCompacted() if not body.undo and self._first_seq > 1:
                 self._carry(body)
             case _:

@@ -28,18 +28,20 @@ class Transcript:
 
     def apply(self, seq: int, body: EventBody) -> None:
         match body:
-            case UserMessage():
-                self._close_calls()
-                self._add(seq, UserItem(body.text))
+            case ToolResult():
+                if body.call_id in self._open:
+                    self._results[body.call_id] = body.text
+                    self._settle()
             case AssistantMessage() if body.text or body.tool_calls:
                 self._close_calls()
                 self._add(seq, AssistantItem(body.text, body.tool_calls, body.opaque))
                 self._open = [call.call_id for call in body.tool_calls]
                 self.call_ids.update(self._open)
                 self._asked_at = seq
-            case ToolResult() if body.call_id in self._open:
-                self._results[body.call_id] = body.text
-                self._settle()
+            case UserMessage():
+                self._close_calls()
+                self.asked = UserItem(body.text)
+                self._add(seq, self.asked)
             case SessionCompacted():
                 self._compact(body)
             case _:
@@ -70,8 +72,6 @@ class Transcript:
     def _add(self, seq: int, item: Item) -> None:
         self.items.append(item)
         self._entries.append((seq, item))
-        if isinstance(item, UserItem):
-            self.asked = item
 
     def _settle(self) -> None:
         # Results may come in any order and are told in the order of the calls. They count as said when the call was
