@@ -67,6 +67,21 @@ async def test_matches_are_told_with_path_and_line(call: Call, tree: Path, progr
     assert not (tree / "hit").exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/cgroup").exists(), reason="needs Linux")
+@pytest.mark.usefixtures("tree")
+async def test_a_search_does_not_wait_for_a_control_group(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "rg"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf 'a.py\\0001:%s\\n' $(cat /proc/self/cgroup)\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    text = (await Grep(Programs()).run(GrepArgs("value"), call)).text
+    assert "a.py:1:0::/" in text
+    assert call.nonce not in text
+
+
 async def test_binary_files_links_and_git_are_left_out(call: Call, tree: Path, programs: Programs) -> None:
     text = (await Grep(programs).run(GrepArgs("value", ignore_case=True), call)).text
     paths = {line.rpartition(":")[0].rpartition(":")[0] for line in text.splitlines()}

@@ -21,13 +21,18 @@ CANCEL_GRACE = 0.1
 
 
 class Local:
-    """Satisfies `Target`; `grace` is the time between asking a group to end and killing it."""
+    """Satisfies `Target`; `grace` is the time between asking a group to end and killing it.
+
+    `looking` is the same place for commands of our own that only look: they need no control group.
+    """
 
     name: str = "local"
 
-    def __init__(self, *, grace: float = GRACE) -> None:
+    def __init__(self, *, grace: float = GRACE, groups: bool = True) -> None:
         self._grace = grace
+        self._groups = groups
         self._shell = _find_shell()
+        self.looking: Local = Local(grace=grace, groups=False) if groups else self
 
     async def run(
         self,
@@ -39,7 +44,7 @@ class Local:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        group = cgroups.make(nonce) if cgroups.may_leave(command) else None
+        group = cgroups.make(nonce) if self._groups and cgroups.may_leave(command) else None
         argv = self._argv(command)
         try:
             return await self._start(group.joined(argv) if group else argv, cwd, nonce, on_output, timeout, env)

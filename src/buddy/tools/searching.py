@@ -55,6 +55,13 @@ class Watched(Protocol):
     unwatched: Target
 
 
+@runtime_checkable
+class Careful(Protocol):
+    """A target that prepares for what a command could leave behind; `looking` is the same place without that."""
+
+    looking: Target
+
+
 class Programs:
     """Which program searches on which target, found out once for each."""
 
@@ -116,4 +123,5 @@ async def _run(command: str, call: Call) -> Found:
 
 
 def _quiet(place: Place) -> Target:
-    return place.target.unwatched if isinstance(place.target, Watched) else place.target
+    target = place.target.unwatched if isinstance(place.target, Watched) else place.target
+    return target.looking if isinstance(target, Careful) else target

@@ -32,7 +32,7 @@ class Confined(Local):
         network: bool = False,
         grace: float = GRACE,
     ) -> None:
-        super().__init__(grace=grace)
+        super().__init__(grace=grace, groups=False)  # its process namespace ends as a whole
         self._fence = fence
         self._proof = proof
         self._network = network
