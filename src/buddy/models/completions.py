@@ -60,7 +60,7 @@ class Completions:
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = Fold(self._wire.origin)
         return self._exchange.stream(
-            lambda left_out: self._body(prompt, left_out), fold, self._messages.call_ids(prompt)
+            lambda left_out: self._body(prompt, left_out), fold, lambda: self._messages.call_ids(prompt)
         )
 
     async def close(self) -> None:

@@ -33,7 +33,12 @@ class EncodedItems:
 
     def call_ids(self, items: Sequence[Item]) -> AbstractSet[str]:
         """The ids of the calls in a history; they grow with it, and are not looked for anew."""
-        return self._history(items).call_ids if items else frozenset()
+        if not items:
+            return frozenset()
+        history = self._histories.get(id(items[0]))
+        if history is None or len(history.items) != len(items) or history.items[-1] is not items[-1]:
+            history = self._history(items)
+        return history.call_ids
 
     def forget(self) -> None:
         self._histories.clear()

@@ -51,9 +51,10 @@ class Exchange:
         self._left_out: LeftOut = frozenset()
 
     async def stream(
-        self, body: Callable[[LeftOut], Sequence[bytes]], fold: Folding, taken: AbstractSet[str]
+        self, body: Callable[[LeftOut], Sequence[bytes]], fold: Folding, taken: Callable[[], AbstractSet[str]]
     ) -> AsyncIterator[Piece]:
-        """All pieces of one reply; `body` makes the request without the parameters that were refused."""
+        """All pieces of one reply; `body` makes the request without the parameters that were refused, `taken` gives the
+        ids that its calls cannot have any more."""
         answer = await self._open(body)
         try:
             reading = _Reading(answer, fold)
@@ -64,7 +65,7 @@ class Exchange:
                 with suppress(TimeoutError, ProviderError):
                     while await answer.batch(self._linger) is not None:
                         pass
-            reply = fold.reply(taken)
+            reply = fold.reply(taken())
         except ProviderError as error:
             self._wire.without_key(error)
             raise

@@ -59,7 +59,7 @@ class Responses:
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         fold = ResponseFold(self._wire.origin)
         return self._exchange.stream(
-            lambda left_out: self._body(prompt, left_out), fold, self._items.call_ids(prompt.items)
+            lambda left_out: self._body(prompt, left_out), fold, lambda: self._items.call_ids(prompt.items)
         )
 
     async def close(self) -> None:

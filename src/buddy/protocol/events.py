@@ -349,7 +349,7 @@ def wire_name(body: type[Shape]) -> str:
 
 
 TOLD_ONLY: frozenset[type[Shape]] = frozenset(
-    {AssistantDone, Error, Phase, Progress, Recovery, SessionResumed, SessionSnapshot, ToolOutput, Warning}
+    {AssistantDone, Error, Phase, Progress, Recovery, SessionResumed, SessionSnapshot, Status, ToolOutput, Warning}
 )
 """What only tells of something: no state follows from it, so who folds a session's events may pass over it."""
 

@@ -7,9 +7,11 @@ is being worked on is told as it was said, also where a compaction has taken in 
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import AssistantMessage, EventBody, SessionCompacted, ToolResult, UserMessage
+from buddy.protocol.shapes import Shape
 
 LASTING = frozenset({"user_message", "assistant_message", "tool_result", "session_compacted"})
 """The events that are told, also when their run is over."""
+_TOLD: frozenset[type[Shape]] = frozenset({UserMessage, AssistantMessage, ToolResult, SessionCompacted})
 NOT_RUN = "Not run: the run was interrupted before this call started."
 
 
@@ -27,6 +29,8 @@ class Transcript:
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
+        if type(body) not in _TOLD:
+            return  # most events: to try them against each case below would cost more than this
         match body:
             case ToolResult():
                 if body.call_id in self._open:
