@@ -21,7 +21,7 @@ from buddy.protocol.requests import (
     SwitchModel,
     SwitchModelReply,
 )
-from buddy.sessions.session import MAX_QUEUED
+from buddy.sessions.inbox import MAX_QUEUED
 from harness import Guest
 from sessions.stage import Puppet, answer, asks_for, call, crash, log_types, stage
 

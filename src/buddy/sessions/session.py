@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from buddy.backends.contract import Backend, Compaction, compacted
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
-from buddy.log.contract import InboxItem, Lease, Log
+from buddy.log.contract import Lease, Log
 from buddy.protocol.codes import SessionState
-from buddy.protocol.envelopes import Event, decode, encode
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     ApprovalPolicyChanged,
     EventBody,
@@ -50,6 +50,7 @@ from buddy.scrub import Scrubber
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.ending import perform
+from buddy.sessions.inbox import Inbox
 from buddy.sessions.journal import MERGE_SECONDS, Journal, Repeated, Rows
 from buddy.sessions.messages import check_criteria, check_text, options_of
 from buddy.sessions.policy import Effective
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 # Whoever is further behind reads the log; with a hundred runs at once, what is kept here is most of a session.
 RECENT = 32
 RESTING = 16
-MAX_QUEUED = 100
 
 
 def without_rules(root: str) -> "Permissions":
@@ -100,7 +100,7 @@ class Session:
         self._recent: deque[Event] = deque(maxlen=RECENT)
         self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
-        self._steered = True
+        self._inbox = Inbox(around.log, lease.session_id, around.scrubber)
         self._last_event = around.clock()
         self._closing = False
         self._is_compacting = False
@@ -279,9 +279,7 @@ class Session:
         if self.fold.run is None or self.fold.run.run_id != wish.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{wish.run_id[:80]} is not active")
         check_text(wish.text)
-        message = QueueMessage(self._around.ids("msg"), wish.text)
-        await self._put("steer", message, by)
-        self._steered = True
+        await self._inbox.steer(QueueMessage(self._around.ids("msg"), wish.text), by)
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Keep a message until the runs before it are over; 0 where it starts at once."""
@@ -289,7 +287,7 @@ class Session:
         await self._check_cost(SendUserMessage(self.session_id, message.client_message_id, message.text))
         if message.client_message_id in self.fold.runs:
             return 0
-        position = await self._put("message", message, by)
+        position = await self._inbox.queue(message, by)
         if self.fold.run is None:
             await self._start_queued()
             return 0
@@ -454,44 +452,29 @@ class Session:
             task.cancel()
         await self._committed()
 
-    async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
-        text = self._around.scrubber.text(message.text)
-        body = bytes(encode(SendUserMessage(self.session_id, message.client_message_id, text)))
-        position = await self._around.log.put(
-            self.session_id, message.client_message_id, f"{kind}:{by}", body, MAX_QUEUED
-        )
-        if position is None:
-            raise ProtocolError("OVERLOADED", f"{MAX_QUEUED} messages wait already", retryable=True)
-        return position
-
     async def _take_steers(self) -> bool:
-        if not self._steered or self.fold.run is None:
+        run = self.fold.run
+        steers = await self._inbox.steers() if run is not None else []
+        if run is None or not steers:
             return False
-        self._steered = False
-        items = [item for item in await self._around.log.waiting(self.session_id) if item.kind.startswith("steer:")]
-        for item in items:
-            message = decode(item.body, SendUserMessage)
-            by = item.kind.partition(":")[2]
-            self.journal.record(
-                UserMessage(message_id=message.client_message_id, text=message.text, by=by), self.fold.run.run_id
-            )
-        if items:
-            await self.journal.commit(Rows(taken=tuple(item.item_id for item in items)), durable=True)
-        return bool(items)
+        for steer in steers:
+            said = UserMessage(message_id=steer.message.client_message_id, text=steer.message.text, by=steer.by)
+            self.journal.record(said, run.run_id)
+        await self.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
+        return True
 
     async def _start_queued(self) -> None:
         """The next queued message becomes a run."""
         while self.fold.run is None and not self._closing and not self._is_compacting:
-            waiting: list[InboxItem] = await self._around.log.waiting(self.session_id)
-            if not waiting or self.fold.run is not None:
+            queued = await self._inbox.first()
+            if queued is None or self.fold.run is not None:
                 return
-            item = waiting[0]
-            message = decode(item.body, SendUserMessage)
+            message = queued.message
             if message.client_message_id in self.fold.runs:
-                await self._committed(Rows(taken=(item.item_id,)))  # it was sent meanwhile
+                await self._committed(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
-            self._accept(message, item.kind.partition(":")[2])
-            await self._committed(Rows(key=message.client_message_id, taken=(item.item_id,)))
+            self._accept(message, queued.by)
+            await self._committed(Rows(key=message.client_message_id, taken=(queued.item_id,)))
             self._start()
 
     async def _committed(self, rows: Rows | None = None, *, durable: bool | None = None) -> None:
