@@ -48,6 +48,17 @@ def test_bash_offers_commands_actions_flags_and_sessions(said: Home) -> None:
     assert "--child" not in completed(said, "buddy", "demo")
     assert session_of(said) in completed(said, "buddy", "resume")
     assert session_of(said) in completed(said, "buddy", "session", "show")
+    assert "--plan" in completed(said, "buddy")
+
+
+def test_bash_goes_on_after_values_prompts_and_ids(said: Home) -> None:
+    assert {"--json", "--accept"} <= set(completed(said, "buddy", "exec", "--approve", "all"))
+    assert {"--json", "--accept"} <= set(completed(said, "buddy", "exec", "go", "--max-turns", "3"))
+    assert "--all" in completed(said, "buddy", "session", "list", "--limit", "3")
+    assert "--seq" in completed(said, "buddy", "session", "fork", "last")
+    assert completed(said, "buddy", "exec", "--approve") == ["ask", "all", "none"]
+    assert completed(said, "buddy", "--sandbox") == ["host", "confined", "container"]
+    assert completed(said, "buddy", "exec", "-C") == []
 
 
 def test_fish_offers_them_with_what_they_are(said: Home) -> None:
@@ -62,6 +73,7 @@ def test_fish_offers_them_with_what_they_are(said: Home) -> None:
     assert "session\tlist, show, search, export, fork, import or delete sessions" in offered("buddy ses")
     assert any(line.startswith("show\t") for line in offered("buddy session s"))
     assert f"{session_of(said)}\ta prompt that is: remembered" in offered("buddy resume sess_")
+    assert [line.partition("\t")[0] for line in offered("buddy exec --approve ")] == ["all", "ask", "none"]
 
 
 def test_zsh_completes_them_on_its_line(said: Home) -> None:
@@ -79,6 +91,13 @@ def test_zsh_completes_them_on_its_line(said: Home) -> None:
         terminal.type("sess_")
         terminal.keys("Tab")
         terminal.wait(f"ready> buddy session show {session_of(said)}")
+        terminal.keys("C-u")
+        terminal.type("buddy exec --approve al")
+        terminal.keys("Tab")
+        terminal.wait("buddy exec --approve all")
+        terminal.type(" --stream")
+        terminal.keys("Tab")
+        terminal.wait(" --stream-json")
 
 
 def test_a_shell_that_is_not_known_is_refused(home: Home) -> None:

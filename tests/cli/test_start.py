@@ -10,6 +10,7 @@ import pytest
 from buddy.cli.commands import COMMANDS, build_parser, parse
 from buddy.cli.completion import words_of
 from buddy.cli.options import read_plain
+from buddy.errors import UserError
 from buddy.version import VERSION
 from cli.driving import Home
 
@@ -37,6 +38,33 @@ def test_help_shows_examples_and_no_inner_flags(home: Home) -> None:
     assert "buddy exec" in home.run("--help").out
     assert "--child" not in home.run("demo", "--help").out
     assert home.run("help").code == 0
+
+
+def test_help_of_a_command_is_found_both_ways(home: Home) -> None:
+    for words in (["exec"], ["session", "list"]):
+        assert home.run("help", *words).out == home.run(*words, "--help").out
+    assert "exit codes: 0 success" in home.run("help", "exec").out
+    done = home.run("help", "nope")
+    assert (done.code, done.err.splitlines()[0]) == (64, "error: no command 'nope'")
+
+
+def test_everything_that_can_be_typed_is_explained() -> None:
+    assert [word for word in words_of(build_parser()) if not word.help] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("exec fix the test --json", 'quote the prompt: buddy exec "fix …"'),
+        ("fix the test", 'quote the prompt: buddy "fix …"'),
+        ("exec go --jsn", "buddy exec --help shows how"),
+        ("session list all", "buddy session --help shows how"),
+    ],
+)
+def test_what_was_not_understood_is_told_with_a_hint(words: str, hint: str) -> None:
+    with pytest.raises(UserError, match="unrecognized arguments") as told:
+        parse(words.split())
+    assert told.value.hint == hint
 
 
 def test_each_command_is_parsed_without_the_others() -> None:

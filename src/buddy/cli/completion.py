@@ -1,7 +1,7 @@
 """`buddy completion bash|zsh|fish`: what a shell offers after `buddy`, made from the command line itself.
 
 What always holds: commands and flags are in the script, so completing them asks nothing of a running Buddy; only ids of
-sessions are looked up, where one can stand.
+sessions are looked up, where one can stand. Words that are no commands (a prompt, a flag's value, an id) do not end it.
 """
 
 import argparse
@@ -13,20 +13,25 @@ from msgspec import Struct
 MOST_SESSIONS = 50
 # What stands in a script for the sessions there are.
 SESSIONS = "(sessions)"
+# What a value can be, by how the help calls it; any other value is a file for all that is known.
+VALUES = {"POLICY": "ask all none", "LEVEL": "host confined container"}
 
 
 class Word(Struct, frozen=True):
-    """Something that can be typed, after which words."""
+    """Something that can be typed, after which words; a flag may take a value."""
 
     after: tuple[str, ...]
     text: str
     help: str
+    value: str = ""
 
 
 def completion(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if options.shell == "sessions":
         return asyncio.run(_print_sessions(options))
-    words = list(words_of(parser))
+    from buddy.cli.parsing.running import repl_parser
+
+    words = [*words_of(parser), *words_of(repl_parser())]
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words), end="")
     return 0
 
@@ -51,14 +56,15 @@ def words_of(parser: argparse.ArgumentParser, after: tuple[str, ...] = ()) -> It
         if action.help == argparse.SUPPRESS:
             continue
         if action.dest == "session_id" and not action.option_strings:
-            yield Word(after, SESSIONS, "")
+            yield Word(after, SESSIONS, action.help or "")
+        value = str(action.metavar or "") if action.nargs != 0 else ""
         for flag in action.option_strings:
-            if flag.startswith("--"):
-                yield Word(after, flag, action.help or "")
+            if flag.startswith("--") or value:
+                yield Word(after, flag, action.help or "", value)
         shown: list[argparse.Action] = vars(action).get("_choices_actions", [])
         helps = {choice.dest: choice.help or "" for choice in shown}
         for name, inner in _choices(action):
-            yield Word(after, name, helps.get(name, ""))
+            yield Word(after, name, helps.get(name, "") or action.help or "")
             if inner is not None:
                 yield from words_of(inner, (*after, name))
 
@@ -80,12 +86,28 @@ def _grouped(words: list[Word]) -> dict[tuple[str, ...], list[Word]]:
     return groups
 
 
+def _known(words: list[Word]) -> str:
+    """Every command with something behind it, as a pattern of `case`."""
+    return "|".join(f'"{" ".join(after)}"' for after in _grouped(words) if after)
+
+
+def _valued(words: list[Word]) -> Iterator[tuple[str, str]]:
+    """The flags that take a value, as patterns of `case`, and what to offer for it; files where that is nothing."""
+    values = {word.text: VALUES.get(word.value, "") for word in words if word.value}
+    for offered in sorted(set(values.values()), reverse=True):
+        yield "|".join(flag for flag, known in values.items() if known == offered), offered
+
+
 def _bash(words: list[Word]) -> str:
     cases = "\n".join(
         f'    "{" ".join(after)}") offered="{" ".join(_listed(word) for word in group)}" ;;'
         for after, group in _grouped(words).items()
     )
-    return _BASH.replace("CASES", cases)
+    values = "\n".join(
+        f'    {flags}) COMPREPLY=($(compgen -W "{offered}" -- "$current")); return ;;'
+        for flags, offered in _valued(words)
+    )
+    return _BASH.replace("KNOWN", _known(words)).replace("VALUES", values).replace("CASES", cases)
 
 
 def _listed(word: Word) -> str:
@@ -97,7 +119,10 @@ def _zsh(words: list[Word]) -> str:
         f'    "{" ".join(after)}") offered=({" ".join(_described(word) for word in group)}) ;;'
         for after, group in _grouped(words).items()
     )
-    return _ZSH.replace("CASES", cases)
+    values = "\n".join(
+        f"    {flags}) {f'compadd {offered}' if offered else '_files'}; return ;;" for flags, offered in _valued(words)
+    )
+    return _ZSH.replace("KNOWN", _known(words)).replace("VALUES", values).replace("CASES", cases)
 
 
 def _described(word: Word) -> str:
@@ -115,18 +140,31 @@ def _fish(words: list[Word]) -> str:
         if word.text == SESSIONS:
             lines.append(f"complete -c buddy -n '{when}' -a '(buddy completion sessions 2>/dev/null)'")
             continue
-        flag = f"-l {word.text[2:]}" if word.text.startswith("--") else f"-a {word.text}"
         told = word.help.replace("\\", "\\\\").replace("'", "\\'")
-        lines.append(f"complete -c buddy -n '{when}' {flag} -d '{told}'")
+        lines.append(f"complete -c buddy -n '{when}' {_fish_word(word)} -d '{told}'")
     return "\n".join(lines) + "\n"
+
+
+def _fish_word(word: Word) -> str:
+    if not word.text.startswith("-"):
+        return f"-a {word.text}"
+    flag = f"-l {word.text[2:]}" if word.text.startswith("--") else f"-s {word.text[1:]}"
+    if not word.value:
+        return flag
+    return f"{flag} -x -a '{VALUES[word.value]}'" if word.value in VALUES else f"{flag} -r -F"
 
 
 _BASH = """\
 # eval "$(buddy completion bash)"
 _buddy() {
   local word path="" offered="" current="${COMP_WORDS[COMP_CWORD]}"
+  case "${COMP_WORDS[COMP_CWORD-1]}" in
+VALUES
+  esac
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $word == -* ]] || path="${path:+$path }$word"
+    case "${path:+$path }$word" in
+      KNOWN) path="${path:+$path }$word" ;;
+    esac
   done
   case "$path" in
 CASES
@@ -142,8 +180,13 @@ _ZSH = """\
 _buddy() {
   local word given=""
   local -a offered
+  case "${words[CURRENT-1]}" in
+VALUES
+  esac
   for word in "${words[@]:1:$((CURRENT-2))}"; do
-    [[ $word == -* ]] || given="${given:+$given }$word"
+    case "${given:+$given }$word" in
+      KNOWN) given="${given:+$given }$word" ;;
+    esac
   done
   case "$given" in
 CASES

@@ -1,0 +1,1 @@
+"""What each command takes, and which function runs it; nothing here loads what a command needs."""

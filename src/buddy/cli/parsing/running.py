@@ -1,0 +1,82 @@
+"""`buddy`, `exec`, `run` and `resume`: what runs."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from buddy.cli.parsing.parser import EXITS, Parser, add, add_common, add_output, add_run_flags, add_session
+
+if TYPE_CHECKING:
+    from buddy.cli.parsing.parser import Subparsers
+
+_ONE_RUN = "run one prompt to its outcome; the answer on stdout"
+
+
+def repl_parser() -> Parser:
+    parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
+    parser.add_argument("prompt", nargs="?", help="what to begin with")
+    add_run_flags(parser)
+    add_common(parser)
+    parser.set_defaults(command=_repl)
+    return parser
+
+
+def add_exec(commands: "Subparsers") -> None:
+    _add_one_run(add(commands, "exec", _ONE_RUN, EXITS))
+
+
+def add_run(commands: "Subparsers") -> None:
+    parser = add(commands, "run", "the same as exec", EXITS)
+    parser.add_argument("--headless", action="store_true", required=True, help="no interaction")
+    parser.add_argument("--task", dest="task", metavar="PROMPT", help="another way to give the prompt")
+    _add_one_run(parser)
+
+
+def _add_one_run(parser: Parser) -> None:
+    parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
+    add_output(parser)
+    parser.add_argument(
+        "--accept", action="append", default=[], metavar="CMD", help="a check that must pass; repeatable"
+    )
+    parser.add_argument("--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)")
+    add_run_flags(parser)
+    add_common(parser)
+    parser.set_defaults(command=_exec)
+
+
+def add_resume(commands: "Subparsers") -> None:
+    parser = add(
+        commands, "resume", "go on with a session: on a terminal in the REPL, else to its run's outcome", EXITS
+    )
+    add_session(parser, nargs="?")
+    parser.add_argument("--last", action="store_true", help="the last session of this directory")
+    add_output(parser)
+    add_common(parser)
+    parser.set_defaults(command=_resume)
+
+
+ADD = {"exec": add_exec, "run": add_run, "resume": add_resume}
+
+
+def _repl(options: argparse.Namespace) -> int:
+    from buddy.cli.first_run import prepare, with_model
+    from buddy.cli.repl import repl
+
+    prepare(options)
+    return with_model(repl, options)
+
+
+def _exec(options: argparse.Namespace) -> int:
+    from buddy.cli.run import run_exec
+
+    return run_exec(options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    if not (options.json or options.stream_json) and sys.stdin.isatty() and sys.stderr.isatty():
+        from buddy.cli.repl import resume_here
+
+        return resume_here(options)
+    from buddy.cli.exec import resume
+
+    return resume(options)
