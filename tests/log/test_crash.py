@@ -12,10 +12,11 @@ import pytest
 
 from buddy.log.contract import Log
 from buddy.log.owners import this_owner
+from buddy.log.schema import PAGE
 from buddy.log.sqlite import SqliteLog
 from log.making import OTHER, SESSION, SetClock, child_environment, read_all, seqs
 
-WAL_HEADER, WAL_FRAME = 32, 24 + 4096
+WAL_HEADER, WAL_FRAME = 32, 24 + PAGE
 # The seq that fifteen appends of one, two, one, two … events end at.
 CRASHED_AT = 22
 

@@ -32,7 +32,8 @@ from buddy.log.database import Database
 from buddy.log.room import FULL_ERRNOS, is_full
 from buddy.log.schema import BUSY_SECONDS, explain
 
-CHECKPOINT = 1000
+CHECKPOINT = 2000
+"""Pages in the write-ahead log from which on they are moved into the database."""
 
 Result = TypeVar("Result")
 
