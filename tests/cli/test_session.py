@@ -103,6 +103,12 @@ def test_an_unknown_session_is_the_users_error(home: Home, action: str, wanted: 
     assert done.err.startswith(f"error: no session {wanted}\nhint: ")
 
 
+def test_a_copy_cannot_end_before_its_beginning(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "go")
+    done = home.run("session", "fork", "last", "--seq", "-1")
+    assert (done.code, done.err.splitlines()[0]) == (64, "error: --seq must be 0 or more")
+
+
 def test_export_is_the_log_byte_for_byte(home: Home) -> None:
     home.script({"text": "größe \x1b[31m\u202e " * 200})
     streamed = home.run("exec", "go", "--stream-json")

@@ -234,7 +234,7 @@ async def test_attach_shows_a_session_and_leaves_it_running(daemon: Daemon) -> N
         session_id = await start(client, daemon)
         await send(client, session_id, "make")
         asked = await client.until("approval_required")
-        with daemon.spawn("attach", session_id, "--read-only", "--stream-json") as watching:
+        with daemon.spawn("attach", session_id[:-4], "--read-only", "--stream-json") as watching:
             assert watching.stdout is not None
             events: list[Message] = []
             while not events or events[-1]["type"] != "approval_required":
@@ -251,7 +251,7 @@ async def test_attach_shows_a_session_and_leaves_it_running(daemon: Daemon) -> N
 def test_attaching_to_nothing_says_so(daemon: Daemon) -> None:
     missing = daemon.run("attach", "sess_missing")
     assert missing.returncode == 64
-    assert "Traceback" not in missing.stderr
+    assert missing.stderr.startswith("error: no session sess_missing\nhint: ")
 
 
 async def test_the_daemons_own_log_holds_no_secret(daemon: Daemon) -> None:

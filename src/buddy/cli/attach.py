@@ -6,6 +6,7 @@ import json
 import sys
 
 from buddy.cli.embedded import connected
+from buddy.cli.reading import find_session
 from buddy.cli.report import Report
 from buddy.client.client import Client
 from buddy.protocol.envelopes import Event
@@ -26,10 +27,11 @@ def attach(options: argparse.Namespace) -> int:
 
     async def work() -> int:
         async with connected(options, "cli") as client:
-            token = await _observer(client, options.session_id) if options.read_only else None
-            await client.attach(options.session_id, options.after, token)
+            session_id = await find_session(client, options.session_id, options.directory)
+            token = await _observer(client, session_id) if options.read_only else None
+            await client.attach(session_id, options.after, token)
             report = Report(json=False, stream_json=options.stream_json)
-            report.session(options.session_id)
+            report.session(session_id)
             async for event in client.events():
                 show(report, event, stream_json=options.stream_json)
         print("the runtime is gone", file=sys.stderr)

@@ -152,6 +152,8 @@ def _around(text: str, wanted: str) -> str:
 async def _fork(client: Client, options: argparse.Namespace) -> None:
     session_id = await find_session(client, options.session_id, options.directory)
     seq = options.seq
+    if seq is not None and seq < 0:
+        raise UserError("--seq must be 0 or more", hint="buddy session show numbers the events")
     if seq is None:
         seq = (await client.request(ReadEvents(0, 1), ReadEventsReply, session_id)).last_seq
     try:
