@@ -14,7 +14,7 @@ from backends.test_table import ask, decide
 from buddy.backends.acp.agent import Acp
 from buddy.backends.acp.presets import PRESETS
 from buddy.backends.external.contract import Completion, Delta, Executor, Request, SessionLost
-from buddy.errors import ProviderError, UserError
+from buddy.errors import ProtocolError, ProviderError, UserError
 from buddy.protocol.events import (
     ApprovalRequired,
     AssistantMessage,
@@ -23,6 +23,7 @@ from buddy.protocol.events import (
     ToolResult,
     Warning,  # noqa: A004 - the seed's word
 )
+from buddy.protocol.shapes import BudgetLimits, RunOptions
 from buddy.targets.local import Local
 
 COMMAND = f"{sys.executable} {FAKES / 'acp.py'}"
@@ -136,6 +137,14 @@ async def test_an_agent_that_does_not_name_its_session_is_refused(
     with pytest.raises(ProviderError, match="did not name it"):
         async with talking(tmp_path):
             pass
+
+
+async def test_a_limit_on_the_cost_is_refused_with_what_can_be_limited(tmp_path: Path) -> None:
+    async with scene(ACP, tmp_path) as home, home.client() as guest:
+        await guest.start()
+        with pytest.raises(ProtocolError, match="is not known") as refused:
+            await guest.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
+        assert "does not tell what it costs: use budget.maxTurns" in (refused.value.detail or "")
 
 
 async def test_each_file_of_a_change_has_to_be_allowed(tmp_path: Path) -> None:

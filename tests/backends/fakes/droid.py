@@ -3,8 +3,8 @@
 say, think, look FILE, run COMMAND, both COMMAND | COMMAND, same COMMAND | COMMAND, edit PATH TEXT, patch PATH PATH,
 fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, mute, garbage, fail TEXT, recall. Its
 sessions are kept in .fake-droid.json in its working directory. FACTORY_FAKE steers how it speaks: old (no tool_call, no
-ids, and no end of a turn but being idle), double (everything twice), deaf, dead, nameless (errors without an
-id), refusing.
+ids, and no end of a turn but being idle), double (everything twice), numbers (ids that are none but numbers), deaf,
+dead, nameless (errors without an id), refusing.
 """
 
 import json
@@ -20,12 +20,13 @@ MODES = os.environ.get("FACTORY_FAKE", "").split()
 STORE = Path(".fake-droid.json")
 OLD = "old" in MODES
 output = threading.Lock()
-answers: dict[str, dict[str, Any]] = {}
+answers: dict[Any, dict[str, Any]] = {}
 changed = threading.Condition()
 interrupted = threading.Event()
 queue: list[tuple[str, str]] = []
 sessions: dict[str, dict[str, Any]] = json.loads(STORE.read_text()) if STORE.exists() else {}
 current: dict[str, Any] = {}
+numbers = iter(range(10_000))
 
 
 def write(**fields: Any) -> None:
@@ -79,7 +80,7 @@ def result(one: dict[str, Any], text: str, **more: Any) -> None:
 
 def request(method: str, **params: Any) -> dict[str, Any]:
     """Ask the client; what it answered, or a cancel where it was interrupted meanwhile."""
-    request_id = str(uuid.uuid4())
+    request_id: Any = next(numbers) if "numbers" in MODES else str(uuid.uuid4())
     write(type="request", id=request_id, method=f"droid.{method}", params=params)
     with changed:
         while request_id not in answers and not interrupted.is_set():

@@ -40,7 +40,7 @@ class Conversation(Channel):
         self._line = Line(program, self.errors.append)
         self._turns = Turns()
         self._narrator = Narrator()
-        self._pending: set[str] = set()
+        self._pending: set[str | int | None] = set()
         """The requests of Droid's that wait for an answer."""
         self._unheard: list[str] = []
         """What the model has to be told before the work is over."""
@@ -219,7 +219,7 @@ class Conversation(Channel):
             match envelope.method:
                 case "droid.request_permission":
                     asked = msgspec.json.decode(envelope.params, type=wire.Asked)
-                    await self._ask(str(envelope.id), asked.tool_uses)
+                    await self._ask(envelope.id, asked.tool_uses)
                 case "droid.ask_user":
                     await self._question(envelope)
                 case _:
@@ -239,7 +239,7 @@ class Conversation(Channel):
             "else end your turn with the question as your answer."
         )
 
-    async def _ask(self, request_id: str, asked: list[wire.Confirmation]) -> None:
+    async def _ask(self, request_id: str | int | None, asked: list[wire.Confirmation]) -> None:
         if self._plan or not asked:
             await self._keep_planning(request_id, asked)
             return
@@ -256,7 +256,7 @@ class Conversation(Channel):
         for event in events:
             await self.tell(event)
 
-    async def _keep_planning(self, request_id: str, asked: list[wire.Confirmation]) -> None:
+    async def _keep_planning(self, request_id: str | int | None, asked: list[wire.Confirmation]) -> None:
         """Nothing that has to be asked is done in a session that only plans; its plan is its answer."""
         for one in asked:
             call, told = self._narrator.announce(one.tool_use)
@@ -270,7 +270,7 @@ class Conversation(Channel):
                 self._unheard.append(f"{call.name} was not allowed: only look, and tell what you would do.")
         self._line.write(wire.response(request_id, {"selectedOption": "cancel"}))
 
-    async def _decided(self, request_id: str, decided: Answer) -> None:
+    async def _decided(self, request_id: str | int | None, decided: Answer) -> None:
         if request_id not in self._pending:
             return  # it no longer waits: it was interrupted, or is gone
         self._pending.discard(request_id)
