@@ -34,7 +34,8 @@ def sent(talk: Talk) -> list[Fields]:
 
 
 def answer(request: Fields, payload: Fields | None = None, error: str = "") -> bytes:
-    wrong = {"code": error, "message": f"no {error}", "retryable": False} if error else None
+    retryable = error in ("OVERLOADED", "STORAGE_FULL")
+    wrong = {"code": error, "message": f"no {error}", "retryable": retryable} if error else None
     body = {"v": VERSION, "kind": "response", "requestId": request["requestId"], "type": request["type"]}
     return json.dumps({**body, "ok": not error, "payload": payload or {}, "error": wrong}).encode()
 
@@ -103,6 +104,17 @@ def test_a_refusal_is_an_error_with_its_code() -> None:
     with pytest.raises(ProtocolError) as refusal:
         asking.send(answer(sent(talk)[0], error="OVERLOADED"))
     assert refusal.value.code == "OVERLOADED"
+
+
+def test_a_run_that_cannot_be_cancelled_now_is_not_waited_for() -> None:
+    talk = Talk("test")
+    following = begun(talk.next_event())
+    talk.tell("cancel_run", {"sessionId": "sess_1"}, is_owed=False)
+    following.send(answer(sent(talk)[0], error="NO_ACTIVE_RUN"))  # it is over, and says so itself
+    talk.tell("cancel_run", {"sessionId": "sess_1"}, is_owed=False)
+    with pytest.raises(ProtocolError) as refusal:
+        following.send(answer(sent(talk)[0], error="STORAGE_FULL"))
+    assert refusal.value.code == "STORAGE_FULL"
 
 
 def test_a_runtime_of_another_version_is_not_spoken_to() -> None:

@@ -129,6 +129,8 @@ class Talk:
             self.refusals.append(response["error"]["message"])
         elif not response["ok"] and response["type"] == "attach_session":
             self.is_gone = True  # the session or our right to it is no more
+        elif not response["ok"] and response["type"] == "cancel_run" and response["error"]["retryable"]:
+            _payload_of(response)  # what cannot even be cancelled now, as the disk is full, is not waited for
 
 
 def _payload_of(response: Fields) -> Fields:
