@@ -19,7 +19,7 @@ from buddy.log.owners import this_owner
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import EVENTS, AssistantMessage, EventBody, RunComplete, RunStarted
 from buddy.sessions.fork import Entry
-from buddy.sessions.past import read_past
+from buddy.sessions.past import NEAR, read_past
 from buddy.sessions.state import LATEST, LEFT, SessionFold
 from log.making import SESSION, record
 from protocol.anything import shapes
@@ -88,11 +88,12 @@ async def check(events: list[Event]) -> None:
     log = MemoryLog(lambda: 1)
     lease = await log.create(record(), this_owner())
     await log.append(Batch(SESSION, lease.epoch, 0, events))
-    past = await read_past(log, SESSION)
     everything = [(event, event.body()) for event in events]
-    assert await past.fold() == folded(everything)
-    assert native(await past.entries(Native.lasting)) == native(everything)
-    assert external(await past.entries(history.LASTING)) == external(everything)
+    for last_seq in (len(events), len(events) + NEAR):
+        past = await read_past(log, SESSION, last_seq)
+        assert await past.fold() == folded(everything)
+        assert native(await past.entries(Native.lasting)) == native(everything)
+        assert external(await past.entries(history.LASTING)) == external(everything)
 
 
 def folded(entries: Iterable[Entry]) -> SessionFold:

@@ -20,6 +20,8 @@ LASTING = frozenset(EVENTS) - PASSING
 SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
 """Whatever streamed before one of these is over."""
 PAGE = 500
+NEAR = 10_000
+"""So far back the end of a run is looked for; where there is none, everything is read as if it came since."""
 
 
 class Past:
@@ -51,8 +53,8 @@ class Past:
         return await read_entries(self._log, self._session_id, types=types, through=self._over)
 
 
-async def read_past(log: Log, session_id: str) -> Past:
-    complete = await log.last(session_id, ("run_complete",))
+async def read_past(log: Log, session_id: str, last_seq: int) -> Past:
+    complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
     since = await read_entries(log, session_id, over, types=LASTING)
     settled = next((event.seq for event, _ in reversed(since) if event.type in SETTLING), over)

@@ -201,7 +201,7 @@ class Sessions:
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         record = await self.record(session_id)  # whoever held it before may have written until now
-        past = await read_past(self._around.log, session_id)
+        past = await read_past(self._around.log, session_id, record.last_seq)
         fold = await past.fold()
         place, backend = await self._rebuild(record, fold, past)
         opened = Session(self._around, lease, place, backend, fold, record.last_seq)
