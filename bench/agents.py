@@ -89,13 +89,16 @@ def buddy(stage: Stage, *, daemon: bool = False) -> Agent:
 
 
 class Daemon:
-    """A daemon of our own, from `with Daemon(stage) as daemon` on ready; over a home that was used before, if given."""
+    """A daemon of our own, from `with Daemon(stage) as daemon` on ready; over a home that was used before, if given.
 
-    def __init__(self, stage: Stage, home: Path | None = None) -> None:
+    `before` is what goes before its command, for something that looks on.
+    """
+
+    def __init__(self, stage: Stage, home: Path | None = None, before: Sequence[str] = ()) -> None:
         places = configure(stage, home or stage.new_folder("home"))
         self.socket = Path(places[-1]) / "run" / "buddyd.sock"
         began = perf_counter_ns()
-        self.process = stage.start([BUDDY, "daemon", "run", *places])
+        self.process = stage.start([*before, BUDDY, "daemon", "run", *places])
         self.ready_seconds = (stage.wait_for_socket(self.socket, self.process) - began) / 1e9
         self.pid = self.process.pid
         stage.record_process("daemon", self.pid)

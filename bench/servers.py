@@ -129,9 +129,9 @@ def _all_at_once(stage: Stage, agent: Agent, scripts: Sequence[Script]) -> Ended
 async def _sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
     with Daemon(stage) as daemon:
         # One before all others: what is loaded with the first session does not belong to each.
-        await _play(stage, daemon, [stage.script(turns=1, call=READ.name, arguments=READ.arguments)])
+        await play(stage, daemon, [stage.script(turns=1, call=READ.name, arguments=READ.arguments)])
         cpu, before = cpu_seconds(daemon.pid), resident(daemon.pid)
-        took = await _play(stage, daemon, scripts)
+        took = await play(stage, daemon, scripts)
         turns = sum(script.turns for script in scripts)
         began, ended = _span([stage.requests(script) for script in scripts])
         return {
@@ -142,7 +142,7 @@ async def _sessions(stage: Stage, scripts: Sequence[Script]) -> Sample:
         }
 
 
-async def _play(stage: Stage, daemon: Daemon, scripts: Sequence[Script]) -> list[int]:
+async def play(stage: Stage, daemon: Daemon, scripts: Sequence[Script]) -> list[int]:
     """All at once, each in a session of its own; gives how long each run took for its client."""
     wires = [await Wire.connect(daemon.socket) for _ in range(min(CONNECTIONS, len(scripts)))]
     ready = [(wires[at % len(wires)], script) for at, script in enumerate(scripts)]
@@ -168,7 +168,7 @@ def _floor_streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
 
 async def _streams(stage: Stage, scripts: Sequence[Script]) -> Sample:
     with Daemon(stage) as daemon:
-        await _play(stage, daemon, scripts)
+        await play(stage, daemon, scripts)
         return _stream_rate(stage, scripts, perf_counter_ns())
 
 
@@ -233,7 +233,7 @@ async def _first_request(stage: Stage, home: Path, find: Callable[[Wire], Awaita
     """Nanoseconds from asking a new daemon for a session to the model's having its message."""
     with Daemon(stage, home) as daemon:
         # What a daemon loads with its first run of all is not what is asked for here.
-        await _play(stage, daemon, [stage.script()])
+        await play(stage, daemon, [stage.script()])
         wire = await Wire.connect(daemon.socket)
         began = perf_counter_ns()
         session_id = await find(wire)
@@ -307,10 +307,10 @@ async def _cancel(stage: Stage, wire: Wire) -> float:
 
 async def _disk(stage: Stage) -> Sample:
     with Daemon(stage) as daemon:
-        await _play(stage, daemon, [stage.script()])
+        await play(stage, daemon, [stage.script()])
         before = _written(daemon.pid)
         script = stage.script(deltas=20_000)
-        await _play(stage, daemon, [script])
+        await play(stage, daemon, [script])
         return {"disk": [(_written(daemon.pid) - before) / (script.deltas * len(WORD))]}
 
 
