@@ -353,7 +353,7 @@ async def test_what_is_not_understood_is_kept_and_harms_nothing(tmp_path: Path) 
 
 async def test_an_answer_has_the_very_id_of_its_question(tmp_path: Path) -> None:
     async with conversation(tmp_path, "numbers") as executor:
-        assert (await ask(executor, "run touch made"))[-1] == Completion("completed", "done")
+        assert (await ask(executor, "run touch made", yes))[-1] == Completion("completed", "done")
     assert (workspace(tmp_path) / "made").exists()
 
 
