@@ -48,6 +48,23 @@ def test_an_interrupt_at_the_question_cancels_the_run_at_once(home: Home) -> Non
     assert not (home.work / "ran").exists()
 
 
+def test_the_end_of_the_input_is_no_answer_about_trust(home: Home) -> None:
+    home.script({"text": "hi"})
+    (home.work / "buddy.toml").write_text('[[permissions.rules]]\ndecision = "deny"\nargv = ["rm", "**"]\n')
+    home.env["TERM"] = "dumb"
+    try:
+        for _ in range(2):
+            with home.terminal() as terminal:
+                terminal.until("trust them as they are now? [y/N] ")
+                terminal.type("\x04")
+                terminal.until("\r\nbuddy ")
+                terminal.until("> ")
+                terminal.type("\x04")
+                assert terminal.finish() == 0
+    finally:
+        home.run("daemon", "stop")
+
+
 def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
     script = home.script(shell("echo one >> ran"), shell("echo two >> ran"), {"text": "fine"})
     with script.terminal("exec", "go") as terminal:

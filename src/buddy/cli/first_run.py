@@ -63,9 +63,12 @@ def advice(found: "Sequence[Found]", file: "Path") -> str:
     """What to do, ready to be copied."""
     if not found:
         return (
-            f"set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or add [models.NAME] to {file} (examples are in it); "
-            "`buddy login` uses a ChatGPT account; start Ollama, LM Studio, vLLM or llama.cpp and Buddy finds it; "
-            "`buddy demo` needs no model"
+            "one of these is enough:\n"
+            "  set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY\n"
+            f"  add [models.NAME] to {file} (examples are in it)\n"
+            "  buddy login, which uses a ChatGPT account\n"
+            "  start Ollama, LM Studio, vLLM or llama.cpp, and Buddy finds it\n"
+            "buddy demo needs no model"
         )
     lines = ["found here:"]
     for one in found:

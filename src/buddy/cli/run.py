@@ -39,6 +39,8 @@ def run(arguments: "Sequence[str]") -> int:
     except OSError as error:
         return _tell_system(error)
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # the shell's prompt should not stand behind ^C
         return 130
 
 

@@ -1,7 +1,7 @@
 """The question whether a folder's own files may have an effect: asked once in a terminal, and a note elsewhere.
 
-What always holds: nothing but a clear yes trusts; both answers are remembered until one of the files changes; where
-there is nothing to ask about, nothing is loaded for it.
+What always holds: nothing but a clear yes trusts; both answers are remembered until one of the files changes, but not
+the end of the input; where there is nothing to ask about, nothing is loaded for it.
 """
 
 import os
@@ -28,8 +28,12 @@ def ask_for_trust(options: Options) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _note(root, effects)
         return
+    answer = _ask(root, effects)
+    if not answer:
+        print(file=sys.stderr)
+        return
     try:
-        trust.set(root, trusted=_ask(root, effects))
+        trust.set(root, trusted=answer.strip().lower() in ("y", "yes"))
     except UserError as error:
         print(f"warning: {error}", file=sys.stderr)
 
@@ -59,7 +63,7 @@ def _note(root: str, effects: "list[Effect]") -> None:
     print(f"note: {escape(names)} has no effect before you say: buddy trust {escape(root)}", file=sys.stderr)
 
 
-def _ask(root: str, effects: "list[Effect]") -> bool:
+def _ask(root: str, effects: "list[Effect]") -> str:
     import termios
 
     from buddy.terminal.escape import escape, one_line
@@ -69,4 +73,4 @@ def _ask(root: str, effects: "list[Effect]") -> bool:
         print(f"  {escape(effect.name)}  {one_line(effect.text, 300)}", file=sys.stderr)
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before is no answer
     print("trust them as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
-    return os.read(sys.stdin.fileno(), 4096).decode(errors="replace").strip().lower() in ("y", "yes")
+    return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
