@@ -26,7 +26,7 @@ from protocol.anything import shapes
 
 ANY = {name: shapes(body) for name, body in EVENTS.items()}
 KINDS = sorted(ANY) + 2 * sorted({*LEFT, *LATEST, *Native.lasting, *history.LASTING} - {"run_complete"})
-DONE = ("tool_call", "tool_claimed", "tool_result")
+DONE = ("assistant_message", "tool_claimed", "tool_result")
 # So few values of what ties events to each other that they meet.
 FEW = {
     "call_id": st.sampled_from(["call_1", "call_1", "call_2"]),

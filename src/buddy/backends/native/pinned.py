@@ -17,19 +17,17 @@ from buddy.protocol.events import (
     RunComplete,
     RunStarted,
     SessionCompacted,
-    ToolCall,
     ToolClaimed,
     ToolResult,
     UserMessage,
 )
-from buddy.protocol.shapes import Criterion
+from buddy.protocol.shapes import Criterion, ToolCallItem
 
 LASTING = frozenset(
     {
         "session_started",
         "user_message",
         "assistant_message",
-        "tool_call",
         "tool_claimed",
         "tool_result",
         "session_compacted",
@@ -62,20 +60,19 @@ class Pins:
         self._effects: list[Said] = []
         self._files: dict[str, int] = {}
         self._criteria: tuple[Criterion, ...] = ()
-        self._calls: dict[str, ToolCall] = {}
+        self._calls: dict[str, ToolCallItem] = {}
         self._claimed: set[str] = set()
         self._asked_at = 0
         self._first_seq = 0
         self._carried = ""
 
-    def apply(self, seq: int, body: EventBody) -> None:  # noqa: C901 - one arm per event
+    def apply(self, seq: int, body: EventBody) -> None:
         self._first_seq = self._first_seq or seq
         match body:
             case AssistantMessage():
                 self._asked_at = seq
-            case ToolCall():
-                if body.call_id:
-                    self._calls[body.call_id] = body
+                for call in body.tool_calls:
+                    self._calls[call.call_id] = call
             case ToolResult():
                 if body.call_id in self._claimed:
                     self._done(self._calls.get(body.call_id), body)
@@ -109,14 +106,18 @@ class Pins:
         ]
         return "\n\n".join(part for part in parts if part)
 
-    def _done(self, call: ToolCall | None, result: ToolResult) -> None:
+    def _done(self, call: ToolCallItem | None, result: ToolResult) -> None:
         if call is None:
             return
-        arguments = _short(msgspec.json.encode(call.args).decode(), ARGUMENTS)
+        try:
+            arguments = _arguments.decode(call.arguments)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            arguments = {}  # what was scrubbed out of it left no JSON
+        told = _short(msgspec.json.encode(arguments).decode() if arguments else call.arguments, ARGUMENTS)
         failure = result.structured_error
         outcome = f"{failure.type}: {_short(failure.message, OUTCOME)}" if failure else "done"
-        self._effects.append(Said(self._asked_at, f"{call.tool_name} {arguments} → {outcome}"))
-        path = call.args.get("path")
+        self._effects.append(Said(self._asked_at, f"{call.name} {told} → {outcome}"))
+        path = arguments.get("path")
         if isinstance(path, str) and not result.is_error:
             self._files.pop(path, None)
             self._files[path] = self._asked_at
@@ -185,3 +186,6 @@ def _section(title: str, lines: list[str]) -> str:
 def _short(text: str, most: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+_arguments = msgspec.json.Decoder(dict[str, object])
