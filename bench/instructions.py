@@ -1,4 +1,4 @@
-"""How much a daemon computes for a turn and for a session, in instructions: the same on a busy machine as on a quiet one.
+"""What a daemon computes for a turn and for a session, in instructions: the same on a busy machine as on a quiet one.
 
 `python -m bench.instructions` needs valgrind. The daemon runs under callgrind, which counts what it executes outside of
 the kernel, in all its threads; after a first round that loads everything, sessions of few and of many turns are played,
