@@ -21,6 +21,29 @@ def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
         assert shown in terminal.shown
 
 
+def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
+    command = f"echo {'x' * 40_000} > ran # the end"
+    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        terminal.type("n\n")
+        assert terminal.finish() == 0
+    assert f"$ {command}".encode() in terminal.shown
+
+
+def test_a_file_is_shown_as_a_diff(home: Home) -> None:
+    write = {"name": "write_file", "args": {"path": "a.txt", "content": "one\n" + "long " * 10_000 + "\nlast\n"}}
+    with home.script({"calls": [write]}, {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.until(QUESTION)
+        terminal.type("y\n")
+        assert terminal.finish() == 0
+    shown = terminal.shown.decode()
+    assert f"write a file: {home.work}/a.txt" in shown
+    assert "\r\n+one\r\n" in shown
+    assert "\r\n+last\r\n" in shown
+    assert "alwaysRule" not in shown
+    assert "sha256" not in shown
+
+
 @pytest.mark.parametrize("typed", ["n\n", "\n", "maybe\n", "\x04"])
 def test_anything_else_is_a_no_and_the_run_goes_on(home: Home, typed: str) -> None:
     with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal("exec", "go") as terminal:

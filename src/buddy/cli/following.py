@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import sys
 
+from buddy.cli.lines import decoded
 from buddy.cli.report import Report, Seen
 from buddy.cli.talk import Talk
 from buddy.errors import UserError
-from buddy.terminal.escape import escape
+from buddy.terminal.escape import escape, escape_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from buddy.cli.talk import Fields, Steps
 
 CHUNK = 256 * 1024
+# Told in their own way, or only there to bind the decision; there is no "always" to be said here.
+_SILENT = ("command", "diff", "scripts", "scriptsComplete", "alwaysRule", "sha256", "replaces", "bytes")
 
 
 class Following:
@@ -42,8 +47,7 @@ class Following:
             event, line = found
             self._report.event(event, line)
             self._fold(event)
-            if event["type"] == "assistant_message" and "/text" in (event["payload"].get("blobs") or ()):
-                yield from self._complete_text(event)
+            yield from self._complete(event)
             if self._is_over(event):
                 break
             if event["seq"] >= self.replayed:
@@ -86,20 +90,29 @@ class Following:
             return event["seq"] >= self.replayed and self._active is None
         return event["type"] == "run_complete" and event.get("runId") == self.run_id
 
-    def _complete_text(self, event: Fields) -> Steps[None]:
-        """A long answer is in the event with its beginning alone; a character that a chunk cuts is asked for again."""
-        blob = event["payload"]["blobs"]["/text"]
+    def _complete(self, event: Fields) -> Steps[None]:
+        """A long answer is in its event with the beginning alone, and so is what a person decides about."""
+        payload: Fields = event["payload"]
+        blobs: dict[str, str] = payload.get("blobs") or {}
+        if event["type"] == "assistant_message" and "/text" in blobs:
+            self._runs[event["runId"]].text = yield from self._read(event["sessionId"], blobs["/text"])
+        elif event["type"] == "approval_required" and self._has_person:
+            for path, blob in blobs.items():
+                _put(payload, path, (yield from self._read(event["sessionId"], blob)))
+
+    def _read(self, session_id: str, blob: str) -> Steps[str]:
+        """A kept text in chunks; a character that a chunk cuts is asked for again."""
         parts: list[str] = []
         offset, total = 0, 1
         while offset < total:
             wish = {"blob": blob, "offset": offset, "limit": CHUNK}
-            reply = yield from self._talk.ask("read_blob", wish, event["sessionId"])
+            reply = yield from self._talk.ask("read_blob", wish, session_id)
             total = reply["total"]
             is_last = offset + CHUNK >= total
             text: str = reply["text"] if is_last else reply["text"].rstrip("\ufffd") or reply["text"]
             parts.append(text)
             offset = total if is_last or not text else offset + len(text.encode())
-        self._runs[event["runId"]].text = "".join(parts)
+        return "".join(parts)
 
     def _ask_next(self) -> None:
         if self.question in self._approvals:
@@ -126,6 +139,19 @@ class Following:
             print(f"warning: {escape(self._talk.refusals.pop(0))}", file=sys.stderr)
 
 
+def _put(tree: Any, path: str, text: str) -> None:
+    """Put a kept text, or what was kept as JSON, back to where it was."""
+    *way, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
+    for part in way:
+        tree = tree[_key(tree, part)]
+    before = tree[_key(tree, last)]
+    tree[_key(tree, last)] = text if isinstance(before, str) else decoded(text.encode())
+
+
+def _key(tree: object, part: str) -> int | str:
+    return int(part) if isinstance(tree, list) else part
+
+
 def _show(approval: Fields) -> None:
     """All that will run."""
     import getpass
@@ -133,10 +159,17 @@ def _show(approval: Fields) -> None:
     import termios
 
     details: Fields = approval["details"]
-    command = str(details.get("command") or approval["summary"])
+    who, command = f"{getpass.getuser()}@{socket.gethostname()}$", details.get("command")
+    what = f"{who} {command}" if command else f"{approval['title']}: {approval['summary']}"
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print(f"{getpass.getuser()}@{socket.gethostname()}$ {escape(command)}", file=sys.stderr)
+    print(escape_all(what), file=sys.stderr)
     for key, value in details.items():
-        if key != "command" and value not in ("", None, {}, []):
-            print(f"  {escape(str(key))}: {escape(str(value))}", file=sys.stderr)
+        if key not in _SILENT and value not in ("", None, {}, [], False, True):
+            print(f"  {escape(key)}: {escape_all(str(value))}", file=sys.stderr)
+    if details.get("scripts"):
+        print(f"  runs what is in: {escape_all(', '.join(details['scripts']))}", file=sys.stderr)
+    if details.get("scriptsComplete") is False:
+        print("  it may run scripts that could not be read", file=sys.stderr)
+    if details.get("diff"):
+        print(escape_all(details["diff"].rstrip("\n")), file=sys.stderr)
     print("approve? [y/N] ", end="", file=sys.stderr, flush=True)
