@@ -8,9 +8,13 @@ from buddy.errors import UserError
 
 def target_of(options: Options) -> str:
     """`local`, `container:NAME` or `ssh:HOST`."""
-    if getattr(options, "container", None):
-        return f"container:{options.container}"
-    return f"ssh:{options.ssh}" if getattr(options, "ssh", None) else "local"
+    for kind in ("container", "ssh"):
+        name = getattr(options, kind, None)
+        if name:
+            return f"{kind}:{name}"
+        if name is not None:  # an empty variable in a script must not mean this machine
+            raise UserError(f"--{kind} names nothing", hint="leave it out to work here")
+    return "local"
 
 
 def workspace_of(options: Options) -> str:

@@ -130,12 +130,14 @@ class RunOptions(Shape, frozen=True):
 
 
 class SessionOptions(Shape, frozen=True):
-    agent_runtime: str | None = None
+    """A place or an agent that is named as nothing is refused: it must not become this machine, or less confinement."""
+
+    agent_runtime: Text | None = None
     profile: str | None = None
     model: str | None = None
-    target: str | None = None
+    target: Text | None = None
     tmux: bool | str | None = None
-    sandbox: str | None = None
+    sandbox: Text | None = None
     plan: bool = False
     approval_policy: str | None = None
     budget: BudgetLimits | None = None
