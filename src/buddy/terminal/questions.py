@@ -111,6 +111,9 @@ class Questions:
             return
         self._asked.add(waiting.approval_id)
         waiting = await self._whole(waiting) if waiting.blobs else waiting
+        if waiting.blobs:
+            self._screen.above(self._style.red("✗ a question could not be read to its end; Esc ends the run"))
+            return
 
         def decide(answer: Answer) -> None:
             self._decide(waiting.approval_id, answer)

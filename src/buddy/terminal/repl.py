@@ -42,6 +42,7 @@ TICK = 0.1
 MENU_ROWS = 6
 GONE = "the runtime is gone; waiting for it (Enter starts it)"
 TWICE_SECONDS = 0.8
+TRIES = 3
 PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
 
 
@@ -66,7 +67,7 @@ class Repl:
         self._lines: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._deadlines = Deadlines()
-        self._question_event: Event | None = None
+        self._long_questions: dict[str, Event] = {}
         self._session = self._editor(history)
         self._questions.use(self._session.default_buffer)
 
@@ -122,8 +123,8 @@ class Repl:
     async def _follow(self) -> None:
         async for event in self.talk.client.events():
             if self.talk.take(event):
-                if event.type == "approval_required":
-                    self._question_event = event
+                if event.type == "approval_required" and isinstance(asked := event.body(), ApprovalRequired):
+                    self._long_questions[asked.approval_id] = event
                 await self.narrator.take(event, self._whole)
                 if not self.talk.is_replaying:
                     await self._questions.follow(self.talk.view, self.talk.facts.sandbox)
@@ -134,10 +135,19 @@ class Repl:
         self.leave()
 
     async def _whole(self, event: Event) -> EventBody | None:
-        return await self.talk.around.whole(self.talk.client, event)
+        """With what was kept beside it; the story goes on though that cannot be had."""
+        for _ in range(TRIES):
+            try:
+                return await self.talk.around.whole(self.talk.client, event)
+            except ConnectionError:
+                continue  # the next request waits for the connection
+            except BuddyError:
+                break
+        return event.body()
 
     async def _whole_question(self, waiting: ApprovalRequired) -> ApprovalRequired:
-        whole = await self._whole(self._question_event) if self._question_event is not None else None
+        event = self._long_questions.pop(waiting.approval_id, None)
+        whole = await self._whole(event) if event is not None else None
         return whole if isinstance(whole, ApprovalRequired) else waiting
 
     def _decide(self, approval_id: str, answer: Answer) -> None:
