@@ -1,5 +1,6 @@
 """Terminals and daemons that go away in the middle, and what is there afterwards."""
 
+import json
 import os
 import re
 import signal
@@ -76,6 +77,29 @@ def test_a_daemon_that_is_killed_and_started_again_is_found_again(home: Home) ->
         terminal.keys("1")
         terminal.wait("✓ done")
     assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_a_session_that_was_left_and_deleted_is_not_missed(home: Home) -> None:
+    with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("in the first")
+        terminal.wait("✓ done")
+        terminal.enter("/new")
+        terminal.wait("a fresh session")
+        terminal.enter("in the second")
+        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        assert home.run("session", "delete", session_of(home, "in the first")).code == 0
+        os.kill(daemon_pid(home), signal.SIGKILL)
+        terminal.wait("the runtime is gone; waiting")
+        terminal.keys("Enter")
+        terminal.until(lambda screen: "the runtime is gone" not in screen)
+        terminal.enter("still here")
+        terminal.until(lambda screen: screen.count("✓ done") == 3)
+
+
+def session_of(home: Home, prompt: str) -> str:
+    listed = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    return next(session["sessionId"] for session in listed if session["prompt"] == prompt)
 
 
 def test_enter_starts_a_daemon_that_is_gone(home: Home) -> None:

@@ -144,6 +144,10 @@ class Client:
         self._attached[session_id] = token
         return reply
 
+    def forget(self, session_id: str) -> None:
+        """Do not take this session up again after a lost connection: it may be no more by then."""
+        self._attached.pop(session_id, None)
+
     async def send(self, message: ask.SendUserMessage) -> str:
         """Send a message; its id makes sure that it is taken once, however often the connection is lost."""
         while True:

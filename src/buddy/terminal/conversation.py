@@ -153,6 +153,7 @@ class Conversation:
 
     async def open(self, session_id: str) -> None:
         """Leave this session for another; everything in that one is shown again."""
+        self.client.forget(self.session_id)
         self.session_id = session_id
         self.begin()
         attached = await self.client.attach(session_id)
@@ -160,6 +161,7 @@ class Conversation:
 
     def leave(self) -> None:
         """A fresh session comes with the next message."""
+        self.client.forget(self.session_id)
         self.session_id = ""
         self.begin()
 
