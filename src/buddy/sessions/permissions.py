@@ -35,12 +35,15 @@ class Permissions:
         self._granted: dict[Rule, int] = {}
 
     def judge(self, question: Question) -> Opinion:
+        rules = self._rules()
+        if not rules.rules and question.tier == "read-only":
+            return Opinion(None, "there are no rules")
         subject = self._subject(question)
-        opinion = self._rules().judge(subject)
+        opinion = rules.judge(subject)
         if question.intent.kind == "keys":
             # What is typed into a shell is run by it: a denied command is denied there, too.
             typed = msgspec.structs.replace(subject, tool="run_shell", command=_typed(question), cwd=self._root)
-            denied = self._rules().judge(typed)
+            denied = rules.judge(typed)
             opinion = denied if denied.decision == "deny" else opinion
         unasked = not self._asks_for_shell and question.tool == "run_shell" and not subject.network
         if unasked and opinion.decision is None:
