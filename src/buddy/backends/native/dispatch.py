@@ -158,6 +158,8 @@ class Dispatch:
                     raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
             if looks_only:
                 return prepared
+            if call.approval is None:
+                break  # nobody was waited for, so nothing had the time to change
             again = await self._prepare(run, call)
             if again.digest == prepared.digest:
                 break
