@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from backends.opencode.serving import conversation, kinds, listen, make, request
 from buddy.backends.external.contract import Completion, Delta, Message, Request, Result, SessionLost
 from buddy.backends.external.pool import Pool
 from buddy.backends.native.digest import nonce_of
+from buddy.backends.opencode import server
 from buddy.backends.opencode.settings import session_rules
 from buddy.errors import ProviderError, UserError
 from buddy.targets import strays
@@ -163,6 +164,26 @@ async def test_a_server_that_does_not_come_up_is_told_with_its_complaint(
     with pytest.raises(ProviderError, match="no port is good enough"):
         await make(str(tmp_path)).start(Local(), str(tmp_path))
     assert server_of(tmp_path) == []
+
+
+async def test_a_server_that_closes_its_stdout_and_stays_is_given_up(tmp_path: Path) -> None:
+    agent = make(str(tmp_path), "sh", "-c", "exec >&- 2>&-; sleep 600")
+    with pytest.raises(ProviderError, match="did not start"):
+        await agent.start(Local(), str(tmp_path))
+
+
+async def test_what_has_no_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LINE_LIMIT", 1000)
+
+    async def pieces(*texts: str) -> AsyncIterator[bytes]:
+        for text in texts:
+            yield text.encode()
+
+    read = [line async for line in server.lines_of(pieces("one\r", "\ntw", "o\u2028\n", "x" * 900 + "\n", "rest"))]
+    assert read == ["one", "two\u2028", "x" * 900]
+    with pytest.raises(ProviderError, match="without an end"):
+        async for _ in server.lines_of(pieces(*["y" * 100] * 11)):
+            pass
 
 
 async def test_a_probe_that_is_never_answered_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ an event reaches the conversation whose session it belongs to and no other; when
 
 import asyncio
 import logging
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
@@ -98,7 +99,7 @@ class OpenCode:
         if request.session_id is None:
             rules = {"permission": session_rules(plan=request.plan)}
             made = loose.text(read_object(await server.call("POST", "/session", request.cwd, rules)).get("id"))
-            if not made:
+            if not re.fullmatch(r"[\w-]{1,200}", made):  # it becomes a part of addresses
                 raise ProviderError("OpenCode made no session", retryable=True)
             conversation = Conversation(server, prompt, made)
         else:

@@ -17,7 +17,7 @@ from buddy.backends.opencode.wire import Missing
 from buddy.errors import ProviderError, UserError
 from buddy.targets.bridge import Bridge
 from buddy.targets.contract import Target
-from buddy.targets.hosting import Program, host
+from buddy.targets.hosting import LINE_LIMIT, Program, host
 from buddy.targets.remote import Remote
 
 START_SECONDS = 30.0
@@ -59,17 +59,19 @@ class Server:
     async def call(self, method: str, path: str, directory: str, body: object = None) -> bytes:
         """The body of its answer; Missing where it knows no such thing, ProviderError where it fails."""
         try:
-            answer = await self._client.request(method, path, params={"directory": directory}, json=body)
-        except httpx2.HTTPError as error:
+            asked = self._client.stream(method, path, params={"directory": directory}, json=body)
+            async with asked as answer, asyncio.timeout(CALL_SECONDS):
+                content = await _whole(answer)
+        except (httpx2.HTTPError, TimeoutError) as error:
             raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
         # Older ones answer an unknown path with a page.
-        is_page = answer.content and "json" not in answer.headers.get("content-type", "")
+        is_page = content and "json" not in answer.headers.get("content-type", "")
         if answer.status_code == NOT_FOUND or (answer.is_success and is_page):
             raise Missing(path)
         if not answer.is_success:
-            said = answer.text[:300]
+            said = content[:300].decode(errors="replace")
             raise ProviderError(f"OpenCode's server answers {answer.status_code} to {path}: {said}", retryable=False)
-        return answer.content
+        return content
 
     async def lines(self) -> AsyncIterator[str]:
         """The stream of everything that happens in it; it ends, or breaks with ProviderError, when it is cut."""
@@ -78,7 +80,7 @@ class Server:
             async with self._client.stream("GET", "/global/event", timeout=timeout) as answer:
                 if not answer.is_success:
                     raise ProviderError(f"OpenCode's stream answers {answer.status_code}", retryable=True)
-                async for line in answer.aiter_lines():
+                async for line in lines_of(answer.aiter_bytes()):
                     yield line
         except httpx2.HTTPError as error:
             raise ProviderError(f"OpenCode's stream broke: {_why(error)}", retryable=True) from error
@@ -104,12 +106,11 @@ async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
         try:
             if await _listens(program):
                 return await _reach(target, program, port, password, nonce)
-            code = await program.wait()
+            code = await program.end()  # also one that closed its stdout and stays
             why = program.complaint or f"it ended with {code}"
         except BaseException:
             await program.end()
             raise
-        await program.end()
         if code == NO_PROGRAM:
             raise UserError(f"{words[0]} is not installed on {target.name}", hint=settings.INSTALL)
     raise ProviderError(f"OpenCode's server did not start: {why}", retryable=False)
@@ -126,6 +127,8 @@ async def _listens(program: Program) -> bool:
         raise ProviderError(
             f"OpenCode's server does not listen after {START_SECONDS:g} s: {program.complaint}", retryable=True
         ) from None
+    except ValueError:
+        raise ProviderError("OpenCode's server wrote a line without an end", retryable=False) from None
     return False
 
 
@@ -160,6 +163,29 @@ async def _wait_healthy(server: Server) -> None:
             if left <= 0 or not server.program.is_running:
                 raise
             seconds *= 2  # the way there may be long
+
+
+async def _whole(answer: httpx2.Response) -> bytes:
+    content = bytearray()
+    async for piece in answer.aiter_bytes():
+        content += piece
+        if len(content) > LINE_LIMIT:
+            raise ProviderError("OpenCode's server answers without an end", retryable=False)
+    return bytes(content)
+
+
+async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Line by line; one that is longer than any that can be kept breaks the stream."""
+    held = bytearray()
+    async for piece in pieces:
+        held += piece
+        if b"\n" in piece:
+            *whole, rest = held.split(b"\n")
+            held = rest
+            for line in whole:
+                yield line.decode(errors="replace").rstrip("\r")
+        elif len(held) > LINE_LIMIT:
+            raise ProviderError("OpenCode's stream carried a line without an end", retryable=True)
 
 
 async def _drain(program: Program) -> None:
