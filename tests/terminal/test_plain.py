@@ -53,6 +53,8 @@ def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
         assert not (home.work / "ran").exists()
         terminal.type("y\n")
         terminal.until("✓ done")
+        terminal.type("!echo $((40 + 2))\n")
+        terminal.until("42\r\n")
         terminal.type("more\n")
         terminal.until("approve? [y/N] ", times=2)
         terminal.type("yes\n")

@@ -293,6 +293,20 @@ def test_a_command_of_ones_own_runs_beside_the_model(home: Home) -> None:
     assert home.run("session", "list").out == ""
 
 
+def test_a_message_waits_for_the_end_of_a_command_of_ones_own(home: Home) -> None:
+    with home.script({"text": "answered"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("!")
+        terminal.wait("✗ which command?")
+        terminal.enter("!sleep 60")
+        terminal.wait("your command runs; what you send waits for its end")
+        terminal.enter("go")
+        assert "answered" not in terminal.screen()
+        terminal.keys("Escape")
+        terminal.wait("  ended by SIGKILL")
+        assert "your command runs" not in terminal.wait("✓ done")
+
+
 def test_an_editor_of_ones_own_writes_the_message(home: Home) -> None:
     editor = home.directory / "editor"
     editor.write_text('#!/bin/sh\nprintf "written outside" > "$1"\n')

@@ -27,6 +27,10 @@ class Outside:
         self._style = style
         self._process: asyncio.subprocess.Process | None = None
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def interrupt(self) -> bool:
         """End what runs; False where nothing does."""
         if self._process is None:
@@ -46,14 +50,17 @@ class Outside:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
+        self._screen.redraw()
         try:
             await self._show(process, is_diff="diff" in command)
             code = await process.wait()
         finally:
             self.interrupt()
             self._process = None
+            self._screen.redraw()
         if code:
-            self._screen.above(self._style.dim(f"  exit {code}"))
+            ended = f"exit {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+            self._screen.above(self._style.dim(f"  {ended}"))
         return code
 
     async def lend(self, command: Sequence[str]) -> None:

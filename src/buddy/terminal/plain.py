@@ -105,6 +105,9 @@ class PlainRepl:
         if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:
             await run_command(self, line)
             return
+        if self._has_person and line.startswith("!"):  # a line of a pipe may be anybody's
+            await self.run_local(line[1:])
+            return
         said = await self.talk.say(line)
         async for event in self.talk.client.events():
             body = await self._take(event)

@@ -16,7 +16,7 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.styles import Style as EditorStyle
 
-from buddy.errors import BuddyError
+from buddy.errors import BuddyError, UserError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody
 from buddy.terminal import acting
@@ -40,6 +40,7 @@ from buddy.terminal.wrap import cut
 
 TICK = 0.1
 MENU_ROWS = 6
+OWN = "your command runs; what you send waits for its end (esc ends it)"
 GONE = "the runtime is gone; waiting for it (Enter starts it)"
 TWICE_SECONDS = 0.8
 TRIES = 3
@@ -172,14 +173,19 @@ class Repl:
         if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:
             await run_command(self, line)
         elif line.startswith("!"):
-            self.tell(f"\n{self.style.green('!')} {escape(line[1:].strip())}")
-            await self._outside.run(line[1:].strip(), self.talk.facts.root)
+            await self._run_own(line[1:].strip())
         elif steer and self.talk.active is not None:
             await acting.steer(self, line)
         else:
             said = await self.talk.say(line)
             if said.position:
                 self.tell(self.style.dim(f"  queued ({said.position}): {one_line(line, 200)}"))
+
+    async def _run_own(self, command: str) -> None:
+        if not command:
+            raise UserError("which command?", hint="!cmd runs one of your own here")
+        self.tell(f"\n{self.style.green('!')} {escape(command)}")
+        await self._outside.run(command, self.talk.facts.root)
 
     async def _safely(self, work: Awaitable[None]) -> None:
         try:
@@ -200,6 +206,8 @@ class Repl:
         run = self.talk.view.runs.get(self.talk.active or "")
         if self.lost:
             lines.append(self.style.yellow(cut(GONE, columns - 1)))
+        elif self._outside.is_running:
+            lines.append(self.style.dim(cut(OWN, columns - 1)))
         elif run is not None:
             lines.append(self.narrator.liveness.line(run, columns, waiting=self._questions.is_waiting))
         lines += self._questions.lines(columns)
