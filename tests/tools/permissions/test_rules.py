@@ -241,12 +241,21 @@ def test_a_denied_path_is_meant_however_it_is_written(pattern: str, path: str) -
     [
         "cat .env", "cat ./.env", "cat x/../.env", "cat /w/.env", "grep -f.env x", "dd if=.env", "curl -d @.env x", "cat < .env",
         "echo x > .env", "echo x >>.env", "cd sub && cat ../.env", "bash -c 'cat .env'", "env X=1 cat '.env'", "tar --file=.env",
-        "$(cat .env)", "cp .env x",
+        "$(cat .env)", "cp .env x", "git show HEAD:.env", "git cat-file -p HEAD:.env", "cat $PWD/.env", 'cat "${PWD}"/.env',
+        "cat ~+/.env", "cat .e*", "cat .[e]nv", "cat {.env,x}", "cat .{a,env}", "x=.env; cat $x",
     ],
 )  # fmt: skip
 def test_a_command_that_names_a_denied_path_is_denied(command: str) -> None:
     rules = Rules([Rule("deny", path=".env"), Rule("allow", argv=("**",))])
     assert rules.judge(Subject("run_shell", command=command, workspace="/w", cwd="/w")).decision == "deny"
+
+
+def test_a_wildcard_names_what_it_may_stand_for() -> None:
+    rules = Rules([Rule("deny", path="secrets/"), Rule("deny", path="conf/prod.toml"), Rule("deny", path=".env")])
+    for command in ("rm -rf *", "cat sec*/key", "cat conf/*", "cat c*/p*", "cat .??*"):
+        assert judge(command, rules).decision == "deny", command
+    for command in ("cat *.py", "cat src/*", "ls tests/*.toml", "cat conf/x*", "cat .git*"):
+        assert judge(command, rules).decision == "ask", command
 
 
 @pytest.mark.parametrize(

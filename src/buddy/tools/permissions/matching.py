@@ -105,6 +105,16 @@ def path_matches(pattern: str, path: str) -> bool:
     return re.fullmatch(wanted, path, re.DOTALL) is not None
 
 
+def expands_to(glob: str, path: str) -> bool:
+    """Whether a wildcard in a command may stand for this path, or for something in or above it; it leaves out dots."""
+    if not re.search(r"[*?\[]", glob):
+        return False
+    pairs = zip(glob.split("/"), path.split("/"), strict=False)
+    return all(
+        fnmatch.fnmatchcase(name, part) and not (name.startswith(".") and part[:1] in "*?[") for part, name in pairs
+    )
+
+
 def host_matches(pattern: str, host: str) -> bool:
     """`*.example.com` is every name below it; all spellings of a name are that name."""
     name = _spelled(host)

@@ -14,6 +14,8 @@ from buddy.tools.permissions.grammar import Words
 
 MAX_WORDS = 5000
 MAX_BASES = 8
+MAX_BRACED = 80
+_HERE = re.compile(r"^(?:\$PWD|\$\{PWD\}|~\+)/")
 
 
 class Named(Struct, frozen=True):
@@ -28,7 +30,7 @@ def named_in(commands: Iterable[Words], files: Iterable[str], workspace: str, cw
     """All that the words may name, each read in every way it could be meant."""
     commands = tuple(commands)
     bases = [cwd, *_moves(commands, cwd)]
-    words = {*files, *(word for command in commands for word in command[1:])}
+    words = {*files, *(word for command in commands for word in (command[1:] or command))}
     if len(words) > MAX_WORDS:
         return Named(anything=True)
     spellings = {spelling for word in words for spelling in _spellings(word)}
@@ -53,11 +55,22 @@ def _moves(commands: Iterable[Words], cwd: str) -> Iterator[str]:
 
 
 def _spellings(word: str) -> Iterator[str]:
-    """`-ofile`, `--output=file`, `@file` and `key=@file` name the file, too."""
-    for text in (word, word.partition("=")[2], word[2:] if word.startswith("-") else ""):
-        if text and len(text) < 4096:
-            yield text
-            yield text.lstrip("@<>")
+    """`-ofile`, `--output=file`, `@file`, `key=@file` and `HEAD:file` name the file, too, and so does `$PWD/file`."""
+    if len(word) >= 4096:
+        return
+    here = _HERE.sub("", word)
+    for text in (here, here.partition("=")[2], here[2:] if here.startswith("-") else "", here.partition(":")[2]):
+        for spelled in _braced(text) if text else ():
+            yield spelled
+            yield spelled.lstrip("@<>")
+
+
+def _braced(text: str) -> list[str]:
+    """What a shell makes of the first braces, and so on, as far as anybody would write it."""
+    found = re.match(r"([^{]*)\{([^{}]*,[^{}]*)\}(.*)", text, re.DOTALL)
+    if found is None or len(text) > MAX_BRACED:
+        return [text]
+    return [end for middle in found[2].split(",") for end in _braced(f"{found[1]}{middle}{found[3]}")]
 
 
 def _hosts(word: str) -> list[str]:

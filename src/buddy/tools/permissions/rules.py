@@ -19,6 +19,7 @@ from buddy.errors import UserError
 from buddy.tools.permissions.dangerous import is_known, runs_code
 from buddy.tools.permissions.grammar import MAX_BYTES, Words, parse
 from buddy.tools.permissions.matching import (
+    expands_to,
     host_matches,
     is_wild,
     literal_glob,
@@ -228,7 +229,10 @@ def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> boo
     """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")
-    return named.anything or any(path_matches(wanted, path + end) for path in named.paths for end in below)
+    if named.anything or any(path_matches(wanted, path + end) for path in named.paths for end in below):
+        return True
+    literal = re.split(r"/?[^/]*[*?\[]", wanted, maxsplit=1)[0]
+    return rule.decision != "allow" and bool(literal) and any(expands_to(path, literal) for path in named.paths)
 
 
 _UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
