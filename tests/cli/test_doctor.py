@@ -82,7 +82,7 @@ def test_a_broken_configuration_is_shown_with_its_line(home: Home) -> None:
     config.write_text("[agent]\nmodle = 1\n", encoding="utf-8")
     done = home.run("doctor")
     assert done.code == 1
-    assert f"{config}:2: unknown key 'modle'" in line_of(done, "configuration")
+    assert f"{config}:2: unknown key 'modle'" in line_of(done, "config")
 
 
 def test_a_missing_script_is_found(home: Home) -> None:

@@ -1,6 +1,10 @@
 """Where things are kept."""
 
+import os
+import pwd
 from pathlib import Path
+
+import pytest
 
 from buddy.config.places import find_places
 
@@ -37,3 +41,10 @@ def test_every_place_is_absolute():
     places = find_places({"HOME": "/h", "BUDDY_STATE_DIR": "here", "BUDDY_SOCKET": "s.sock"})
     assert places.state_dir.is_absolute()
     assert places.socket.is_absolute()
+
+
+@pytest.mark.parametrize("home", [{}, {"HOME": ""}, {"HOME": "relative"}])
+def test_a_home_that_is_no_absolute_path_is_the_users_own(home: dict[str, str]) -> None:
+    own = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert find_places(home).config_dir == own / ".config" / "buddy"
+    assert find_places(home).state_dir == own / ".local" / "state" / "buddy"

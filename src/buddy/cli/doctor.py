@@ -74,7 +74,7 @@ def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
     try:
         config = load_config(os.environ, Path(options.config) if options.config else None, places)
     except BuddyError as error:
-        yield _failure("configuration", error)
+        yield _failure("config", error)
     else:
         yield _configuration(config, places)
         yield _model(config, scrubber, places)

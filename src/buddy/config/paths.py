@@ -43,10 +43,19 @@ def _xdg(env: "Mapping[str, str]", name: str, fallback: str) -> str:
 
 def _home(env: "Mapping[str, str]") -> str:
     home = env.get("HOME", "")
-    return home if home.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - a path object is loaded for nothing
+    if home.startswith("/"):
+        return home
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        from buddy.errors import UserError
+
+        raise UserError("there is no home directory", hint="set HOME to the absolute path of one") from None
 
 
 def _absolute(path: str | None) -> str:
     if not path:
         return ""
-    return os.path.join(os.getcwd(), os.path.expanduser(path))  # noqa: PTH109, PTH111, PTH118 - the same
+    return os.path.join(os.getcwd(), os.path.expanduser(path))  # noqa: PTH109, PTH111, PTH118 - a path object is loaded for nothing
