@@ -260,7 +260,7 @@ _Errand = tuple[list[_Job], Callable[[list[_Job]], object]]
 class _Work(Generic[Result]):
     """A job: what to do, and who waits for it. Its outcome is kept until the group is committed."""
 
-    __slots__ = ("_deliver", "_future", "_work", "durable", "long")
+    __slots__ = ("_error", "_future", "_result", "_work", "durable", "long")
 
     def __init__(
         self, work: Callable[[Database], Result], future: asyncio.Future[Result], durable: bool, long: bool
@@ -269,20 +269,25 @@ class _Work(Generic[Result]):
         self._future = future
         self.durable = durable
         self.long = long
-        self._deliver: Callable[[], object] = future.cancel
+        self._error: Exception | None = None
 
     def run(self, db: Database) -> None:
+        self._error = None
         try:
-            self._deliver = partial(self._future.set_result, self._work(db))
+            self._result = self._work(db)
         except LogError as refusal:
-            self.fail(refusal)
+            self._error = refusal
 
     def fail(self, error: Exception) -> None:
-        self._deliver = partial(self._future.set_exception, error)
+        self._error = error
 
     def settle(self) -> None:
-        if not self._future.done():
-            self._deliver()
+        if self._future.done():
+            return
+        if self._error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(self._error)
 
 
 def _nothing(group: list[_Job]) -> None:
