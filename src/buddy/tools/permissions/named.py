@@ -4,6 +4,7 @@ What always holds: this only ever takes away. A name that is not found here is n
 because of it.
 """
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,8 @@ from buddy.tools.permissions.grammar import Words
 
 MAX_WORDS = 5000
 MAX_BASES = 8
-MAX_BRACED = 80
+MAX_BRACED = 64
+_BRACES = re.compile(r"\{[^{}]*,[^{}]*\}")
 _HERE = re.compile(r"^(?:\$PWD|\$\{PWD\}|~\+)/")
 
 
@@ -66,11 +68,19 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def _braced(text: str) -> list[str]:
-    """What a shell makes of the first braces, and so on, as far as anybody would write it."""
-    found = re.match(r"([^{]*)\{([^{}]*,[^{}]*)\}(.*)", text, re.DOTALL)
-    if found is None or len(text) > MAX_BRACED:
-        return [text]
-    return [end for middle in found[2].split(",") for end in _braced(f"{found[1]}{middle}{found[3]}")]
+    """What a shell makes of braces; where that is a great many words, they may stand for anything."""
+    choices = [group.count(",") + 1 for group in _BRACES.findall(text)]
+    if math.prod(choices) > MAX_BRACED:
+        return [_BRACES.sub("*", text)]
+    words = [text]
+    for _ in choices:
+        words = [_BRACES.sub(choice, word, count=1) for word in words for choice in _choices(word)]
+    return words
+
+
+def _choices(word: str) -> list[str]:
+    found = _BRACES.search(word)
+    return [choice.replace("\\", "") for choice in found[0][1:-1].split(",")] if found else [""]
 
 
 def _hosts(word: str) -> list[str]:
