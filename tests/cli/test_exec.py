@@ -363,6 +363,14 @@ def test_a_place_that_cannot_be_written_to_is_one_line_and_exits_64(home: Home, 
     assert len(done.err.splitlines()) == 2
 
 
+def test_a_daemon_that_cannot_start_says_why_and_exits_as_it_did(home: Home) -> None:
+    done = home.run("daemon", "start", "--listen", "0.0.0.0:0")
+    assert done.code == 64
+    error, hint = done.err.splitlines()
+    assert error.startswith("error: the daemon did not start: --listen 0.0.0.0 can be reached")
+    assert "--allow-remote" in hint
+
+
 @pytest.mark.parametrize("command", ["exec go", "session list"])
 def test_without_room_for_a_log_it_is_one_line_and_exits_75(home: Home, command: str) -> None:
     done = home.script().sh(f"ulimit -f 1; buddy {command}")

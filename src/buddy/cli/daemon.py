@@ -16,6 +16,7 @@ from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusRep
 
 START_SECONDS = 15.0
 NOT_RUNNING = 1
+USAGE = 64
 TAKEN = 75
 
 
@@ -87,8 +88,10 @@ def launch(options: argparse.Namespace) -> bool:
             return child.poll() is None
         # One that was refused because another was quicker: that one has the lock, and will answer.
         if child.poll() is not None and (child.returncode != TAKEN or _is_free(lock)):
-            hint = f"see {output}, and buddy doctor"
-            raise UserError(f"the daemon did not start: {_last_line(output)}", hint=hint, exit_code=1)
+            hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
+            why = _last_line(output, "error: ") or _last_line(output) or "no word from it"
+            code = child.returncode if child.returncode in (USAGE, TAKEN) else 1
+            raise UserError(f"the daemon did not start: {why}", hint=hint, exit_code=code)
         time.sleep(0.02)
     raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)
 
@@ -191,10 +194,9 @@ def _pid_of(lock: Path) -> int | None:
         return None
 
 
-def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    errors = [line for line in lines if line.startswith("error:")]
-    return (errors or lines or ["no word from it"])[-1].removeprefix("error: ")
+def _last_line(path: Path, sign: str = "") -> str:
+    lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip() and line.startswith(sign)]
+    return lines[-1].removeprefix(sign) if lines else ""
 
 
 def _no_core_dumps() -> None:
