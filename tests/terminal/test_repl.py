@@ -364,6 +364,8 @@ def test_colour_can_be_turned_off(home: Home) -> None:
 def test_a_prompt_on_the_command_line_is_said_first(home: Home) -> None:
     with home.script({"text": "the answer"}) and Tmux(home, "what is it?") as terminal:
         screen = terminal.wait("✓ done")
+        terminal.keys("Up")
+        terminal.until(lambda shown: shown.splitlines()[-2] == "> what is it?")
     assert "> what is it?" in screen
     assert "the answer" in screen
 

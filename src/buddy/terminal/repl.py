@@ -96,6 +96,7 @@ class Repl:
     async def run(self, first: str | None = None) -> None:
         """Until the person leaves, or the terminal is gone."""
         if first:
+            self._session.history.append_string(first)
             self._lines.put_nowait((first, False))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.leave)
