@@ -22,7 +22,7 @@ NASTY = (
 RETURNS = "safe\rrm -rf /\rsafe"
 # What the editor draws with: colours, cursor moves, erasing, modes. None of it can carry a text.
 OURS = re.compile(
-    r"\x1b[78]|\x1b\[[0-9;]*m|\x1b\[[0-9]*[ABCDJK]|\x1b\[\?(?:1|7|12|25|2004)[hl]|\x1b\[[0-9]+;[0-9]+H|\x1b\[0? q|\x1b\[2 q"
+    r"\x1b[78]|\x1b\[(?:[0-9;]*m|[0-9]*[ABCDJK]|\?(?:1|7|12|25|2004)[hl]|[0-9]+;[0-9]+H|0? q|2 q)"
 )
 
 
