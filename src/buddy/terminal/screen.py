@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.data_structures import Size
+from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -48,13 +48,6 @@ class HeldOutput(Vt100_Output):
         if not self._held:
             super().flush()
 
-    def erase_down(self) -> None:
-        """Erase from the beginning of this row on: first the row, then what is below it.
-
-        Where both are the whole screen, erasing them at once would make some terminals keep it in their scrollback.
-        """
-        self.write_raw("\x1b[K\x1b7\x1b[B\x1b[J\x1b8")
-
 
 class Reflowing(Renderer):
     """Erases what a narrower window has wrapped: a terminal makes two rows of one that no longer fits."""
@@ -67,7 +60,19 @@ class Reflowing(Renderer):
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         self.output.cursor_up(self._added_rows())
+        if self.last_rendered_screen is not None and self.last_rendered_screen.height > 1:
+            self._erase_in_two()
         super().erase(leave_alternate_screen)
+
+    def _erase_in_two(self) -> None:
+        """The row on top, then those below: what clears a whole screen at once goes into some terminals' scrollback."""
+        self.output.cursor_backward(self._cursor_pos.x)
+        self.output.cursor_up(self._cursor_pos.y)
+        self.output.erase_end_of_line()
+        self.output.cursor_down(1)
+        self.output.erase_down()
+        self.output.cursor_up(1)
+        self._cursor_pos = Point(x=0, y=0)
 
     def _added_rows(self) -> int:
         """How many rows the last drawing got above the cursor since it was drawn."""
