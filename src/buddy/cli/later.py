@@ -12,7 +12,10 @@ from _thread import allocate_lock
 from importlib import import_module
 from types import ModuleType
 
-NAMES = ("asyncio.sslproto", "inspect", "ipaddress", "locale", "ntpath", "platform", "ssl", "textwrap", "tokenize")
+NAMES = (
+    *("array", "asyncio.sslproto", "base64", "fcntl", "fnmatch", "inspect", "ipaddress", "locale", "ntpath"),
+    *("platform", "ssl", "textwrap", "tokenize", "zlib"),
+)
 
 _swapping = allocate_lock()
 
