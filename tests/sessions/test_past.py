@@ -20,12 +20,12 @@ from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import EVENTS, AssistantMessage, EventBody, RunComplete, RunStarted
 from buddy.sessions.fork import Entry
 from buddy.sessions.past import NEAR, read_past
-from buddy.sessions.state import LATEST, LEFT, SessionFold
+from buddy.sessions.state import LEFT, SessionFold
 from log.making import SESSION, record
 from protocol.anything import shapes
 
 ANY = {name: shapes(body) for name, body in EVENTS.items()}
-KINDS = sorted(ANY) + 2 * sorted({*LEFT, *LATEST, *Native.lasting, *history.LASTING} - {"run_complete"})
+KINDS = sorted(ANY) + 2 * sorted({*LEFT, "usage", *Native.lasting, *history.LASTING} - {"run_complete"})
 DONE = ("assistant_message", "tool_claimed", "tool_result")
 # So few values of what ties events to each other that they meet.
 FEW = {

@@ -5,13 +5,14 @@ once their run is over. Of what came since, everything is told that lasts.
 """
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EVENTS, EventBody
 from buddy.sessions.fork import Entry
 from buddy.sessions.spill import whole_body
-from buddy.sessions.state import LATEST, LEFT, SessionFold
+from buddy.sessions.state import LEFT, SessionFold
 
 PIECES = frozenset({"assistant_token", "thinking_token"})
 PASSING = frozenset({*PIECES, "assistant_done", "tool_output", "progress", "phase"})
@@ -19,6 +20,8 @@ PASSING = frozenset({*PIECES, "assistant_done", "tool_output", "progress", "phas
 LASTING = frozenset(EVENTS) - PASSING
 SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
 """Whatever streamed before one of these is over."""
+TOLD = LEFT | {"tool_claimed", "tool_result"}
+"""What the session's own fold and most backends are made of, so it is read together."""
 PAGE = 500
 NEAR = 10_000
 """So far back the end of a run is looked for; where there is none, everything is read as if it came since."""
@@ -27,41 +30,43 @@ NEAR = 10_000
 class Past:
     """Made by `read_past`; to be used at once, by whoever holds the session's lease."""
 
-    def __init__(self, log: Log, session_id: str, over: int, since: list[Entry]) -> None:
+    def __init__(self, log: Log, session_id: str, over: int, left: list[Entry], since: list[Entry]) -> None:
         self._log = log
         self._session_id = session_id
         self._over = over
+        self._left = left
         self._since = since
 
     async def fold(self) -> SessionFold:
-        entries = await self._left(LEFT)
-        for kind in LATEST if self._over else ():
-            latest = await self._log.last(self._session_id, (kind,))
-            if latest is not None and latest.seq <= self._over:
-                entries.append((latest, await _body(self._log, latest)))
+        entries = [entry for entry in self._left if entry[0].type in LEFT]
+        usage = await self._log.last(self._session_id, ("usage",)) if self._over else None
+        if usage is not None and usage.seq <= self._over:
+            entries = sorted([*entries, (usage, usage.body())], key=_seq)
         fold = SessionFold()
-        for event, body in [*sorted(entries, key=_seq), *self._since]:
+        for event, body in [*entries, *self._since]:
             if body is not None:
                 fold.apply(event, body)
         return fold
 
-    async def entries(self, left: Collection[str]) -> list[Entry]:
+    async def entries(self, types: AbstractSet[str]) -> list[Entry]:
         """What lasts of the run that is open and, of these types, of those that are over."""
-        return [*await self._left(left), *self._since]
-
-    async def _left(self, types: Collection[str]) -> list[Entry]:
-        return await read_entries(self._log, self._session_id, types=types, through=self._over)
+        if types <= TOLD:
+            left = [entry for entry in self._left if entry[0].type in types]
+        else:
+            left = await read_entries(self._log, self._session_id, types=types, through=self._over)
+        return [*left, *self._since]
 
 
 async def read_past(log: Log, session_id: str, last_seq: int) -> Past:
     complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
+    left = await read_entries(log, session_id, types=TOLD, through=over)
     since = await read_entries(log, session_id, over, types=LASTING)
     settled = next((event.seq for event, _ in reversed(since) if event.type in SETTLING), over)
     piece = await log.last(session_id, PIECES, settled)  # whether a reply was under way
     if piece is not None:
         since = sorted([*since, (piece, piece.body())], key=_seq)
-    return Past(log, session_id, over, since)
+    return Past(log, session_id, over, left, since)
 
 
 async def read_entries(

@@ -25,6 +25,7 @@ LEFT = frozenset(
     {
         "session_started",
         "user_message",
+        "assistant_message",
         "run_complete",
         "approval_policy_changed",
         "approval_received",
@@ -32,8 +33,7 @@ LEFT = frozenset(
         "model_switched",
     }
 )
-"""The events from which something is left here when their run is over; beside them, the last of each in `LATEST`."""
-LATEST = ("assistant_message", "usage")
+"""The events from which something is left here when their run is over; beside them, the last `usage`."""
 
 
 class SessionFold(Struct):
