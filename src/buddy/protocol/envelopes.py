@@ -5,9 +5,9 @@ request becomes a `ProtocolError`, whatever bytes it had.
 """
 
 import re
+from _json import make_scanner
 from collections.abc import Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -17,9 +17,6 @@ from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
 from buddy.protocol.requests import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
-
-if TYPE_CHECKING:
-    from json import JSONDecoder
 
 MAX_FRAME = 1024 * 1024
 MAX_DEPTH = 64
@@ -173,18 +170,16 @@ def _check_shape(line: bytes) -> None:
         raise ProtocolError("INVALID_REQUEST", f"JSON is nested deeper than {MAX_DEPTH}")
     try:
         # As text, because from bytes the parser would take half of a surrogate pair for a character.
-        _strict().decode(line.decode())
+        text = line.decode().strip(" \t\r\n")
+        end = _scan(text, 0)[1]
     except ProtocolError:
         raise
+    except StopIteration as error:
+        raise ProtocolError("INVALID_REQUEST", f"not JSON: nothing that it could be at {error}") from error
     except (ValueError, RecursionError) as error:
         raise ProtocolError("INVALID_REQUEST", f"not JSON: {error}") from error
-
-
-@cache
-def _strict() -> "JSONDecoder":
-    import json
-
-    return json.JSONDecoder(object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
+    if end != len(text):
+        raise ProtocolError("INVALID_REQUEST", f"not JSON: more follows at {end}")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,6 +195,18 @@ def _finite(text: str) -> float:
         raise ProtocolError("INVALID_REQUEST", f"{text[:20]} is not a number JSON can hold")
     return number
 
+
+class _Strictly:
+    """How the scanner under the `json` package reads; the package around it takes long to load."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = _unique_keys
+    parse_int = int
+    parse_float = parse_constant = _finite
+
+
+_scan = make_scanner(_Strictly)  # pyright: ignore[reportArgumentType] - the stub wants what it makes
 
 _REQUEST_ID = re.compile(rb'"requestId"\s*:\s*"(req_[A-Za-z0-9._:-]{1,200})"')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
