@@ -44,7 +44,7 @@ def test_one_run_loads_no_editor(home: Home) -> None:
 
 def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
     home.env["TERM"] = "dumb"
-    home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"))
+    home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"), shell("sleep 61"))
     with home.terminal() as terminal:
         terminal.until("> ")
         terminal.type("go\n")
@@ -61,6 +61,12 @@ def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
         terminal.until("✓ approved", times=2)
         terminal.process.send_signal(signal.SIGINT)
         terminal.until("■ cancelled")
+        terminal.type("again\n")
+        terminal.until("approve? [y/N] ", times=3)
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.until("■ cancelled", times=2)
+        terminal.type("/cost\n")
+        terminal.until("tokens in")
         terminal.type("\x04")
         terminal.until("to go on: buddy resume sess_")
         assert terminal.finish() == 0

@@ -63,12 +63,11 @@ def advice(found: "Sequence[Found]", file: "Path") -> str:
     """What to do, ready to be copied."""
     if not found:
         return (
-            "one of these is enough:\n"
-            "  set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY\n"
+            "set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or do one of these:\n"
             f"  add [models.NAME] to {file} (examples are in it)\n"
-            "  buddy login, which uses a ChatGPT account\n"
+            "  buddy login        uses a ChatGPT account\n"
             "  start Ollama, LM Studio, vLLM or llama.cpp, and Buddy finds it\n"
-            "buddy demo needs no model"
+            "  buddy demo         needs no model"
         )
     lines = ["found here:"]
     for one in found:

@@ -42,6 +42,8 @@ class PlainRepl:
         self._narrator = Narrator(talk, style, lambda: WIDTH, self.tell, self._say)
         self._lines: list[str] = []
         self._asking: list[Event] = []
+        self._line: asyncio.Future[str] | None = None
+        self._interrupted: asyncio.Future[None] | None = None
         self._is_over = False
         self._outcome = "success"
 
@@ -57,27 +59,39 @@ class PlainRepl:
         return EXIT_CODES[self._outcome]
 
     async def _next_line(self, prompt: str) -> str:
-        """Read in a thread that nobody waits for: an interrupt ends us though no line comes."""
+        """What is typed next; an empty line where an interrupt came first, and the line is then still to come."""
         if self._has_person:
             print(prompt, end="", file=self._err, flush=True)
+        loop = asyncio.get_running_loop()
+        line = self._line = self._line or self._read()
+        self._interrupted = loop.create_future()
+        await asyncio.wait((line, self._interrupted), return_when=asyncio.FIRST_COMPLETED)
+        if not line.done():
+            return "\n"
+        self._line = None
+        if self._has_person and not line.result():
+            self.tell("")
+        return line.result()
+
+    def _read(self) -> "asyncio.Future[str]":
+        """Read a line in a thread that nobody waits for: an interrupt ends us though none comes."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str] = loop.create_future()
 
         def read() -> None:
             text = self._read_line()
             with contextlib.suppress(RuntimeError):  # the loop is closed: we were left
-                loop.call_soon_threadsafe(lambda: line.done() or line.set_result(text))
+                loop.call_soon_threadsafe(line.set_result, text)
 
         threading.Thread(target=read, daemon=True).start()
-        typed = await line
-        if self._has_person and not typed:
-            self.tell("")
-        return typed
+        return line
 
     def _interrupt(self) -> None:
-        """Ctrl-C ends the run; where there is none, us."""
+        """Ctrl-C ends the run, and with it a question; where there is none, us."""
         if self.talk.active is None:
             raise KeyboardInterrupt
+        if self._interrupted is not None and not self._interrupted.done():
+            self._interrupted.set_result(None)
         self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
 
     async def _cancel(self) -> None:
@@ -137,7 +151,10 @@ class PlainRepl:
                 continue
             self.tell(Approval(asked, self.style, sandbox=self.talk.facts.sandbox).block(WIDTH, whole=True))
             yes = (await self._next_line("approve? [y/N] ")).strip().lower() in ("y", "yes")
-            await self.talk.decide(asked.approval_id, Answer("approve" if yes else "deny"))
+            try:
+                await self.talk.decide(asked.approval_id, Answer("approve" if yes else "deny"))
+            except BuddyError as error:  # it was settled elsewhere
+                self.tell(error_block(error, self.style))
 
     async def _whole(self, event: Event) -> EventBody | None:
         return await self.talk.around.whole(self.talk.client, event)
