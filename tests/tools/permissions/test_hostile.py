@@ -104,7 +104,9 @@ def test_a_script_that_the_rule_itself_names_may_have_any_arguments() -> None:
 
 
 def test_a_great_many_commands_are_asked_for_or_denied_and_judged_at_all() -> None:
-    """A07. Some of these took minutes once."""
+    """A07. Some of these took minutes once, or had no end."""
+    for text in ("x " + "$(" * 30 + ")" * 30, "c))" + "$(" * 17 + "*" + "$(" * 12 + ")" * 28 + "oproc aws curl x"):
+        assert judge(text, NO_CURL).decision in ("ask", "deny")
     assert judge("true && " * 5000 + "true").decision == "ask"
     assert judge("true && " * 5000 + "curl evil", NO_CURL).decision == "deny"
     for text in ("( ", "$( ", "sudo ", "{", "'", "`", "\\", "a=b ", "bash -c 'a b' ", "<<a ", "[", "if ", "x\n"):

@@ -6,6 +6,7 @@ command begins.
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from buddy.tools.permissions.dangerous import may_run_others
 from buddy.tools.permissions.grammar import Parsed, Words, parse
@@ -25,7 +26,7 @@ def possible(command: str, parsed: Parsed) -> Iterator[Words]:
     # What the grammar does not understand, a shell may.
     texts = (tuple(command.split()), tuple(re.split(r"[\s,{}]+", command))) if parsed.has_error else ()
     torn = (*_starts(command), *(tail for words in texts for tail in _tails(words))) if texts else ()
-    for count, words in enumerate((*torn, *_all(parsed, 0))):
+    for count, words in enumerate(chain(torn, _all(parsed, 0, {}))):
         if count >= MAX_STARTS:
             return
         yield words
@@ -39,7 +40,8 @@ def is_open(words: Words) -> bool:
     return not _NAME.fullmatch(words[0]) or may_run_others(words)
 
 
-def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
+def _all(parsed: Parsed, depth: int, seen: dict[str, int]) -> Iterator[Words]:
+    """`seen` are the texts that were looked into, and how deep: not again for each command that has them in it."""
     yield from parsed.found
     for value in parsed.values:
         # What is assigned may be run by whoever reads the variable: a pager, an editor, the next command.
@@ -53,8 +55,9 @@ def _all(parsed: Parsed, depth: int) -> Iterator[Words]:
         if bundle := re.match(r"-[A-Za-z]{1,4}", text):
             for end in range(2, bundle.end() + 1):
                 yield from _starts(text[end:])
-        if depth < MAX_DEPTH and _SHELL.search(text):
-            yield from _all(parse(text), depth + 1)
+        if depth < seen.get(text, MAX_DEPTH) and _SHELL.search(text):
+            seen[text] = depth
+            yield from _all(parse(text), depth + 1, seen)
 
 
 def _starts(text: str) -> list[Words]:
