@@ -85,8 +85,9 @@ class Tally:
         """All of a history; where it is the one of the last time, only what was added is looked at."""
         if items is not self._items or len(items) < self._counted:
             self._items, self._counted, self._total = items, 0, 0
+        size_of = self._item if self.is_exact else self._count  # a rough count is made sooner than it is found again
         for at in range(self._counted, len(items)):
-            self._total += self._item(items[at])
+            self._total += size_of(items[at])
         self._counted = len(items)
         return self._counter.scale(self._total)
 
