@@ -124,10 +124,8 @@ async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File])
     for word in words[:MAX_WORDS]:
         is_run = word.before != ">" and (runs_code or not word.before or _name(word.before) in RUNNERS)
         for base in bases:
-            there = (
-                path for path in _candidates(word, base, runs_code=runs_code) if _may_exist(path, base, listed[base])
-            )
-            for path in there:
+            candidates = _candidates(word, base, runs_code=runs_code)
+            for path in (path for path in candidates if _may_exist(path, base, listed[base], place)):
                 is_implied = path != _join(base, word.text)
                 files.update(await _file(path, place, is_run=is_run or is_implied, is_shown=not is_implied))
         if is_run and (program := _program(word.text, place)):
@@ -225,7 +223,10 @@ async def _names_in(base: str, place: Place) -> set[str] | None:
         return None
 
 
-def _may_exist(path: str, base: str, names: set[str] | None) -> bool:
+def _may_exist(path: str, base: str, names: set[str] | None, place: Place) -> bool:
+    if place.target.name == "local":
+        # A plain look before the guard walks there: most words of a command are no files.
+        return os.path.lexists(path)
     if names is None or not path.startswith(f"{base}/"):
         return True
     first = os.path.normpath(path[len(base) + 1 :]).partition("/")[0]
