@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from buddy.cli.commands import build_parser
+from buddy.cli import driving
+from buddy.cli.commands import build_parser, parse
 from buddy.cli.driving import Errand
 from buddy.cli.exec import execute, resume
 from buddy.cli.talk import Talk
+from buddy.client import client
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import parse_request, payload_of
@@ -158,3 +161,16 @@ def test_a_session_that_is_no_more_ends_the_following() -> None:
     waiting = begun(talk.next_event())
     talk.rejoin()
     assert ended(waiting, answer(sent(talk)[1], error="SESSION_NOT_FOUND")) is None
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "PATIENCE", 0.1)
+    monkeypatch.setattr(client, "PATIENCE", 0.1)
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        for words in (["exec", "go"], ["ps"]):
+            options = parse([*words, "--socket", path, "--state-dir", str(tmp_path)])
+            with pytest.raises((UserError, TimeoutError), match="does not answer"):
+                options.command(options)

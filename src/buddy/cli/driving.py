@@ -16,6 +16,7 @@ from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 
 from buddy.cli.following import Following
 from buddy.cli.talk import Talk
+from buddy.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,8 +101,10 @@ def over_socket(path: str, connection: socket, errand: Errand) -> int:
     """Do the errand with the daemon; gives the exit code."""
     with _Signals(errand) as signals:
         while errand.code is None:
-            _converse(connection, errand, signals)
-            connection.close()
+            try:
+                _converse(connection, errand, signals)
+            finally:
+                connection.close()
             if errand.code is None:
                 again = _connect_again(path)
                 if again is None:
@@ -114,13 +117,16 @@ def over_socket(path: str, connection: socket, errand: Errand) -> int:
 
 def _converse(connection: socket, errand: Errand, signals: _Signals) -> None:
     """Exchange lines until the errand is done or the connection ends."""
-    rest = b""
+    rest, patience = b"", PATIENCE * 1000
     while errand.code is None and _send(connection, errand.talk):
         signals.catch_once_there_is_a_run()
         waiting = select.poll()
         for descriptor in (connection.fileno(), signals.descriptor, *([0] if errand.is_asking else [])):
             waiting.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in waiting.poll()}
+        ready = {descriptor for descriptor, _ in waiting.poll(patience)}
+        if not ready:
+            hint = "it hangs, or this machine is very busy; buddy daemon logs may say why"
+            raise UserError("the daemon does not answer", hint=hint, exit_code=75)
         if signals.descriptor in ready:
             signals.drain()
         if errand.is_asking and 0 in ready:
@@ -128,6 +134,7 @@ def _converse(connection: socket, errand: Errand, signals: _Signals) -> None:
         if connection.fileno() in ready:
             if not (data := _receive(connection)):
                 return
+            patience = None  # it lives; from now on the run has its own deadlines
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 if line and errand.code is None:

@@ -76,7 +76,11 @@ class Client:
     async def __aenter__(self) -> Self:
         self._reader = asyncio.get_running_loop().create_task(self._read())
         try:
-            await self._join()
+            async with asyncio.timeout(PATIENCE):
+                await self._join()
+        except TimeoutError:
+            await self.__aexit__(None, None, None)
+            raise TimeoutError("the runtime does not answer") from None
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
