@@ -21,6 +21,8 @@ Words = tuple[str, ...]
 
 MAX_BYTES = 64 * 1024
 MAX_COMMANDS = 50
+LONG = 4096
+_RUNS = re.compile(rb"[<>|&;()]{4,}")
 MAX_PARSED_COMMANDS = 10_000
 
 
@@ -48,6 +50,8 @@ def parse(command: str) -> Parsed:
         return Parsed(None, (), f"it has {len(data)} bytes, more than anybody reads")
     if data.count(b"<<") > MAX_COMMANDS:  # each takes the grammar longer than the one before
         return Parsed(None, (), f"it has more than {MAX_COMMANDS} here-documents", has_error=True)
+    if len(data) > LONG and _is_broken(data):
+        return Parsed(None, (), "it contains something that is not shell", has_error=True)
     # A shell joins such lines before it reads words; the grammar does not.
     root = _parser().parse(data.replace(b"\\\n", b"")).root_node
     nodes = tuple(_walk(root))
@@ -57,6 +61,13 @@ def parse(command: str) -> Parsed:
     if why or isinstance(read, str):
         return Parsed(None, found, why, *_beside(nodes), has_error=root.has_error)
     return Parsed(read, found, has_pipe=any(node.type == "|" for node in nodes))
+
+
+def _is_broken(data: bytes) -> bool:
+    """Whether so much of it is no shell that the grammar would take seconds to make something of it."""
+    runs = sum(map(len, _RUNS.findall(data)))
+    is_uneven = abs(data.count(b")") - data.count(b"(")) > MAX_COMMANDS
+    return runs > 4 * MAX_COMMANDS or is_uneven or b"\0" in data
 
 
 def _doubt(read: tuple[Words, ...] | str, nodes: "Nodes", found: tuple[Words, ...]) -> str:
