@@ -137,7 +137,7 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     daemon.config.write_text("[limits]\nframe = 'large'\n")
     started = daemon.run("daemon", "start")
-    assert started.returncode == 1
+    assert started.returncode == 64
     assert "limits" in started.stderr
     assert "Traceback" not in started.stderr
 
