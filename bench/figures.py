@@ -13,6 +13,9 @@ from msgspec import Struct
 Kind = Literal["floor", "buddy", "peer"]
 Sample = Mapping[str, Sequence[float]]
 
+LEAST = 0.005
+"""What is less is shown as nothing, and nothing can be compared with it."""
+
 
 class Metric(Struct, frozen=True):
     """A row of the table; `tail` says that the 99th percentile is shown beside the median."""
@@ -57,7 +60,7 @@ class Row(Struct, frozen=True):
         pick = max if self.metric.more_is_better else min
         ours, floor = (pick(taken.median for taken in self.of(kind)) for kind in ("buddy", "floor"))
         over, under = (floor, ours) if self.metric.more_is_better else (ours, floor)
-        return over / under if over > 0 and under > 0 else None
+        return over / under if min(over, under) >= LEAST else None
 
 
 def percentile(values: Sequence[float], share: float) -> float:

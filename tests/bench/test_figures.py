@@ -20,6 +20,7 @@ def test_a_ratio_is_above_one_when_we_cost_more_and_when_we_are_slower() -> None
 def test_a_ratio_that_would_mean_nothing_is_not_given() -> None:
     assert Row(COST, [taken("exec", 1)]).ratio() is None
     assert Row(COST, [taken("raw", 1), taken("exec", -1)]).ratio() is None
+    assert Row(COST, [taken("raw", 0.001), taken("exec", 1)]).ratio() is None
 
 
 def test_a_slope_is_not_moved_by_single_slow_turns() -> None:
