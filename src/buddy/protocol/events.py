@@ -351,7 +351,8 @@ def wire_name(body: type[Shape]) -> str:
 TOLD_ONLY: frozenset[type[Shape]] = frozenset(
     {AssistantDone, Error, Phase, Progress, Recovery, SessionResumed, SessionSnapshot, Status, ToolOutput, Warning}
 )
-"""What only tells of something: no state follows from it, so who folds a session's events may pass over it."""
+"""What only tells of something: nothing of a session's state or of our own agent's follows from it. What another agent
+told of itself may be among it."""
 
 EVENTS: dict[str, type[EventBody]] = {wire_name(body): body for body in EventBody.__args__}
 EVENT_NAMES: dict[type[Shape], str] = {body: name for name, body in EVENTS.items()}

@@ -364,14 +364,13 @@ class Session:
         """Refuse a limit on the cost that could not hold; asking for the price may take a moment."""
         limits = options_of(message, self.fold.started, self._around.clock(), self._around.max_turns).budget
         if limits.max_cost_usd is not None and not await self.backend.is_priced():
-            model, started = self.backend.model(), self.fold.started
-            runtime = started.options.agent_runtime if started and started.options else None
+            model = self.backend.model()
             ours = f"set input_price and output_price in [models.{model.profile}], or use budget.maxTokens"
             theirs = f"{model.profile} does not tell what it costs: use budget.maxTurns, maxTokens or maxSeconds"
             raise ProtocolError(
                 "INVALID_REQUEST",
                 f"budget.maxCostUsd cannot hold: the price of {model.model or model.profile} is not known",
-                detail=ours if runtime in (None, "native") else theirs,
+                detail=ours if self.backend.name == "native" else theirs,
             )
 
     async def _shortened(self) -> Compaction | None:

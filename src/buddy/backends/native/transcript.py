@@ -6,12 +6,12 @@ is being worked on is told as it was said, also where a compaction has taken in 
 """
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
-from buddy.protocol.events import AssistantMessage, EventBody, SessionCompacted, ToolResult, UserMessage
+from buddy.protocol.events import EVENT_NAMES, AssistantMessage, EventBody, SessionCompacted, ToolResult, UserMessage
 from buddy.protocol.shapes import Shape
 
-LASTING = frozenset({"user_message", "assistant_message", "tool_result", "session_compacted"})
-"""The events that are told, also when their run is over."""
 _TOLD: frozenset[type[Shape]] = frozenset({UserMessage, AssistantMessage, ToolResult, SessionCompacted})
+LASTING = frozenset(EVENT_NAMES[body] for body in _TOLD)
+"""The events that are told, also when their run is over."""
 NOT_RUN = "Not run: the run was interrupted before this call started."
 
 
