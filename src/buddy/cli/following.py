@@ -12,12 +12,11 @@ from buddy.cli.lines import decoded
 from buddy.cli.report import Report, Seen
 from buddy.cli.talk import Talk
 from buddy.errors import UserError
+from buddy.protocol import pointer
 from buddy.terminal.escape import escape, escape_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from buddy.cli.talk import Fields, Steps
 
 CHUNK = 256 * 1024
@@ -98,7 +97,9 @@ class Following:
             self._runs[event["runId"]].text = yield from self._read(event["sessionId"], blobs["/text"])
         elif event["type"] == "approval_required" and self._has_person:
             for path, blob in blobs.items():
-                _put(payload, path, (yield from self._read(event["sessionId"], blob)))
+                text = yield from self._read(event["sessionId"], blob)
+                is_text = isinstance(pointer.get(payload, path), str)
+                pointer.put(payload, path, text if is_text else decoded(text.encode()))
 
     def _read(self, session_id: str, blob: str) -> Steps[str]:
         """A kept text in chunks; a character that a chunk cuts is asked for again."""
@@ -137,19 +138,6 @@ class Following:
     def _complain(self) -> None:
         while self._talk.refusals:
             print(f"warning: {escape(self._talk.refusals.pop(0))}", file=sys.stderr)
-
-
-def _put(tree: Any, path: str, text: str) -> None:
-    """Put a kept text, or what was kept as JSON, back to where it was."""
-    *way, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
-    for part in way:
-        tree = tree[_key(tree, part)]
-    before = tree[_key(tree, last)]
-    tree[_key(tree, last)] = text if isinstance(before, str) else decoded(text.encode())
-
-
-def _key(tree: object, part: str) -> int | str:
-    return int(part) if isinstance(tree, list) else part
 
 
 def _show(approval: Fields) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from buddy.protocol import pointer
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EVENTS, EventBody
 
@@ -32,7 +33,7 @@ def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
         blob = hashlib.sha256(content).hexdigest()
         blobs[blob] = content
         paths[path] = blob
-        _put(tree, path, left)
+        pointer.put(tree, path, left)
         tree["blobs"] = paths
 
     for path, text in sorted(_strings(tree, ""), key=lambda entry: -len(entry[1])):
@@ -60,8 +61,8 @@ async def whole_body(event: Event, read: Callable[[str], Awaitable[bytes | None]
     for path, blob in body.blobs.items():
         content = await read(blob)
         if content is not None:
-            is_text = isinstance(_get(tree, path), str)
-            _put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
+            is_text = isinstance(pointer.get(tree, path), str)
+            pointer.put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
     del tree["blobs"]
     return msgspec.convert(tree, EVENTS[event.type])
 
@@ -73,7 +74,7 @@ def _strings(tree: Json, path: str) -> Iterator[tuple[str, str]]:
         case dict():
             for key, part in tree.items():
                 if (path, key) != ("", "blobs"):
-                    yield from _strings(part, f"{path}/{_escape(key)}")
+                    yield from _strings(part, f"{path}/{pointer.escape(key)}")
         case list():
             for index, part in enumerate(tree):
                 yield from _strings(part, f"{path}/{index}")
@@ -89,9 +90,9 @@ def _spillable(tree: dict[str, Any], shape: type[EventBody]) -> Iterator[tuple[s
     """The lists and objects of the payload that may be empty: where they are, their JSON, and what is left of them."""
     for path, part in _containers(tree, ""):
         left: Json = [] if isinstance(part, list) else {}
-        _put(tree, path, left)
+        pointer.put(tree, path, left)
         is_readable = _is_readable(tree, shape)
-        _put(tree, path, part)
+        pointer.put(tree, path, part)
         if is_readable:
             yield path, msgspec.json.encode(part), left
 
@@ -100,7 +101,7 @@ def _containers(tree: Json, path: str) -> Iterator[tuple[str, Json]]:
     """The outer lists and objects, to a depth at which payloads have their open ends."""
     entries = tree.items() if isinstance(tree, dict) else ()
     for key, part in entries:
-        inner = f"{path}/{_escape(key)}"
+        inner = f"{path}/{pointer.escape(key)}"
         if part and isinstance(part, dict | list) and inner != "/blobs":
             yield inner, part
             if inner.count("/") < MAX_DEPTH:
@@ -113,34 +114,3 @@ def _is_readable(tree: dict[str, Any], shape: type[EventBody]) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _get(tree: Json, path: str) -> Json:
-    for part in _parts(path):
-        tree = _step(tree, part)
-    return tree
-
-
-def _put(tree: Json, path: str, value: Json) -> None:
-    """Set what is at a JSON Pointer."""
-    *parents, last = _parts(path)
-    for part in parents:
-        tree = _step(tree, part)
-    if isinstance(tree, list):
-        tree[int(last)] = value
-    elif isinstance(tree, dict):
-        tree[last] = value
-
-
-def _step(tree: Json, part: str) -> Json:
-    if isinstance(tree, list):
-        return tree[int(part)]
-    return tree[part] if isinstance(tree, dict) else None
-
-
-def _parts(path: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
