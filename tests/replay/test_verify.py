@@ -133,6 +133,19 @@ async def test_tools_come_again_without_being_run(tmp_path: Path) -> None:
     assert (tmp_path / "made").read_text() == "made\n"
 
 
+async def test_tools_that_belong_to_no_target_come_again(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    plan = call("todo", {"items": [{"text": "look", "state": "done"}]})
+    turns = (
+        asks_for(call("time", {}), call("read_file", {"path": "a.txt"}), plan, call("time", {"zone": 7})),
+        asks_for(call("grpe", {}), call("time", {})),
+        answer("done"),
+    )
+    async with scene(tmp_path, *turns) as recording:
+        await recording.say("work")
+        await assert_same(await recording.recording())
+
+
 async def test_long_texts_come_again(tmp_path: Path) -> None:
     turns = (asks_for(shell("seq 1 20000")), answer("word " * 9000))
     async with scene(tmp_path, *turns) as recording:
@@ -187,6 +200,18 @@ async def test_a_cancel_in_the_middle_of_an_answer_comes_again(tmp_path: Path) -
         run_id = await guest.send("talk")
         await guest.until(AssistantToken)
         await guest.client.request(CancelRun(guest.session_id, run_id, "enough"), AcceptedReply)
+        await guest.until(RunComplete)
+        await assert_same(await recording.recording())
+
+
+async def test_a_cancel_before_the_first_word_is_whole_comes_again(tmp_path: Path) -> None:
+    turn = [ThinkingDelta("hm"), TextDelta("half-a-wo"), asyncio.Event()]
+    async with scene(tmp_path, turn) as recording:
+        guest = recording.guest
+        run_id = await guest.send("talk")
+        await guest.until(ModelRequest)
+        await asyncio.sleep(0.05)
+        await guest.client.cancel(guest.session_id, run_id)
         await guest.until(RunComplete)
         await assert_same(await recording.recording())
 

@@ -59,8 +59,8 @@ class RecordedProvider:
         for event, body in self._score.after(self._score.reached):
             piece = self._summary_piece(event.seq, body) if is_summary else self._piece(event.seq, body)
             if isinstance(piece, Exception):
-                for lane in self._trailing(event.seq):
-                    yield lane
+                for kind in trailing(self._score, event.seq):
+                    yield TextDelta("") if kind == "assistant_token" else ThinkingDelta("")
                 await self._score.wait_before(event.seq)
                 raise piece
             if piece is not None:
@@ -69,8 +69,6 @@ class RecordedProvider:
                 if isinstance(piece, Reply):
                     return
             if isinstance(body, RunCancelling | RunComplete):
-                for lane in self._trailing(event.seq):
-                    yield lane
                 break
         await wait_for_ever()
 
@@ -135,17 +133,16 @@ class RecordedProvider:
                 return _told_summary(body).text
         return ""
 
-    def _trailing(self, seq: int) -> list[Piece]:
-        """Texts that only came out when the run ended: that there is such a text must be known before."""
-        lanes: dict[type[Piece], Piece] = {}
-        for _, body in self._score.after(seq):
-            if isinstance(body, RunComplete | RunStarted):
-                break
-            if isinstance(body, AssistantToken):
-                lanes[TextDelta] = TextDelta("")
-            elif isinstance(body, ThinkingToken):
-                lanes[ThinkingDelta] = ThinkingDelta("")
-        return list(lanes.values())
+
+def trailing(score: Score, seq: int) -> list[str]:
+    """Kinds of texts that only came out when the run ended: that there is such a text must be known before."""
+    kinds: dict[str, None] = {}
+    for event, body in score.after(seq):
+        if isinstance(body, RunComplete | RunStarted):
+            break
+        if isinstance(body, AssistantToken | ThinkingToken):
+            kinds[event.type] = None
+    return list(kinds)
 
 
 def names(score: Score, *, switched: bool) -> tuple[str, str, str]:

@@ -29,6 +29,7 @@ from buddy.protocol.events import (
     ToolResult,
 )
 from buddy.protocol.shapes import ToolCallItem
+from buddy.sessions.ending import is_closing
 from buddy.sessions.fork import Entry
 from buddy.sessions.permissions import ALWAYS, Permissions
 from buddy.sessions.score import Score, wait_for_ever
@@ -64,13 +65,13 @@ class RecordedCall(Struct):
     @property
     def is_closed(self) -> bool:
         """Whether its result is only the end of its run."""
-        known = self.called is not None and self.called.source != "unknown"
-        return self.result is None or (known and self.result.source == "unknown")
+        return self.result is None or is_closing(self.result)
 
     @property
     def is_refused(self) -> bool:
         """Whether it could not even be prepared: its tool or its arguments were wrong."""
-        return self.called is not None and self.called.source == "unknown" and self.result is not None
+        failed = self.result is not None and self.result.is_error and self.result.text.startswith(FAILED)
+        return failed and self.called is not None and self.called.source == "unknown"
 
 
 def calls_in(entries: Sequence[Entry]) -> dict[str, RecordedCall]:
@@ -228,8 +229,9 @@ class RecordedTools(Registry):
         return "unknown"
 
     def _is_unknown(self, name: str) -> bool:
-        calls = [call for call in self._calls.values() if call.item.name == name]
-        return self.source_of(name) == "unknown" and any(call.is_refused for call in calls)
+        ended = [call for call in self._calls.values() if call.item.name == name and call.result is not None]
+        is_found = name in READ_ONLY or self.source_of(name) != "unknown"
+        return not is_found and bool(ended) and all(call.is_refused for call in ended)
 
     def _output(self, result: ToolResult | None) -> Output:
         if result is None:

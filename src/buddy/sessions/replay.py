@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from buddy.backends.contract import Backend
+from buddy.backends.contract import Backend, Run
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import Setting
@@ -35,7 +35,7 @@ from buddy.protocol.shapes import Repo
 from buddy.scrub import Scrubber, Stream
 from buddy.sessions.fork import Entry
 from buddy.sessions.lives import Life, ids_in, lives_of, stimuli_of
-from buddy.sessions.recorded_model import RecordedProvider
+from buddy.sessions.recorded_model import RecordedProvider, trailing
 from buddy.sessions.recorded_tools import (
     RecordedCall,
     RecordedPermissions,
@@ -241,6 +241,15 @@ class _Observed(Native):
     ) -> None:
         super().__init__(choose, dispatch, setting)
         self._score = score
+
+    async def execute(self, run: Run) -> None:
+        try:
+            await super().execute(run)
+        except asyncio.CancelledError:
+            # The cancel may come before the model's first piece now: what was held back of it came after the cancel.
+            for kind in trailing(self._score, self._score.reached):
+                run.stream(kind, "")
+            raise
 
     def observe(self, seq: int, body: EventBody) -> None:
         super().observe(seq, body)
