@@ -286,3 +286,4 @@ async def test_a_cancel_ends_the_command_and_everything_it_started(tmp_path: Pat
         await guest.until(RunComplete)
         assert guest.types()[-2:] == ["tool_result", "run_complete"]
         assert not (tmp_path / "never").exists()
+        assert [told.source for told in (*guest.bodies(ToolCall), *guest.bodies(ToolResult))] == ["sandbox", "sandbox"]

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, json
 
+from buddy.protocol.codes import Source
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -55,7 +56,7 @@ class Spending(Struct, frozen=True):
 
 
 class OpenCall(Struct):
-    """A call that has no result yet: of our model, or (`delegate`) of another agent's, which starts its own."""
+    """A call that has no result yet: of our model, or of another agent's, which starts its own."""
 
     item: ToolCallItem
     stage: Stage = "requested"
@@ -64,7 +65,11 @@ class OpenCall(Struct):
     by: str = ""
     comment: str = ""
     stop: bool = False
-    delegate: bool = False
+    source: Source = "unknown"
+
+    @property
+    def is_delegate(self) -> bool:
+        return self.source == "delegate"
 
 
 class RunState(Struct):
@@ -135,11 +140,12 @@ class RunState(Struct):
             case Usage():
                 self._settle(body)
             case ToolCall() if body.call_id in self.open_calls:
-                self.open_calls[body.call_id].stage = "called"
+                call = self.open_calls[body.call_id]
+                call.stage, call.source = "called", body.source
                 self.tool_calls += 1
             case ToolCall() if body.source == "delegate" and body.call_id is not None:
                 item = ToolCallItem(body.call_id, body.tool_name, json.encode(body.args).decode())
-                self.open_calls[body.call_id] = OpenCall(item, "called", delegate=True)
+                self.open_calls[body.call_id] = OpenCall(item, "called", source="delegate")
                 self.tool_calls += 1
             case ToolClaimed() if body.call_id in self.open_calls:
                 self.open_calls[body.call_id].stage = "claimed"

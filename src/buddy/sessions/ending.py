@@ -14,6 +14,9 @@ from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult
 from buddy.protocol.shapes import Headless, ToolFailure
 from buddy.sessions.acceptance import acceptance_of, work_until_accepted
 
+_NOT_RUN = "Not run: "
+_STOPPED = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
+
 _EXITS = {"budget_exceeded": EXIT_BUDGET, "acceptance_failed": EXIT_ACCEPTANCE}
 SUMMARY = 2000
 
@@ -116,16 +119,16 @@ def _unseen_call(run: Run, call: OpenCall) -> ToolCall:
 
 
 def _closing_result(run: Run, call: OpenCall) -> ToolResult:
-    started = call.stage == "claimed" or (call.delegate and call.stage in ("called", "approved"))
+    started = call.stage == "claimed" or (call.is_delegate and call.stage in ("called", "approved"))
     if started:
-        text = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
+        text = _STOPPED
     elif call.stage == "denied":
-        text = f"Not run: denied by {call.by}."
+        text = f"{_NOT_RUN}denied by {call.by}."
     else:
-        text = "Not run: the run ended before this call started."
+        text = f"{_NOT_RUN}the run ended before this call started."
     failure = ToolFailure("UNKNOWN_OUTCOME" if started else "UNKNOWN", False, text)
     return ToolResult(
-        source="delegate" if call.delegate else "unknown",
+        source=call.source,
         tool_name=call.item.name,
         duration_ms=0,
         is_error=True,
@@ -134,6 +137,12 @@ def _closing_result(run: Run, call: OpenCall) -> ToolResult:
         call_id=call.item.call_id,
         target=run.place.target.name,
     )
+
+
+def is_closing(result: ToolResult) -> bool:
+    """Whether it is only the end of its run: the call itself told nothing."""
+    told = result.exit_code is not None or result.duration_ms > 0
+    return result.is_error and not told and result.text.startswith((_STOPPED, _NOT_RUN))
 
 
 def _outcome(word: str) -> Outcome:

@@ -56,6 +56,7 @@ from buddy.protocol.events import (
     Usage,
 )
 from buddy.protocol.events import Warning as Warned
+from buddy.sessions.ending import is_closing
 from buddy.sessions.permissions import ALWAYS
 from buddy.sessions.recorded_model import failure, names
 from buddy.sessions.recorded_tools import had_room, kind_of
@@ -244,7 +245,7 @@ class RecordedExecutor:
                 return ToolStarted(body.call_id, body.tool_name, body.args)
             case ToolOutput():
                 return ToolProgress(body.call_id, body.text)
-            case ToolResult() if body.source == "delegate" and not _is_unknown(body) and not _is_closing(body):
+            case ToolResult() if body.source == "delegate" and not _is_unknown(body) and not is_closing(body):
                 return ToolEnded(body.call_id or "", self._whole(body), body.is_error)
             case ApprovalRequired() if body.call_id is not None:
                 self._pending.add(body.approval_id)
@@ -367,11 +368,6 @@ async def _hear(answer: Answer) -> None:
 
 def _is_unknown(result: ToolResult) -> bool:
     return result.structured_error is not None and result.structured_error.type == "UNKNOWN_OUTCOME"
-
-
-def _is_closing(result: ToolResult) -> bool:
-    """Whether it is only the end of the run, as `ending` puts it."""
-    return result.is_error and result.duration_ms == 0 and result.text.startswith("Not run: ")
 
 
 def _is_caused(body: EventBody | None) -> bool:

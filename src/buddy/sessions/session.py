@@ -319,7 +319,7 @@ class Session:
                 action = "restarted" if run.partial else "continued"
                 self.journal.record(Recovery(action=action), run.run_id)
             for call in run.open_calls.values():
-                if call.stage != "claimed" and not call.delegate:
+                if call.stage != "claimed" and not call.is_delegate:
                     self.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
             await self._committed(durable=True)
             self._start()
