@@ -13,6 +13,7 @@ from buddy.backends.native.sizes import Tally
 from buddy.backends.native.transcript import NOT_RUN, Transcript
 from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
 from buddy.protocol.events import (
+    ApprovalReceived,
     AssistantMessage,
     AssistantToken,
     EventBody,
@@ -56,6 +57,15 @@ def told(*bodies: EventBody) -> Transcript:
 def test_results_are_told_in_the_order_of_their_calls() -> None:
     transcript = told(user("go"), assistant("", "a", "b"), result("b", "second"), result("a", "first"))
     assert transcript.items[2:] == [ToolItem("a", "first"), ToolItem("b", "second")]
+
+
+def test_what_was_said_to_an_approval_is_told_with_the_result() -> None:
+    approved = ApprovalReceived(approval_id="appr_1", decision="approve", by="cli", call_id="a", comment="but be quick")
+    transcript = told(user("go"), assistant("", "a", "b"), approved, result("a", "done"), result("b", "done"))
+    assert transcript.items[2:] == [
+        ToolItem("a", "done\n\n[allowed by cli, who said: but be quick]"),
+        ToolItem("b", "done"),
+    ]
 
 
 def test_a_call_without_a_result_gets_one_as_soon_as_somebody_speaks() -> None:

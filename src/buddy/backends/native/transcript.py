@@ -6,10 +6,20 @@ is being worked on is told as it was said, also where a compaction has taken in 
 """
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
-from buddy.protocol.events import EVENT_NAMES, AssistantMessage, EventBody, SessionCompacted, ToolResult, UserMessage
+from buddy.protocol.events import (
+    EVENT_NAMES,
+    ApprovalReceived,
+    AssistantMessage,
+    EventBody,
+    SessionCompacted,
+    ToolResult,
+    UserMessage,
+)
 from buddy.protocol.shapes import Shape
 
-_TOLD: frozenset[type[Shape]] = frozenset({UserMessage, AssistantMessage, ToolResult, SessionCompacted})
+_TOLD: frozenset[type[Shape]] = frozenset(
+    {UserMessage, AssistantMessage, ApprovalReceived, ToolResult, SessionCompacted}
+)
 LASTING = frozenset(EVENT_NAMES[body] for body in _TOLD)
 """The events that are told, also when their run is over."""
 NOT_RUN = "Not run: the run was interrupted before this call started."
@@ -26,6 +36,7 @@ class Transcript:
         self._compactions: list[SessionCompacted] = []
         self._open: list[str] = []
         self._results: dict[str, str] = {}
+        self._remarks: dict[str, str] = {}
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
@@ -34,8 +45,12 @@ class Transcript:
         match body:
             case ToolResult():
                 if body.call_id in self._open:
-                    self._results[body.call_id] = body.text
+                    self._results[body.call_id] = body.text + self._remarks.pop(body.call_id, "")
                     self._settle()
+            case ApprovalReceived():
+                # a denial's is in its result, which is all that comes of the call
+                if body.comment and body.decision == "approve" and body.call_id in self._open:
+                    self._remarks[body.call_id] = f"\n\n[allowed by {body.by}, who said: {body.comment}]"
             case AssistantMessage() if body.text or body.tool_calls:
                 self._close_calls()
                 self._add(seq, AssistantItem(body.text, body.tool_calls, body.opaque))
