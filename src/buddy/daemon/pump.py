@@ -46,7 +46,7 @@ class Pump:
             self._link.close()
         finally:
             if self._session is not None:
-                self._session.unlisten(self._heard)
+                self._session.audience.unlisten(self._heard)
 
     def _follow(self) -> None:
         """Listen to the session where it is open here; after a failure it may be another object."""
@@ -54,15 +54,15 @@ class Pump:
         if live is self._session:
             return
         if self._session is not None:
-            self._session.unlisten(self._heard)
+            self._session.audience.unlisten(self._heard)
         self._session = live
         if live is not None:
-            live.listen(self._heard)
+            live.audience.listen(self._heard)
 
     async def _next(self) -> "Portion":
         """What comes next, spelt; nothing where nothing is there yet."""
         session_id, cursor = self._session_id, self._cursor
-        recent = self._session.recent(cursor) if self._session is not None else None
+        recent = self._session.audience.recent(cursor) if self._session is not None else None
         if recent is None:
             portion = await self._log.read_lines(session_id, cursor, AT_ONCE)
         else:

@@ -5,11 +5,9 @@ interleave inside one; a request is answered only after what it changed is commi
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,6 +47,7 @@ from buddy.protocol.shapes import ApprovalRequest
 from buddy.scrub import Scrubber
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
+from buddy.sessions.audience import Audience
 from buddy.sessions.ending import perform
 from buddy.sessions.inbox import Inbox
 from buddy.sessions.journal import MERGE_SECONDS, Journal, Repeated, Rows
@@ -60,10 +59,6 @@ from buddy.tools.contract import Place
 
 if TYPE_CHECKING:
     from buddy.sessions.permissions import Permissions
-
-# Whoever is further behind reads the log; with a hundred runs at once, what is kept here is most of a session.
-RECENT = 32
-RESTING = 16
 
 
 def without_rules(root: str) -> "Permissions":
@@ -94,11 +89,10 @@ class Session:
         self.session_id = lease.session_id
         self.fold = fold
         self.backend = backend
+        self.audience = Audience()
         self._broken = False
         self._around = around
         self._place = place
-        self._recent: deque[Event] = deque(maxlen=RECENT)
-        self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
         self._inbox = Inbox(around.log, lease.session_id, around.scrubber)
         self._last_event = around.clock()
@@ -136,7 +130,7 @@ class Session:
     @broken.setter
     def broken(self, broken: bool) -> None:
         self._broken = broken
-        self._hear()  # whoever follows it looks for what takes its place
+        self.audience.wake()  # whoever follows it looks for what takes its place
 
     @property
     def is_running(self) -> bool:
@@ -145,33 +139,10 @@ class Session:
     def is_dormant(self, since: int) -> bool:
         """Whether nothing has happened after a time, nobody listens, and nothing would be lost by forgetting it."""
         busy = self.is_running or self.fold.run is not None or self._is_compacting or self._closing or self.broken
-        held = self._listeners or self._place.tasks or self.approvals.is_lenient()
+        held = self.audience or self._place.tasks or self.approvals.is_lenient()
         return not busy and not held and self._last_event < since
 
     # --- what clients see ------------------------------------------------------------------------------------------
-
-    def recent(self, after: int) -> Sequence[Event] | None:
-        """The committed events after a cursor where they are all still in memory, else None."""
-        if not self._recent or self._recent[0].seq > after + 1:
-            return None
-        newer = self._recent[-1].seq - after
-        return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
-
-    def rest(self) -> None:
-        """Between runs, keep little: whoever comes later reads the log."""
-        while not self.is_running and len(self._recent) > RESTING:
-            self._recent.popleft()
-
-    @property
-    def committed_seq(self) -> int | None:
-        return self._recent[-1].seq if self._recent else None
-
-    def listen(self, heard: asyncio.Event) -> None:
-        """Have an asyncio.Event set whenever something new is committed."""
-        self._listeners.add(heard)
-
-    def unlisten(self, heard: asyncio.Event) -> None:
-        self._listeners.discard(heard)
 
     def snapshot(self) -> SessionSnapshot:
         return snapshot_of(self.fold)
@@ -300,8 +271,7 @@ class Session:
             self._restate()
         await self._committed(durable=True)
         first = await self._around.log.prune(self.journal.lease, min(before_seq, last_seq))
-        while self._recent and self._recent[0].seq < first:
-            self._recent.popleft()
+        self.audience.forget(first)
         return first
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
@@ -350,7 +320,7 @@ class Session:
                 task.cancel()
             await asyncio.wait([task])
         await self.backend.close()
-        self._hear()
+        self.audience.wake()
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -437,7 +407,7 @@ class Session:
             self.broken = True
         finally:
             self._task = None
-            self._hear()
+            self.audience.wake()
         if self.fold.run is not None:
             self._start()  # a message was accepted while the last run's outcome was being committed
         elif not self.broken:
@@ -506,12 +476,7 @@ class Session:
         self.backend.observe(event.seq, body)
 
     def _publish(self, events: Sequence[Event]) -> None:
-        self._recent.extend(events)
         self._last_event = self._around.clock()
-        self._hear()
+        self.audience.tell(events)
         for listener in self._around.listeners:
             listener(events)
-
-    def _hear(self) -> None:
-        for heard in self._listeners:
-            heard.set()

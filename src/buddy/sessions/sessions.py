@@ -230,7 +230,8 @@ class Sessions:
         """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""
         since = self._around.clock() - DORMANT_MS
         for session_id, session in list(self._open.items()):
-            session.rest()
+            if not session.is_running:
+                session.audience.rest()
             if session.is_dormant(since):
                 del self._open[session_id]
                 leaving = asyncio.get_running_loop().create_task(session.close())
