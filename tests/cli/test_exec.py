@@ -185,9 +185,12 @@ def test_a_used_up_budget_exits_5(home: Home) -> None:
         (["exec", "go", "--config", "nowhere.toml"], "no configuration file"),
         (["exec", "go", "--sandbox", "bunker"], "sandbox"),
         (["exec", "go", "--sandbox", ""], "sandbox"),
-        (["exec", "go", "--ssh", ""], "--ssh names nothing"),
-        (["exec", "go", "--container", "", "-C", "/"], "--container names nothing"),
-        (["exec", "go", "--agent-runtime", ""], "agentRuntime"),
+        (["exec", "go", "--ssh", ""], "--ssh: names nothing"),
+        (["exec", "go", "--container", "", "-C", "/"], "--container: names nothing"),
+        (["exec", "go", "--agent-runtime", ""], "--agent-runtime: names nothing"),
+        (["exec", "go", "--max-time", ""], "--max-time: names nothing"),
+        (["exec", "go", "--accept", ""], "--accept: names nothing"),
+        (["exec", "go", "-m", ""], "--model: names nothing"),
         (["exec", "  "], "no prompt"),
         (["sesion"], "sesion"),
         (["resume"], "which session?"),
@@ -209,6 +212,17 @@ def test_no_model_exits_64_and_says_how_to_get_one(home: Home) -> None:
     assert done.code == 64
     assert "no model is configured" in done.err
     assert "hint: set BUDDY_BASE_URL" in done.err
+
+
+async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(home: Home) -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(says("hi")) if request.path.endswith("completions") else Answer(status=404, body=b"{}")
+
+    async with FakeModel(answer) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "k"}
+        done = await asyncio.to_thread(home.run, "exec", "go", env=env)
+    assert (done.code, done.out) == (0, "hi\n")
+    assert "8192 tokens are assumed\nhint: set context_limit in [models.env]\n" in done.err
 
 
 def test_arguments_that_are_no_text_exit_64(home: Home) -> None:

@@ -49,7 +49,7 @@ def read_plain(arguments: "Sequence[str]") -> "Options | None":
     for word in words:
         if word in _VALUES or word in _COUNTS or word == "--accept":
             value = next(words, "-")
-            if value.startswith("-") or (word in _COUNTS and not value.isdecimal()):
+            if not value or value.startswith("-") or (word in _COUNTS and not value.isdecimal()):
                 return None
             if word == "--accept":
                 accepted.append(value)

@@ -130,9 +130,14 @@ def _line_of(kind: str, payload: Fields) -> str | None:  # noqa: C901 - one arm 
         case "run_cancelling":
             return f"cancelling: {escape(payload['reason'])}"
         case "warning" if payload["code"] != "FOLDER_NOT_TRUSTED":  # the command has said it
-            return f"warning: {escape(payload['message'])}"
+            return f"warning: {escape(payload['message'])}{_hint(payload)}"
         case "error":
-            hint = payload.get("detail") if payload["code"] == "PROVIDER_ERROR" else None
-            return f"error: {escape(payload['message'])}" + (f"\nhint: {escape(hint)}" if hint else "")
+            return f"error: {escape(payload['message'])}{_hint(payload)}"
         case _:
             return None
+
+
+def _hint(payload: Fields) -> str:
+    """What to do about it, where its detail says that."""
+    detail = payload.get("detail") if payload["code"] in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
+    return f"\nhint: {escape(detail)}" if detail else ""

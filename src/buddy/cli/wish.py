@@ -9,11 +9,8 @@ from buddy.errors import UserError
 def target_of(options: Options) -> str:
     """`local`, `container:NAME` or `ssh:HOST`."""
     for kind in ("container", "ssh"):
-        name = getattr(options, kind, None)
-        if name:
+        if (name := getattr(options, kind, None)) is not None:
             return f"{kind}:{name}"
-        if name is not None:  # an empty variable in a script must not mean this machine
-            raise UserError(f"--{kind} names nothing", hint="leave it out to work here")
     return "local"
 
 

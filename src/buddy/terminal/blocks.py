@@ -60,12 +60,17 @@ def told(body: EventBody, style: Style, *, me: str = "cli") -> str | None:
             line = f"  {'✓' if body.passed else '✗'} check {escape(body.id)} {word}"
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
         case Warning():
-            return style.yellow(f"! {escape(body.message)}")
+            return style.yellow(f"! {escape(body.message)}") + _hint(body)
         case Error():
-            hint = f"\n  hint: {escape(body.detail)}" if body.detail and body.code == "PROVIDER_ERROR" else ""
-            return style.red(f"✗ {escape(body.message)}") + hint
+            return style.red(f"✗ {escape(body.message)}") + _hint(body)
         case _:
             return _noted(body, style)
+
+
+def _hint(body: Warning | Error) -> str:
+    """What to do about it, where its detail says that."""
+    is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN")
+    return f"\n  hint: {escape(body.detail)}" if body.detail and is_advice else ""
 
 
 def _noted(body: EventBody, style: Style) -> str | None:

@@ -69,6 +69,7 @@ def add_run_flags(parser: Parser) -> None:
 
 
 def add_common(parser: Parser) -> None:
+    parser.register("type", None, _named)
     parser.add_argument("--config", metavar="FILE", help="this configuration, in place of your buddy.toml")
     parser.add_argument("--state-dir", metavar="DIR", help="where sessions are kept")
     parser.add_argument("--socket", metavar="PATH", help="where the daemon listens")
@@ -80,3 +81,10 @@ def finish(actions: dict[str, Parser], command: Callable[[argparse.Namespace], i
     for name, action in actions.items():
         add_common(action)
         action.set_defaults(command=command, action=name)
+
+
+def _named(text: str) -> str:
+    """A word as it is; an empty variable in a script must not mean what it means to leave the flag out."""
+    if not text:
+        raise argparse.ArgumentTypeError("names nothing")
+    return text
