@@ -6,9 +6,9 @@ import hashlib
 import pytest
 
 from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable, UserError
-from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log, TokenRecord
+from buddy.log.contract import TOGETHER, ApprovalRecord, Batch, Claim, Decision, Lease, Log, TokenRecord
 from buddy.log.owners import HEARTBEAT_MS
-from buddy.protocol.envelopes import Event, event_of
+from buddy.protocol.envelopes import Event, event_lines, event_of
 from buddy.protocol.events import (
     ApprovalExpired,
     ApprovalPolicyChanged,
@@ -86,10 +86,23 @@ async def test_events_are_read_as_the_lines_they_are_on_the_wire(log: Log) -> No
     await log.append(Batch(SESSION, lease.epoch, 0, said))
     lines = [event.line() for event in said]
     assert await log.read_lines(SESSION, 0, 100_000) == (b"".join(lines), 5)
-    assert await log.read_lines(SESSION, 1, len(lines[1]) + 1) == (lines[1] + lines[2], 3)
-    assert await log.read_lines(SESSION, 3, 1) == (lines[3], 4)
+    assert await log.read_lines(SESSION, 3, 100_000) == (lines[3] + lines[4], 5)
     assert await log.read_lines(SESSION, 5, 100_000) == (b"", 5)
     assert await log.read_lines("sess_none", 7, 100_000) == (b"", 7)
+
+
+@pytest.mark.parametrize("size", [1, 4_000, 20_000, 100_000])
+async def test_lines_are_read_in_portions(log: Log, size: int) -> None:
+    lease = await started(log)
+    said = tokens(1, 3 * TOGETHER + 1)
+    await log.append(Batch(SESSION, lease.epoch, 0, said))
+    lines, after = list[bytes](), 0
+    while (portion := await log.read_lines(SESSION, after, size))[0]:
+        enough = event_lines(said[after:], after, size)[1]
+        assert enough <= portion[1] < enough + TOGETHER
+        lines.append(portion[0])
+        after = portion[1]
+    assert b"".join(lines) == b"".join(event.line() for event in said)
 
 
 async def test_the_last_event_of_a_type_is_found(log: Log) -> None:

@@ -99,6 +99,10 @@ class Batch(Struct, frozen=True):
     taken: tuple[int, ...] = ()
 
 
+TOGETHER = 64
+"""So many events a log may read at a time without looking at their size."""
+
+
 class EventLog(Protocol):
     def append(self, batch: Batch) -> Awaitable[int]:
         """Commit the batch; give the log's last seq after it.
@@ -116,7 +120,8 @@ class EventLog(Protocol):
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
         """The next events after a seq as whole lines of the protocol, and the seq of the last.
 
-        They end with the one that makes it `size` bytes or more; where there are none it is nothing, and `after`.
+        They end with the one that makes it `size` bytes or more, or fewer than `TOGETHER` events later; where there are
+        none it is nothing, and `after`.
         """
         ...
 

@@ -15,7 +15,7 @@ from buddy.log import rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
-from buddy.log.contract import ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import TOGETHER, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, Room
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
@@ -34,12 +34,15 @@ SELECT seq, ts, type, CAST(payload AS BLOB), run_id FROM events
 WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 """
 
-# `Event.line`, spliced by SQLite: in half the time that it takes to make an event of a row and a line of that.
+# `Event.line`, spliced and joined by SQLite: a row that comes to Python by itself costs half as much again.
+_HEAD = f'{{"v":"{VERSION}","kind":"event","sessionId":"%s",'
 _LINES = f"""
-SELECT seq, CAST(
-  '{{"v":"{VERSION}","kind":"event","sessionId":"' || ?1 || '",' || coalesce('"runId":"' || run_id || '",', '')
-  || '"seq":' || seq || ',"ts":' || ts || ',"type":"' || type || '","payload":' || payload || '}}' || char(10)
-AS BLOB) FROM events WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND seq > ?2 ORDER BY seq
+SELECT max(seq), CAST(group_concat(line, char(10) || ?3) AS BLOB) FROM (
+  SELECT seq, concat(
+    '"runId":"' || run_id || '",', '"seq":', seq, ',"ts":', ts, ',"type":"', type, '","payload":', payload, '}}'
+  ) AS line FROM events
+  WHERE session = (SELECT key FROM sessions WHERE id = ?1) AND seq > ?2 ORDER BY seq LIMIT {TOGETHER}
+)
 """  # noqa: S608 - constants only
 
 
@@ -95,15 +98,16 @@ class SqliteLog:
         return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
+        head = _HEAD % session_id
+        start = head.encode()
         lines: list[bytes] = []
-        found = self._reader.execute(_LINES, (session_id, after))
-        for seq, line in found:
-            lines.append(line)
-            after = seq
-            size -= len(line)
-            if size <= 0:
-                found.close()
+        while size > 0:
+            last_seq, joined = self._reader.execute(_LINES, (session_id, after, head)).get
+            if last_seq is None:
                 break
+            lines += (start, joined, b"\n")
+            after = last_seq
+            size -= len(joined)
         return b"".join(lines), after
 
     async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
