@@ -117,6 +117,21 @@ async def test_envelope_and_payload_must_mean_the_same_session(tmp_path: Path) -
         assert "differs" in answers[1].error.message
 
 
+async def test_a_session_is_named_in_the_envelope_or_in_the_payload(tmp_path: Path) -> None:
+    async with house(tmp_path) as home, home.client() as guest:
+        session_id = await guest.start()
+        answers = await raw(
+            home,
+            HELLO,
+            request_line("cancel_run", {"runId": "run_1"}, session_id),
+            request_line("get_snapshot", {"sessionId": session_id}),
+            request_line("get_snapshot", {"sessionId": session_id}, "sess_2"),
+            request_line("get_snapshot", {"sessionId": 7}),
+            request_line("attach_session", {"lastSeenSeq": 0}, session_id),
+        )
+        assert codes(answers) == [None, "NO_ACTIVE_RUN", None, "INVALID_REQUEST", "INVALID_REQUEST", None]
+
+
 @pytest.mark.parametrize("session_id", ["../../x", "sess_../../etc", "sess_unknown", "sess_", "x" * 500])
 async def test_what_is_no_session_of_ours_is_not_found(tmp_path: Path, session_id: str) -> None:
     async with house(tmp_path) as home, home.client() as guest:

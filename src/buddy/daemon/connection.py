@@ -19,7 +19,7 @@ from buddy.daemon.pump import Encoded, Pump
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.codes import Role
-from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage
+from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage, session_of
 from buddy.protocol.requests import SESSION_REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 from buddy.sessions.sessions import Sessions, token_hash
@@ -126,7 +126,7 @@ class Connection:
         if not self.name and request.type not in ("hello", "ping"):
             raise ProtocolError("INVALID_REQUEST", "say hello first")
         if request.type in SESSION_REQUESTS:
-            session_id = _one_session(session_id, payload)
+            session_id = session_of(request)
         handler = self._handlers.get(request.type)
         if handler is None:
             raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
@@ -229,14 +229,3 @@ class Connection:
 
 
 Handlers = dict[str, Callable[[Connection, Shape, str], Awaitable[Shape]]]
-
-
-def _one_session(envelope: str | None, payload: Shape) -> str:
-    """The session a request means; the envelope and the payload must not disagree."""
-    inner = getattr(payload, "session_id", None)
-    if envelope and inner and envelope != inner:
-        raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
-    found = envelope or inner
-    if not found:
-        raise ProtocolError("INVALID_REQUEST", "sessionId is missing")
-    return found

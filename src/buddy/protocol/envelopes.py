@@ -130,7 +130,25 @@ def payload_of(request: Request) -> Shape:
     known = REQUESTS.get(request.type)
     if known is None:
         raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"no request type {request.type[:60]!r}")
-    return decode(request.payload, known[0])
+    try:
+        return decode(request.payload, known[0])
+    except ProtocolError:
+        whole = _with_session(request)
+        if whole is None:
+            raise
+    return decode(whole, known[0])
+
+
+def session_of(request: Request) -> str:
+    """The session a request means, in its envelope or its payload; they must not disagree."""
+    inner = decode(request.payload, _Named).session_id
+    outer = None if request.session_id is UNSET else request.session_id
+    if outer and inner and outer != inner:
+        raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
+    found = outer or inner
+    if not found:
+        raise ProtocolError("INVALID_REQUEST", "sessionId is missing")
+    return found
 
 
 def salvage(line: bytes) -> tuple[str | None, str | None]:
@@ -141,6 +159,21 @@ def salvage(line: bytes) -> tuple[str | None, str | None]:
         named = _REQUEST_ID.search(line)
         return (named[1].decode() if named else None), None
     return found.request_id, found.type
+
+
+class _Named(Shape, frozen=True):
+    session_id: str | None = None
+
+
+def _with_session(request: Request) -> bytes | None:
+    """The payload of a request that names its session in the envelope alone."""
+    if request.session_id is UNSET:
+        return None
+    try:
+        named = msgspec.json.decode(request.payload, type=dict[str, Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return None if "sessionId" in named else msgspec.json.encode({**named, "sessionId": request.session_id})
 
 
 class _Head(Struct):
