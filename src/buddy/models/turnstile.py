@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 
 AT_ONCE = 4
-"""What these record is committed together; more of them save less each, and whoever else wants something waits longer."""
+"""What these record is committed together; more would save less each, and have everybody else wait longer."""
 
 
 class Turnstile:
