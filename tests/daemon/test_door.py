@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import ssl
 import subprocess
@@ -121,13 +122,17 @@ async def test_those_who_do_not_ask_are_let_go(tmp_path: Path) -> None:
         await Plain(unspoken).ended()
 
 
-async def test_a_message_that_is_too_large_ends_the_connection(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "codes"), [(6000, ["FRAME_TOO_LARGE"]), (60_000, [])])
+async def test_a_message_that_is_too_large_ends_the_connection(tmp_path: Path, size: int, codes: list[str]) -> None:
     with Daemon(tmp_path, web=True, limits={"frame": 5000}) as daemon:
         async with plain(daemon, "websocket") as client, plain(daemon, "websocket") as bystander:
             assert isinstance(client.carrier, OnWebSocket)
-            await client.carrier.send(b" " * 6000)
+            await client.carrier.send(b" " * size)
+            answers: list[str] = []
             with pytest.raises(websockets.ConnectionClosed) as closed:
-                await client.carrier.connection.recv()
+                while True:
+                    answers.append(json.loads(await client.carrier.connection.recv())["error"]["code"])
+            assert answers == codes
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 1009
             assert (await bystander.ask("ping"))["pong"]

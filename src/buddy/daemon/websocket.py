@@ -38,6 +38,10 @@ BEARER = "bearer."
 GUESSES_PER_SECOND = 5.0
 CLOSE_SECONDS = 1.0
 TOKEN_LENGTH = 40
+TOO_BIG = 1009
+"""What a WebSocket is closed with after a message that is too large."""
+FRAMES_HEARD = 4
+"""A message of up to so many frames is still taken in, to be answered; the rest is cut off unread."""
 
 log = logging.getLogger("buddy.web")
 
@@ -74,7 +78,7 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
         log_config=None,
         access_log=False,
         lifespan="off",
-        ws_max_size=runtime.limits.frame,
+        ws_max_size=runtime.limits.frame * FRAMES_HEARD,
         ssl_certfile=listen.certificate,
         ssl_keyfile=listen.key,
         server_header=False,
@@ -225,6 +229,7 @@ class WebSocketLink:
         self._lines: deque[bytes] = deque()
         self._taken = 0
         self._closed = asyncio.Event()
+        self._close_code = 1000
         self._writing = asyncio.Lock()
 
     async def read_line(self) -> bytes | None:
@@ -239,12 +244,15 @@ class WebSocketLink:
             message = receiving.result()
             if message["type"] == "websocket.disconnect":
                 self._closed.set()
-                if message.get("code") == 1009:
+                if message.get("code") == TOO_BIG:
                     raise TooLong
                 return None
             text: str | None = message.get("text")
             data: bytes = message.get("bytes") or b""
             lines = (text.encode(errors="surrogatepass") if text is not None else data).split(b"\n")
+            if any(len(line) > self._limits.frame for line in lines):
+                self._close_code = TOO_BIG
+                raise TooLong
             self._lines.extend(line for line in lines if line)
             self._taken = 0
         # Lines that are here already would else be taken up without anybody else having a turn.
@@ -273,7 +281,7 @@ class WebSocketLink:
         await self._closed.wait()
         with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._websocket.close()
+                await self._websocket.close(self._close_code)
 
 
 def _token_of(websocket: WebSocket) -> str | None:
