@@ -28,10 +28,12 @@ class Pump:
         self._session_id = session_id
         self._cursor = cursor
         self._heard = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
         self._session: Session | None = None
 
     async def run(self) -> None:
         """Until it is cancelled or the client is gone."""
+        self._look_later()
         try:
             while True:
                 self._follow()
@@ -45,8 +47,15 @@ class Pump:
         except ConnectionError:
             self._link.close()
         finally:
+            if self._later is not None:
+                self._later.cancel()
             if self._session is not None:
                 self._session.audience.unlisten(self._heard)
+
+    def _look_later(self) -> None:
+        """A session tells of all that is new, and of its end; now and then the pump looks for itself all the same."""
+        self._heard.set()
+        self._later = asyncio.get_running_loop().call_later(SURELY, self._look_later)
 
     def _follow(self) -> None:
         """Listen to the session where it is open here; after a failure it may be another object."""
@@ -72,15 +81,11 @@ class Pump:
         return portion
 
     async def _wait(self) -> None:
-        """For something new, which a session tells, its own end too; now and then it looks for itself all the same."""
+        """For something new."""
         if self._session is None:
             await self._log.wait(self._session_id, self._cursor, LOOK_AGAIN)
-            return
-        try:
-            async with asyncio.timeout(SURELY):
-                await self._heard.wait()
-        except TimeoutError:
-            pass
+        else:
+            await self._heard.wait()
 
 
 class Encoded:
