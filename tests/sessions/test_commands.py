@@ -29,7 +29,7 @@ from buddy.protocol.requests import (
     SwitchModelReply,
 )
 from buddy.protocol.shapes import RunOptions
-from harness import Guest
+from harness import Guest, house, says
 from sessions.stage import Clock, Puppet, answer, asks_for, log_types, shell, stage
 
 
@@ -113,6 +113,15 @@ async def test_an_unknown_profile_is_not_configured(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError) as refusal:
             await guest.start(profile="nobody")
         assert refusal.value.code == "PROVIDER_NOT_CONFIGURED"
+
+
+async def test_a_model_without_a_profile_is_one_of_the_profile_in_use(tmp_path: Path) -> None:
+    async with house(tmp_path, says("one")) as home, home.client() as guest:
+        session_id = await guest.start()
+        wishes = [SwitchModel("other"), SwitchModel(model="big"), SwitchModel(), SwitchModel(model="test/small")]
+        replies = [await guest.client.request(wish, SwitchModelReply, session_id) for wish in wishes]
+        chosen = [(reply.profile, reply.model) for reply in replies]
+        assert chosen == [("other", "other-model"), ("other", "big"), ("other", "big"), ("test", "small")]
 
 
 async def test_a_shutdown_denies_what_waits_and_cancels_the_run(tmp_path: Path) -> None:

@@ -45,7 +45,14 @@ class Native:
         return ModelName(provider.profile, provider.model, provider.api, provider.context_limit)
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
-        before, self._provider = self._provider, self._choose(profile, model)
+        """A model alone is one of the profile in use, unless it names another."""
+        if profile is None and model is None:
+            return self.model()
+        before, chosen = self._provider, self._choose(profile, model)
+        if profile is None and chosen.profile not in (before.profile, (model or "").partition("/")[0]):
+            await chosen.close()
+            chosen = self._choose(before.profile, model)
+        self._provider = chosen
         await before.close()
         return self.model()
 
