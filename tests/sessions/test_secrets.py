@@ -20,8 +20,17 @@ from buddy.protocol.events import (
     ToolOutput,
     ToolResult,
 )
-from buddy.protocol.requests import AcceptedReply, QueueMessage, QueueMessageReply, SteerRun, SubmitApproval
-from buddy.protocol.shapes import Criterion
+from buddy.protocol.requests import (
+    AcceptedReply,
+    ListSessions,
+    ListSessionsReply,
+    QueueMessage,
+    QueueMessageReply,
+    StartSession,
+    SteerRun,
+    SubmitApproval,
+)
+from buddy.protocol.shapes import Criterion, Repo, RunOptions
 from harness import House
 from sessions.stage import Puppet, answer, asks_for, call, crash, read_all, shell, stage
 
@@ -207,6 +216,25 @@ async def test_opaque_items_are_kept_byte_for_byte(tmp_path: Path, logs: Callabl
             await again.send("and?")
             await again.until(RunComplete)
             assert later.heard[0][1] == AssistantItem("yes", (), opaque)
+
+
+async def test_an_address_is_kept_without_its_password_and_a_folder_as_it_is(
+    tmp_path: Path, logs: Callable[[], Log]
+) -> None:
+    folder = tmp_path / PASSWORD
+    folder.mkdir()
+    repo = Repo(str(folder), remote_url=f"https://me:{PASSWORD}@example.org/x.git")
+    async with stage(tmp_path, Puppet(), log=logs(), env=ENV) as home, home.client() as guest:
+        started = await guest.client.start_session(StartSession("interactive", "default", "local", repo))
+        listed = await guest.client.request(ListSessions(), ListSessionsReply)
+        assert listed.sessions[0].repo == Repo(str(folder), remote_url="https://me:[REDACTED]@example.org/x.git")
+        await crash(home, started.session_id)
+        working = Puppet(asks_for(shell("touch made")), answer())
+        async with stage(tmp_path, working, log=logs(), env=ENV) as after, after.client() as again:
+            again.session_id = started.session_id
+            await again.send("go", options=RunOptions(approval_policy="all"))
+            await again.until(RunComplete)
+            assert (folder / "made").exists()
 
 
 async def test_an_opaque_item_with_a_registered_secret_is_dropped_and_the_others_stay(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from buddy.backends.contract import Backend
@@ -21,7 +21,7 @@ from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A004 - the seed's word
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession
-from buddy.protocol.shapes import SessionOptions
+from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
@@ -90,7 +90,7 @@ class Sessions:
             started, options.profile if options else None, options.model if options else None
         )
         now = self._around.clock()
-        record = SessionRecord(session_id, wish.repo, wish.mode, "idle", now, now, 1, 0)
+        record = SessionRecord(session_id, self._kept(wish.repo), wish.mode, "idle", now, now, 1, 0)
         lease = await self._around.log.create(record, self._owner)
         session = Session(self._around, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
@@ -218,13 +218,21 @@ class Sessions:
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
-        place, backend = self._makers.place(started), self._makers.backend(started, profile, model)
+        located = replace(started, repo=record.repo)  # what an event says of a place may be scrubbed
+        place, backend = self._makers.place(located), self._makers.backend(located, profile, model)
         for event, body in await past.entries(backend.lasting | {"tool_result"}):
             if body is not None:
                 backend.observe(event.seq, body)
             if isinstance(body, ToolResult) and body.output is not None:
                 place.outputs.add(body.output)
         return place, backend
+
+    def _kept(self, repo: Repo) -> Repo:
+        """As it may be kept: an address may have a password in it. The folder must be found again as it is."""
+        scrubber = self._around.scrubber
+        if scrubber.is_clean(repo):
+            return repo
+        return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
     def forget_dormant(self) -> None:
         """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""
