@@ -18,7 +18,7 @@ from buddy.log.schema import MIGRATIONS, open_database
 from buddy.log.sqlite import SqliteLog
 from buddy.log.writer import Writer
 from buddy.protocol.envelopes import event_of
-from buddy.protocol.events import AssistantToken
+from buddy.protocol.events import ApprovalExpired, AssistantToken
 from log.making import SESSION, SetClock, batch, read_all, record, seqs
 
 
@@ -176,6 +176,31 @@ def change(state_dir: Path, pragma: str) -> None:
     db = open_database(state_dir / "buddy.db")
     db.execute(pragma)
     db.close()
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_a_log_of_an_older_version_is_brought_up_to_date(
+    state_dir: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    with monkeypatch.context() as then:
+        then.setattr("buddy.log.schema.MIGRATIONS", MIGRATIONS[:version])
+        log = SqliteLog.open(state_dir, clock)
+        lease = await log.create(record(), "owner")
+        decided = ApprovalExpired(approval_id="appr_1")
+        await log.append(Batch(SESSION, lease.epoch, 0, [event_of(decided, session_id=SESSION, seq=1, ts=7)]))
+        await log.close()
+    log = SqliteLog.open(state_dir, clock)
+    assert [(event.seq, event.type) for event in await log.decisions(10)] == [(1, "approval_expired")]
+    await log.close()
+
+
+def test_telling_decisions_apart_costs_an_insert_no_table(state_dir: Path, clock: SetClock) -> None:
+    make_database(state_dir, clock)
+    db = open_database(state_dir / "buddy.db")
+    steps = {step[1] for step in db.execute("EXPLAIN INSERT INTO events VALUES (1, 1, 1, NULL, 'x', '{}')")}
+    db.close()
+    assert "IdxInsert" in steps
+    assert "OpenEphemeral" not in steps
 
 
 def test_a_newer_schema_is_refused(state_dir: Path, clock: SetClock) -> None:

@@ -152,7 +152,7 @@ def decisions(db: Database, limit: int, session_id: str | None, since: int) -> l
     found = db.execute(
         "SELECT s.id, e.seq, e.ts, e.type, CAST(e.payload AS BLOB), e.run_id"
         " FROM events e INDEXED BY decisions CROSS JOIN sessions s ON s.key = e.session"
-        " WHERE e.type IN ('approval_received', 'approval_expired', 'approval_policy_changed')"
+        " WHERE (e.type = 'approval_received' OR e.type = 'approval_expired' OR e.type = 'approval_policy_changed')"
         " AND e.ts >= ?1 AND (?2 IS NULL OR s.id = ?2) ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT ?3",
         (since, session_id, limit),
     )
