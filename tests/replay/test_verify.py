@@ -270,6 +270,14 @@ async def test_budgets_end_a_run_again(tmp_path: Path) -> None:
         await assert_same(await recording.recording())
 
 
+async def test_a_full_disk_ends_a_run_again(tmp_path: Path) -> None:
+    log = MemoryLog(unix_ms)
+    async with scene(tmp_path, asks_for(shell("touch made"), shell("touch more")), log=log) as recording:
+        log.room = False
+        await recording.say("make it")
+        await assert_same(await recording.recording())
+
+
 async def test_acceptance_checks_come_again_without_being_run(tmp_path: Path) -> None:
     turns = (answer("done"), asks_for(shell("touch there")), answer("now it is"))
     async with scene(tmp_path, *turns) as recording:

@@ -250,5 +250,6 @@ async def test_a_full_disk_ends_the_run_before_the_next_side_effect(tmp_path: Pa
     async with stage(tmp_path, puppet, log=log) as home, home.client() as guest:
         await guest.start(approval_policy="all")
         assert await outcome(guest) == ("failed", "storage_full", 1)
+        assert [(error.code, error.retryable) for error in guest.bodies(Error)] == [("STORAGE_FULL", True)]
         assert not (tmp_path / "made").exists()
         assert guest.bodies(ToolOutput) == []

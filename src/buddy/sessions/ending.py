@@ -79,6 +79,8 @@ async def _work(run: Run, backend: Backend) -> Ending:
             task.uncancel()
         return Ending("cancelled", "cancelled", "cancelled")
     except RunEnded as ended:
+        if ended.reason == "storage_full":
+            run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
         return Ending(_outcome(ended.outcome), str(ended), ended.reason)
     except ProviderError as error:
         run.emit(Error(code="PROVIDER_ERROR", message=str(error), retryable=error.retryable, detail=error.hint or None))
