@@ -79,9 +79,7 @@ async def _work(run: Run, backend: Backend) -> Ending:
             task.uncancel()
         return Ending("cancelled", "cancelled", "cancelled")
     except RunEnded as ended:
-        if ended.reason == "storage_full":
-            run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
-        return Ending(_outcome(ended.outcome), str(ended), ended.reason)
+        return _stopped(run, ended)
     except ProviderError as error:
         run.emit(Error(code="PROVIDER_ERROR", message=str(error), retryable=error.retryable, detail=error.hint or None))
         return Ending("failed", str(error), "provider_error")
@@ -90,6 +88,12 @@ async def _work(run: Run, backend: Backend) -> Ending:
     except Exception as error:  # noqa: BLE001 - the one home of a broad except: a bug ends the run, not the session
         return _bug(run, error)
     return Ending("success", run.state.last_text)
+
+
+def _stopped(run: Run, ended: RunEnded) -> Ending:
+    if ended.reason == "storage_full":
+        run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
+    return Ending("denied" if ended.outcome == "denied" else "failed", str(ended), ended.reason)
 
 
 def _bug(run: Run, error: Exception) -> Ending:
@@ -145,7 +149,3 @@ def is_closing(result: ToolResult) -> bool:
     """Whether it is only the end of its run: the call itself told nothing."""
     told = result.exit_code is not None or result.duration_ms > 0
     return result.is_error and not told and result.text.startswith((_STOPPED, _NOT_RUN))
-
-
-def _outcome(word: str) -> Outcome:
-    return "denied" if word == "denied" else "failed"
