@@ -181,6 +181,7 @@ def test_a_used_up_budget_exits_5(home: Home) -> None:
         (["exec", "go", "--max-time", "soon"], "not a duration"),
         (["exec", "go", "--max-cost", "1"], "price"),
         (["exec", "go", "--approve", "maybe"], "no approval policy"),
+        (["exec", "go", "--approve", "9999999999999999d"], "no approval policy"),
         (["exec", "go", "-C", "nowhere"], "not a directory"),
         (["exec", "go", "--config", "nowhere.toml"], "no configuration file"),
         (["exec", "go", "--sandbox", "bunker"], "sandbox"),

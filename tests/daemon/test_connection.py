@@ -106,6 +106,19 @@ async def test_what_is_no_request_is_refused_and_the_connection_lives_on(tmp_pat
         assert (answers[3].request_id, answers[3].type) == ("req_dance", "dance")
 
 
+async def test_a_time_that_no_clock_reaches_is_refused(tmp_path: Path) -> None:
+    async with house(tmp_path) as home, home.client() as owner:
+        session_id = await owner.start()
+        answers = await raw(
+            home,
+            HELLO,
+            request_line("mint_token", {"role": "observer", "expiresInSeconds": 1e300}, session_id),
+            request_line("set_approval_policy", {"policy": "until", "durationSeconds": 1e300}, session_id),
+            request_line("set_approval_policy", {"policy": "until", "durationSeconds": 86400.0}, session_id),
+        )
+        assert codes(answers) == [None, "INVALID_REQUEST", "INVALID_REQUEST", None]
+
+
 async def test_envelope_and_payload_must_mean_the_same_session(tmp_path: Path) -> None:
     async with house(tmp_path) as home:
         payload = {"sessionId": "sess_1", "runId": "run_1"}

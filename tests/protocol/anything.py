@@ -73,7 +73,8 @@ def _scalars(info: inspect.Type) -> Values:
             made: Values = st.integers(info.ge if info.ge is not None else -(2**53), info.le or 2**53)
         case inspect.FloatType():
             low = info.ge if info.ge is not None else info.gt
-            made = st.floats(low, 1e12, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
+            high = info.le if info.le is not None else 1e12
+            made = st.floats(low, high, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
         case inspect.StrType():
             made = st.text(min_size=info.min_length or 0, max_size=12)
         case inspect.BoolType():

@@ -25,7 +25,7 @@ from buddy.protocol.requests import (
     ListApprovalsReply,
     SubmitApproval,
 )
-from buddy.protocol.shapes import BudgetLimits, RunOptions
+from buddy.protocol.shapes import BudgetLimits, RunOptions, ToolCallItem
 from buddy.tools.contract import Intent
 from harness import Guest
 from sessions.stage import Puppet, answer, asks_for, call, log_types, names_in, shell, stage
@@ -226,6 +226,24 @@ async def test_what_waits_is_listed_and_in_the_snapshot(tmp_path: Path) -> None:
         await decide(guest, asked)
         await guest.until(RunComplete)
         assert (await guest.client.request(ListApprovals(), ListApprovalsReply)).approvals == ()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        shell("touch made"),
+        call("write_file", {"path": "a", "content": "b"}),
+        call("fetch_url", {"url": "http://example.com/"}),
+    ],
+)
+async def test_every_question_says_where_and_how_confined(tmp_path: Path, wanted: ToolCallItem) -> None:
+    async with stage(tmp_path, Puppet(asks_for(wanted), answer())) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("do it")
+        asked = await guest.until(ApprovalRequired)
+        assert (asked.details["target"], asked.details["sandbox"]) == ("local", "host")
+        await decide(guest, asked, "deny")
+        await guest.until(RunComplete)
 
 
 async def test_without_an_active_run_the_answer_is_no(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the simplest client needs of the protocol: its version, one limit, and ids. It loads nothing."""
+"""What the simplest client needs of the protocol: its version, two limits, and ids. It loads nothing."""
 
 import os
 import time
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 VERSION = "push.runtime.v1"
 MAX_TEXT = 256 * 1024  # bytes of what a user says at once
+MAX_SECONDS = 1_000_000_000  # thirty years: a moment that far ahead is still a number that everybody can hold
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Raw
 
+from buddy.protocol.basics import MAX_SECONDS
 from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
 from buddy.protocol.shapes import (
@@ -29,7 +30,7 @@ RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+$")]
 MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]
 ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+$")]
 AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$")]
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 
 
 # --- the seed's nine -----------------------------------------------------------------------------------------------

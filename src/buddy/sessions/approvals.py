@@ -175,7 +175,7 @@ class Approvals:
             kind=question.intent.kind,
             title=question.intent.title,
             summary=question.intent.summary,
-            details={**question.intent.details, **self._permissions.offer(question), "why": why},
+            details={**_where(run), **question.intent.details, **self._permissions.offer(question), "why": why},
             options=("approve", "deny"),
             expires_at=self._clock() + int(self._timeout * 1000),
             call_id=question.call_id,
@@ -260,3 +260,9 @@ class Approvals:
             return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
         became = "is over with its call" if known.state == "pending" else f"was decided before ({known.state})"
         return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {became}")
+
+
+def _where(run: RunState) -> dict[str, object]:
+    """The run's place, for what does not name its own: every question says on what target and how confined."""
+    named = {"target": run.options.target, "sandbox": run.options.sandbox}
+    return {name: value for name, value in named.items() if value}

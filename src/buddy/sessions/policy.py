@@ -5,6 +5,7 @@ import re
 from msgspec import Struct
 
 from buddy.errors import ProtocolError
+from buddy.protocol.basics import MAX_SECONDS
 from buddy.protocol.codes import Policy
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -41,4 +42,5 @@ def parse_policy(text: str, now: int) -> Effective:
 def parse_duration(text: str) -> float | None:
     """Seconds of `500ms`, `30s`, `10m`, `1h`, `2d` or a bare number of seconds; None for anything else."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
-    return float(found[1]) * _UNITS[found[2] or "s"] if found and float(found[1]) > 0 else None
+    seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
+    return seconds if 0 < seconds <= MAX_SECONDS else None

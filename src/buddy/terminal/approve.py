@@ -48,16 +48,13 @@ class Approval:
         decide: Callable[[Answer], None] = lambda _: None,
         write: Callable[[], None] = lambda: None,
         expand: Callable[[str], None] = lambda _: None,
-        sandbox: str = "",
     ) -> None:
-        """`sandbox` is the session's level, for questions that do not name one."""
         self.request = request
         self.armed = False
         self._style = style
         self._decide = decide
         self._write = write
         self._expand = expand
-        self._sandbox = sandbox
         self._is_whole = self._length() <= PAGE
         self._answered = False
 
@@ -168,7 +165,7 @@ class Approval:
         place = [
             f"{word} {escape_all(str(value))}"
             for key, word in (("cwd", "in"), ("target", "on"), ("sandbox", "sandbox"))
-            if (value := details.get(key) or (self._sandbox if key == "sandbox" else ""))
+            if (value := details.get(key))
         ]
         facts = [("where", " · ".join(place))] if place else []
         if why := details.get("why"):

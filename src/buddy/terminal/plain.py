@@ -149,7 +149,7 @@ class PlainRepl:
             asked = await self._whole(self._asking.pop(0))
             if not isinstance(asked, ApprovalRequired) or asked.approval_id not in self.talk.view.approvals:
                 continue
-            self.tell(Approval(asked, self.style, sandbox=self.talk.facts.sandbox).block(WIDTH, whole=True))
+            self.tell(Approval(asked, self.style).block(WIDTH, whole=True))
             yes = (await self._next_line("approve? [y/N] ")).strip().lower() in ("y", "yes")
             try:
                 await self.talk.decide(asked.approval_id, Answer("approve" if yes else "deny"))

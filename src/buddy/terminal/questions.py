@@ -102,7 +102,7 @@ class Questions:
         self._close()
         self._picker = None
 
-    async def follow(self, view: View, sandbox: str) -> None:
+    async def follow(self, view: View) -> None:
         """Let go of what is settled, ask what waits."""
         if self._approval is not None and self._approval.request.approval_id not in view.approvals:
             self._close()
@@ -118,7 +118,7 @@ class Questions:
         def decide(answer: Answer) -> None:
             self._decide(waiting.approval_id, answer)
 
-        self._approval = Approval(waiting, self._style, decide, self._begin_comment, self._screen.above, sandbox)
+        self._approval = Approval(waiting, self._style, decide, self._begin_comment, self._screen.above)
         self._screen.above("\n" + self._approval.block(self._screen.columns))
         self._screen.output.bell()
         self._arm(self._approval)

@@ -129,7 +129,7 @@ class Repl:
                     self._long_questions[asked.approval_id] = event
                 await self.narrator.take(event, self._whole)
                 if not self.talk.is_replaying:
-                    await self._questions.follow(self.talk.view, self.talk.facts.sandbox)
+                    await self._questions.follow(self.talk.view)
                 self._screen.redraw()
             if self.talk.is_replaying:
                 await asyncio.sleep(0)  # a long log must not hold the keys
