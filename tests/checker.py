@@ -297,7 +297,8 @@ def check_provider_history(history: History) -> Iterator[str]:
     for item in transcript.closed():
         if isinstance(item, ToolItem) and item.call_id in results:
             result = results[item.call_id]
-            if not result.blobs and item.text != result.text:
+            told = item.text.partition("\n\n[allowed by ")[0]  # what a person said to it follows the result
+            if not result.blobs and told != result.text.partition("\n\n[allowed by ")[0]:
                 yield history.says(f"the history tells another result of {item.call_id} than the log")
 
 
