@@ -30,9 +30,10 @@ class Pipe:
     """The reading end of one output stream; it holds one chunk at most, and reads on when that was taken."""
 
     def __init__(self, stream: Literal["stdout", "stderr"], news: asyncio.Event) -> None:
-        """`news` is set when there is a chunk, and when there will be no more."""
+        """`news` is set when there is a chunk; when there will be no more, only where that `is_awaited`."""
         self.stream: Literal["stdout", "stderr"] = stream
         self.is_dry = False
+        self.is_awaited = False
         self._news = news
         self._chunk = b""
         self._loop = asyncio.get_running_loop()
@@ -76,7 +77,8 @@ class Pipe:
             return False
         self._loop.remove_reader(self.reader)
         self.is_dry = not self._chunk
-        self._news.set()
+        if not self.is_dry or self.is_awaited:
+            self._news.set()
         return not self.is_dry
 
 
@@ -109,6 +111,7 @@ class Child:
         in_time = await self._pass_on(on_output, lambda: self._has_exited or has_told(), timeout)
         if not in_time:
             await self.end(grace, on_output)
+        self._expect_ends()
         if not await self._pass_on(on_output, self._is_dry, DRAIN):
             for pipe in self.pipes:
                 await pipe.empty(on_output)
@@ -118,6 +121,7 @@ class Child:
         """End the whole group: ask, wait a moment, then insist. Output from here on is nobody's, unless it is given."""
         take = on_output or _discard
         self._signal(signal.SIGTERM)
+        self._expect_ends()
         # Both: when the leader is gone and nobody holds the pipes, there is nobody left to wait for.
         await self._pass_on(take, lambda: self._has_exited and self._is_dry(), grace)
         self._signal(signal.SIGKILL)
@@ -154,6 +158,11 @@ class Child:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def _expect_ends(self) -> None:
+        """From now on somebody waits for the end of its output, not only for its own."""
+        for pipe in self.pipes:
+            pipe.is_awaited = True
 
     def _is_dry(self) -> bool:
         return all(pipe.is_dry for pipe in self.pipes)
