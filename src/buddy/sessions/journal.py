@@ -239,7 +239,8 @@ class Journal:
         """Hand the first append to the log; no task where there is nothing to do before it."""
         append = self._appends[0]
         if self.failure is not None:
-            self._end(append)
+            append.wake()
+            self._end()
             return
         under_way = asyncio.ensure_future(self._kept(append) if append.blobs else self._log.append(append.batch))
         under_way.add_done_callback(partial(self._come_back, append))
@@ -250,6 +251,7 @@ class Journal:
         return await self._log.append(append.batch)
 
     def _come_back(self, append: "_Append", under_way: asyncio.Future[int]) -> None:
+        append.wake()  # before the listeners: what a run does next need not wait until this is shown
         try:
             self._tell(append.batch, under_way.result())
         except LogError as error:
@@ -257,7 +259,7 @@ class Journal:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - nothing may be written behind the hole
             self.failure = LogError(f"the append failed: {error}")
             self.failure.__cause__ = error
-        self._end(append)
+        self._end()
 
     def _tell(self, batch: Batch, last_seq: int) -> None:
         if last_seq != batch.expected_seq + len(batch.events):
@@ -266,11 +268,8 @@ class Journal:
         self._publish(batch.events)
         faults.reached("emit.after")
 
-    def _end(self, append: "_Append") -> None:
+    def _end(self) -> None:
         self._appends.popleft()
-        for waiter in append.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
         if self._appends:
             self._begin()
         elif self._pending:
@@ -283,6 +282,12 @@ class _Append(Struct):
     batch: Batch
     blobs: dict[str, bytes]
     waiters: list[asyncio.Future[None]] = []
+
+    def wake(self) -> None:
+        """They go on in the next turn of the event loop."""
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 def _piece_body(kind: str, call_id: str, name: str, text: str) -> EventBody:
