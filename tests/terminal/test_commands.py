@@ -83,5 +83,6 @@ def test_each_command_after_something_was_said(home: Home) -> None:
         terminal.wait("> Look at this repository")
         terminal.until(lambda screen: "✓ done" in screen.rpartition("> Look at this")[2])
         ask(terminal, "/login", "error: ")
+        terminal.until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
         terminal.enter("/q")
         assert "to go on: buddy resume sess_" in terminal.wait("[ended 0]")
