@@ -61,12 +61,15 @@ async def read_past(log: Log, session_id: str, last_seq: int) -> Past:
     complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
     left = await read_entries(log, session_id, types=TOLD, through=over)
+    since = await _read_since(log, session_id, over) if over < last_seq else []
+    return Past(log, session_id, over, left, since)
+
+
+async def _read_since(log: Log, session_id: str, over: int) -> list[Entry]:
     since = await read_entries(log, session_id, over, types=LASTING)
     settled = next((event.seq for event, _ in reversed(since) if event.type in SETTLING), over)
     piece = await log.last(session_id, PIECES, settled)  # whether a reply was under way
-    if piece is not None:
-        since = sorted([*since, (piece, piece.body())], key=_seq)
-    return Past(log, session_id, over, left, since)
+    return since if piece is None else sorted([*since, (piece, piece.body())], key=_seq)
 
 
 async def read_entries(
