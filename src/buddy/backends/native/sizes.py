@@ -110,9 +110,10 @@ class Tally:
             case UserItem() | ToolItem():
                 return self._raw(item.text) + FRAME
             case AssistantItem():
-                kept = len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else 0
-                calls = sum(self._raw(call.name) + self._raw(call.arguments) + FRAME for call in item.calls)
-                return self._raw(item.text) + calls + kept + FRAME
+                size = self._raw(item.text) + FRAME
+                for call in item.calls:
+                    size += self._raw(call.name) + self._raw(call.arguments) + FRAME
+                return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
 
     def _raw(self, text: str) -> int:
         if self.is_exact:
