@@ -9,7 +9,7 @@ What always holds:
 
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -112,20 +112,25 @@ class Messages:
                 return _encode(self._assistant(item))
 
     def _assistant(self, item: AssistantItem) -> dict[str, object]:
-        kept = item.opaque or {}
-        is_ours = kept.get(ORIGIN, self._origin) == self._origin
-        message: dict[str, object] = {
-            name: value for name, value in kept.items() if name in _REASONING or (is_ours and name not in _NOT_FIELDS)
-        }
+        message, rests = self._kept(item.opaque) if item.opaque else ({}, {})
         if "reasoning_content" in message:
             self._reasons = True
         elif self._reasons and item.calls:
             message["reasoning_content"] = ""
-        message |= {"role": "assistant", "content": item.text or (None if item.calls else "")}
+        message["role"] = "assistant"
+        message["content"] = item.text or (None if item.calls else "")
         if item.calls:
-            rests: dict[str, dict[str, object]] = kept.get(CALL_FIELDS, {}) if is_ours else {}
-            message["tool_calls"] = [rests.get(call.call_id, {}) | _call(call) for call in item.calls]
+            calls = [_call(call) for call in item.calls]
+            message["tool_calls"] = [rests.get(call["id"], {}) | call for call in calls] if rests else calls
         return message
+
+    def _kept(self, opaque: dict[str, Any]) -> "tuple[dict[str, object], dict[object, dict[str, object]]]":
+        """What goes back of all that a server added: fields of the message, and of its calls by their ids."""
+        is_ours = opaque.get(ORIGIN, self._origin) == self._origin
+        message = {
+            name: value for name, value in opaque.items() if name in _REASONING or (is_ours and name not in _NOT_FIELDS)
+        }
+        return message, opaque.get(CALL_FIELDS, {}) if is_ours else {}
 
 
 def _call(call: "ToolCallItem") -> dict[str, object]:
