@@ -104,8 +104,10 @@ def test_what_was_cut_says_how_to_read_on_and_no_scrubber_hides_it() -> None:
     text = "ä" * 20_000
     kept = hashlib.sha256(text.encode()).hexdigest()
     shown = bounded(text, output=kept)
-    how = f"read_output(output={kept}, offset={TO_MODEL // 2}) reads on"
-    part = "ä" * (TO_MODEL // 4)
-    assert shown == f"{part}\n[… {40_000 - TO_MODEL} of 40000 bytes left out; {how} …]\n{part}"
+    part = shown.partition("\n")[0]
+    size = len(part.encode())
+    how = f"read_output(output={kept}, offset={size}) reads on"
+    assert shown == f"{part}\n[… {40_000 - 2 * size} of 40000 bytes left out; {how} …]\n{part}"
+    assert TO_MODEL - 8 < len(shown.encode()) <= TO_MODEL
     assert Scrubber().text(shown) == shown
     assert MAX_PART < TO_MODEL

@@ -4,16 +4,21 @@ TO_MODEL = 16 * 1024
 
 
 def bounded(text: str, limit: int = TO_MODEL, output: str = "") -> str:
-    """The text itself where it fits into `limit` bytes, else head and tail with a note between them.
+    """The text itself where it fits into `limit` bytes, else as much of head and tail as does, with a note between.
 
     `output` is what the whole is kept as, for the model to read on in.
     """
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text
-    half = limit // 2
+    size = len(data)
+    half = max(limit - len(_note(size, size, size, output).encode()), limit // 2) // 2
     head = data[:half].decode(errors="ignore")
     tail = data[-half:].decode(errors="ignore")
-    missing = len(data) - len(head.encode()) - len(tail.encode())
-    rest = f"read_output(output={output}, offset={len(head.encode())}) reads on" if output else "the whole is kept"
-    return f"{head}\n[… {missing} of {len(data)} bytes left out; {rest} …]\n{tail}"
+    offset = len(head.encode())
+    return f"{head}{_note(size - offset - len(tail.encode()), size, offset, output)}{tail}"
+
+
+def _note(missing: int, size: int, offset: int, output: str) -> str:
+    rest = f"read_output(output={output}, offset={offset}) reads on" if output else "the whole is kept"
+    return f"\n[… {missing} of {size} bytes left out; {rest} …]\n"
