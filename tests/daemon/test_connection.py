@@ -15,7 +15,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION, Role
 from buddy.protocol.envelopes import Response
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, RunStarted
-from buddy.protocol.shapes import Shape
+from buddy.protocol.shapes import Repo, Shape
 from harness import Guest, House, calls, house, says
 
 
@@ -182,8 +182,21 @@ async def test_a_stranger_needs_a_token_and_sees_only_its_session(tmp_path: Path
             assert await code_of(guest, ask.Shutdown(), ask.AcceptedReply) == "ATTACH_FORBIDDEN"
             assert (await guest.client.request(ask.ListSessions(), ask.ListSessionsReply)).sessions == ()
             await guest.client.attach(session_id, 0, token)
-            listed = (await guest.client.request(ask.ListSessions(), ask.ListSessionsReply)).sessions
+            listed = (await guest.client.request(ask.ListSessions(limit=1), ask.ListSessionsReply)).sessions
             assert [found.session_id for found in listed] == [session_id]
+            other = ask.ListSessions(root_path="/elsewhere")
+            assert (await guest.client.request(other, ask.ListSessionsReply)).sessions == ()
+
+
+async def test_a_path_that_no_system_has_is_the_peers_mistake(tmp_path: Path) -> None:
+    async with house(tmp_path) as home, home.client() as guest:
+        wishes: tuple[tuple[Shape, type[Shape]], ...] = (
+            (ask.StartSession("interactive", "default", "local", Repo("/no\0where")), ask.StartSessionReply),
+            (ask.TrustFolder("/no\0where", trusted=True), ask.TrustFolderReply),
+            (ask.CreateProject("x", "/no\0where"), ask.CreateProjectReply),
+        )
+        for wish, reply in wishes:
+            assert await code_of(guest, wish, reply) == "INVALID_REQUEST", wish
 
 
 async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> None:

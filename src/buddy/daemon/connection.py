@@ -166,8 +166,10 @@ class Connection:
         if seconds_left is not None:
             self._expiries.append(asyncio.get_running_loop().call_later(seconds_left, self.close))
 
-    def may_see(self, session_id: str) -> bool:
-        return self.trusted or session_id in self._roles
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """The sessions that this peer has a role on."""
+        return tuple(self._roles)
 
     def uses(self, token_hash: str) -> bool:
         return token_hash in self._tokens

@@ -9,7 +9,7 @@ import msgspec
 from buddy.daemon.agents import Agents
 from buddy.daemon.connection import Connection, Handlers
 from buddy.errors import ProtocolError
-from buddy.log.contract import Log
+from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
 from buddy.protocol.ids import is_id
@@ -118,13 +118,17 @@ class Requests:
     async def start_session(self, peer: Connection, wish: ask.StartSession, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "a session's token does not start others")
+        _check_path(wish.repo.root_path)
         session, token = await self._sessions.start(wish)
         peer.grant(session.session_id, "driver")
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
     async def list_sessions(self, peer: Connection, wish: ask.ListSessions, _: str) -> Shape:
-        records = await self._log.newest(wish.limit, wish.root_path)
+        if peer.trusted:
+            records = await self._log.newest(wish.limit, wish.root_path)
+        else:
+            records = await self._seen_by(peer, wish)
         return ask.ListSessionsReply(
             tuple(
                 SessionSummary(
@@ -137,9 +141,13 @@ class Requests:
                     record.last_seq,
                 )
                 for record in records
-                if peer.may_see(record.session_id)
             )
         )
+
+    async def _seen_by(self, peer: Connection, wish: ask.ListSessions) -> list[SessionRecord]:
+        found = [await self._log.get(session_id) for session_id in peer.opened]
+        records = [record for record in found if record and wish.root_path in (None, record.repo.root_path)]
+        return sorted(records, key=lambda record: -record.updated_at)[: wish.limit]
 
     async def attach_session(self, peer: Connection, wish: ask.AttachSession, session_id: str) -> Shape:
         record = await self._sessions.record(session_id)
@@ -292,11 +300,13 @@ class Requests:
     async def trust_folder(self, peer: Connection, wish: ask.TrustFolder, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may trust a folder")
+        _check_path(wish.root_path)
         return ask.TrustFolderReply(self._host.trust(wish.root_path, trusted=wish.trusted))
 
     async def create_project(self, peer: Connection, wish: ask.CreateProject, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may create a project")
+        _check_path(wish.root_path)
         project = self._host.agents.projects.create(wish.name, wish.root_path, wish.agent_runtime)
         return ask.CreateProjectReply(project.project_id)
 
@@ -351,6 +361,11 @@ def _typed(
         return await handler(peer, payload, session_id)
 
     return call
+
+
+def _check_path(path: str) -> None:
+    if "\0" in path:
+        raise ProtocolError("INVALID_REQUEST", "rootPath has a NUL in it")
 
 
 def _budget_of(session: Session, now: int) -> BudgetState | None:
