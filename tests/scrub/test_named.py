@@ -29,6 +29,10 @@ RANDOM = "q8Zr3kVw7TnB2xLs9PdF4yHc6M"
         ('"db_password": "correct horse 7 battery"', f'"db_password": "{MARK}"'),
         ("//registry.invalid/:_authToken=abc123def456", f"//registry.invalid/:_authToken={MARK}"),
         ("acme_key = 'a1b2c3d4e5f6g7h8'", f"acme_key = '{MARK}'"),
+        ("password: hunter2", f"password: {MARK}"),
+        ("passwd=letmein99 # for now", f"passwd={MARK} # for now"),
+        ("DB_PASSWORD=correcthorsebattery", f"DB_PASSWORD={MARK}"),
+        ("Authorization: Bearer abcdefghijklmnop", f"Authorization: {MARK}"),
     ],
 )
 def test_a_value_is_told_by_what_stands_beside_it(text: str, expected: str):
@@ -53,6 +57,8 @@ def test_a_value_is_told_by_what_stands_beside_it(text: str, expected: str):
         "token_count: 4096 tokens1234",
         "secret = settings.get_secret2('name')",
         "PASSWORD_FILE=/run/secrets/db_password_1",
+        "PASSWORD=secret; PASSWORD=$OTHER; PASSWORD=DEFAULT",
+        "Authorization: Bearer authentication",
     ],
 )
 def test_what_is_no_value_passes_unchanged(text: str):

@@ -16,6 +16,7 @@ from buddy.scrub.marks import NOT_AFTER_MARK, OPENING, Span
 from buddy.scrub.names import ENDING, Kind, kind_of
 
 LONGEST = 200
+LONGEST_IN_PROSE = 16
 
 _SIGN = r"(?:=>|:=|={1,3}|:|>)"
 _CLOSED = r"[\"'\\\]]{0,4}"
@@ -108,8 +109,8 @@ def is_secret(kind: Kind, value: str, *, quoted: bool) -> bool:
     """Whether a value beside a name of this kind is one to hide."""
     if OPENING in value or _PLACEHOLDER.match(value):
         return False
-    if kind == "password" and quoted:
-        return _is_password(value)
+    if kind == "password":
+        return _is_password(value) if quoted else _is_bare_password(value)
     if len(value) < 8 or not _LETTER_AND_DIGIT.match(value) or " " in value:
         return False
     if kind != "key":
@@ -122,6 +123,17 @@ def _is_password(value: str) -> bool:
         return False
     is_phrase = " " in value
     return not _WORD.fullmatch(value) and (not is_phrase or bool(_LETTER_AND_DIGIT.match(value) and len(value) >= 12))
+
+
+def _is_bare_password(value: str) -> bool:
+    """Without quotes it may be a name in code, but those seldom have a digit."""
+    return bool(_LETTER_AND_DIGIT.match(value)) and " " not in value
+
+
+def _is_set(kind: Kind, value: str) -> bool:
+    """A password as it is given to a program: of words, too."""
+    is_example = value.isupper() or _EXAMPLE.fullmatch(value) or _PLACEHOLDER.match(value)
+    return kind == "password" and not is_example
 
 
 def _is_login(user: str, password: str) -> bool:
@@ -168,8 +180,10 @@ def _literal(text: str, at: int, kind: Kind, name: str, gap: str) -> Span | None
     if quoted:
         found = quoted.lastindex or 0
         return quoted.span(found) if is_secret(kind, quoted[found], quoted=True) else None
-    bare = _bare(text, at, name, gap).match(text, at)
-    return bare.span(1) if bare and is_secret(kind, bare[1], quoted=False) else None
+    form = _bare(text, at, name, gap)
+    bare = form.match(text, at)
+    is_hidden = bare and (is_secret(kind, bare[1], quoted=False) or (form is _SETTING and _is_set(kind, bare[1])))
+    return bare.span(1) if bare and is_hidden else None
 
 
 def _bare(text: str, at: int, name: str, gap: str) -> Lazy:
@@ -181,11 +195,15 @@ def _bare(text: str, at: int, name: str, gap: str) -> Lazy:
 
 def _credential(text: str, at: int) -> Span | None:
     found = _CREDENTIAL.match(text, at)
-    if found is None or OPENING in found[3] or _PLACEHOLDER.match(found[3]) or _WORD.fullmatch(found[3]):
+    if found is None or OPENING in found[3] or _PLACEHOLDER.match(found[3]) or _is_prose(found[3]):
         return None
     if not found[2] and not _LETTER_AND_DIGIT.match(found[3]):
         return None
     return (found.start(2) if found[2] else found.start(3)), found.end(3)
+
+
+def _is_prose(word: str) -> bool:
+    return len(word) < LONGEST_IN_PROSE and _WORD.fullmatch(word) is not None
 
 
 def _users(text: str) -> Iterator[Span]:
