@@ -148,6 +148,20 @@ async def test_a_refused_append_does_not_disturb_its_neighbours(log: Log) -> Non
     assert isinstance(bad, SeqConflict)
 
 
+async def test_of_many_sessions_only_those_that_come_too_late_are_refused(log: Log) -> None:
+    leases = [await started(log, f"sess_{number}") for number in range(50)]
+    batches = [batch(lease, 0, 2) for lease in leases]
+    batches[10] = batch(leases[10], 1)
+    batches[20] = changed(batches[20], epoch=7)
+    batches[30] = changed(batches[30], claim=Claim("call_1", 1, "digest"))
+    outcomes = await asyncio.gather(*map(log.append, batches), return_exceptions=True)
+    assert isinstance(outcomes.pop(20), Fenced)
+    assert isinstance(outcomes.pop(10), SeqConflict)
+    assert outcomes == [2] * 48
+    for number, lease in enumerate(leases):
+        assert seqs(await read_all(log, lease.session_id)) == ([] if number in (10, 20) else [1, 2])
+
+
 async def test_events_that_would_tear_a_hole_are_refused(log: Log) -> None:
     lease = await started(log)
     with pytest.raises(ValueError, match="sess_1:1 was to be appended, not sess_1:2"):

@@ -1,27 +1,39 @@
 """One batch into the tables: first every check, then every write.
 
 What always holds: a batch that is refused has written nothing; the checks come in the order key, epoch, seq, claim,
-approval and decision. All of it runs inside the writer's transaction, at whose end the events of all its batches are
-written together.
+approval and decision. All of it runs inside the writer's transaction, at whose end the epochs and seqs of all its
+batches are checked and their events written, together.
 """
 
-from buddy.errors import Fenced, NotClaimed, SeqConflict, Undecidable
-from buddy.log.batches import blobs_named
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NoReturn
+
+from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
+from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.database import Database, Value
+from buddy.log.writer import Late
 from buddy.protocol.envelopes import Event
 
+# Many rows per statement: most of what a row costs by itself is the statement around it.
+_SIZES = (32, 8)
 _ADVANCE = """
 UPDATE sessions SET last_seq = ?, updated_at = ?, state = coalesce(?, state), title = coalesce(?, title)
 WHERE key = ? AND epoch = ? AND last_seq = ?
 """
+_ADVANCE_MANY = """
+UPDATE sessions SET last_seq = column1, updated_at = column2, state = coalesce(column3, state),
+  title = coalesce(column4, title)
+FROM (VALUES %s) WHERE key = column5 AND epoch = column6 AND last_seq = column7
+"""
+_HEAD = "(?, ?, ?, ?, ?, ?, ?)"
+_ADVANCES = (*((size, _ADVANCE_MANY % ", ".join([_HEAD] * size)) for size in _SIZES), (1, _ADVANCE))
 # A payload is bound as the bytes it is; the cast only says that they are text.
 _ROW = "(?, ?, ?, ?, ?, CAST(? AS TEXT))"
-_COLUMNS = 6
-# Many rows per statement: most of what a row costs by itself is the statement around it.
 _INSERTS = tuple(
     (size, "INSERT INTO events VALUES " + ", ".join([_ROW] * size))  # noqa: S608 - constants only
-    for size in (32, 8, 1)
+    for size in (*_SIZES, 1)
 )
 _KNOWN_KEYS = 10_000
 
@@ -29,9 +41,11 @@ _KNOWN_KEYS = 10_000
 class Appends:
     """Remembers the integer keys of sessions; they never change, and a wrong one is caught by the update."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[str], None]) -> None:
+        self._wake = wake
         self._keys: dict[str, int] = {}
-        self._events: list[tuple[int, Event]] = []
+        self._batches: list[tuple[Batch, int, int]] = []  # with the session's key and the time
+        self._grown: list[str] = []
 
     def append(self, batch: Batch, now: int, db: Database) -> int:
         if batch.key is not None:
@@ -39,28 +53,47 @@ class Appends:
             if before is not None:
                 return before
         if batch.claim or batch.decision or batch.approval:
+            self.write(db)
             _check_head(db, batch)
             _check_rows(db, batch)
         key = self._key_of(db, batch.session_id)
         last_seq = batch.expected_seq + len(batch.events)
-        db.execute(_ADVANCE, (last_seq, now, batch.state, batch.title, key, batch.epoch, batch.expected_seq))
-        if db.changes() == 0:
-            self._keys.pop(batch.session_id, None)
-            _check_head(db, batch)
-            raise Fenced(f"{batch.session_id} was made anew by another process")
         _write_rows(db, key, batch, last_seq)
-        self._events += [(key, event) for event in batch.events]
+        self._batches.append((batch, key, now))
+        self._grown.append(batch.session_id)
         return last_seq
 
     def drop(self) -> None:
         """A transaction begins: what was left of one that failed is void."""
-        self._events.clear()
+        self._batches.clear()
 
     def write(self, db: Database) -> None:
-        """The events of all batches since the last time."""
-        if self._events:
-            events, self._events = self._events, []
-            _insert_events(db, events)
+        """The events of all batches since the last time, and where their sessions are now."""
+        if not self._batches:
+            return
+        batches, self._batches = self._batches, []
+        before = db.total_changes()
+        _execute(db, _ADVANCES, [_advance(*each) for each in batches])
+        if db.total_changes() - before < len(batches):
+            self._give_up(db, batches)
+        _insert_events(db, [(key, event) for batch, key, _ in batches for event in batch.events])
+
+    def tell(self) -> None:
+        """Wake those who wait for one of the sessions to which something was appended."""
+        grown, self._grown = self._grown, []
+        for session_id in grown:
+            self._wake(session_id)
+
+    def _give_up(self, db: Database, batches: list[tuple[Batch, int, int]]) -> NoReturn:
+        """One of them comes too late; which one shows when each is done alone."""
+        for batch, _, _ in batches:
+            self._keys.pop(batch.session_id, None)
+        batch = batches[0][0]
+        try:
+            _check_head(db, batch)
+        except LogError as refusal:
+            raise Late(refusal) from None
+        raise Late(Fenced(f"{batch.session_id} was made anew by another process"))
 
     def _key_of(self, db: Database, session_id: str) -> int:
         key = self._keys.get(session_id)
@@ -72,6 +105,11 @@ class Appends:
                 self._keys.clear()
             self._keys[session_id] = key
         return key
+
+
+def _advance(batch: Batch, key: int, now: int) -> tuple[Value, ...]:
+    seq = batch.expected_seq
+    return (seq + len(batch.events), now, batch.state, batch.title, key, batch.epoch, seq)
 
 
 _SEEN = "SELECT k.last_seq FROM keys k JOIN sessions s ON s.key = k.session WHERE s.id = ? AND k.key = ?"
@@ -118,18 +156,20 @@ def _approval_state(db: Database, approval_id: str, session_id: str | None) -> s
 
 
 def _insert_events(db: Database, events: list[tuple[int, Event]]) -> None:
-    values: list[Value] = []
-    for key, event in events:
-        values += (key, event.seq, event.ts, event.run_id, event.type, event.payload)
-    start, left = 0, len(events)
-    for size, insert in _INSERTS:
-        while left >= size:
-            end = start + size * _COLUMNS
-            db.execute(insert, values if left == len(events) == size else values[start:end])
-            start, left = end, left - size
-    for key, event in events:
+    rows = [(key, event.seq, event.ts, event.run_id, event.type, event.payload) for key, event in events]
+    _execute(db, _INSERTS, rows)
+    for key, event in events if names_blob([event for _, event in events]) else ():
         for blob in blobs_named(event):
             db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (blob, key))
+
+
+def _execute(db: Database, statements: Sequence[tuple[int, str]], rows: Sequence[tuple[Value, ...]]) -> None:
+    """Each statement takes so many rows; the largest comes first."""
+    at = 0
+    for size, statement in statements:
+        while len(rows) - at >= size:
+            db.execute(statement, rows[at] if size == 1 else [*chain.from_iterable(rows[at : at + size])])
+            at += size
 
 
 def _write_rows(db: Database, key: int, batch: Batch, last_seq: int) -> None:

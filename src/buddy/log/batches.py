@@ -4,6 +4,7 @@ What always holds: a batch that passes `check_shape` cannot tear a hole into a l
 """
 
 import re
+from collections.abc import Sequence
 
 from buddy.log.contract import Batch
 from buddy.protocol.envelopes import Event
@@ -19,6 +20,11 @@ def check_shape(batch: Batch) -> None:
         seq += 1
         if event.seq != seq or event.session_id != batch.session_id:
             raise ValueError(f"{batch.session_id}:{seq} was to be appended, not {event.session_id}:{event.seq}")
+
+
+def names_blob(events: Sequence[Event]) -> bool:
+    """Whether any of these events names a blob: one look at all of them is much less than one at each."""
+    return _BLOB.search(b"\n".join([event.payload for event in events])) is not None
 
 
 def blobs_named(event: Event) -> set[str]:

@@ -52,10 +52,10 @@ class SqliteLog:
     def __init__(self, state_dir: Path, clock: Callable[[], int], busy_seconds: float, min_free: int) -> None:
         path = state_dir / DATABASE
         self._clock = clock
-        self._appends = Appends()
+        self._waiters = Waiters()
+        self._appends = Appends(self._waiters.wake)
         self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds, self._appends)
         self._reader = open_reader(path, busy_seconds)
-        self._waiters = Waiters()
         self._blobs = FileBlobs(state_dir / "blobs")
         self._room = Room(state_dir, clock, min_free)
 
@@ -87,12 +87,7 @@ class SqliteLog:
         # Not a coroutine: most appends are a session's own, and a task for each would cost more than the insert.
         check_shape(batch)
         work = partial(self._appends.append, batch, self._clock())
-        written = self._writer.submit(work, durable=batch.durable)
-        written.add_done_callback(partial(self._told, batch.session_id))
-        return written
-
-    def _told(self, session_id: str, _written: asyncio.Future[int]) -> None:
-        self._waiters.wake(session_id)
+        return self._writer.submit(work, durable=batch.durable)
 
     async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
         return self._events(session_id, after, types, "ORDER BY seq LIMIT ?", limit)

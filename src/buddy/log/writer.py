@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import apsw
+from msgspec import UNSET, Struct, UnsetType
 
 from buddy import faults
 from buddy.errors import LogError, StorageFull
@@ -111,7 +112,7 @@ class Writer:
             self._lend(group, self._commit)
             return
         self._commit(group)
-        _settle(group)
+        self._settle(group)
         if self._pages >= CHECKPOINT:
             self._lend([], _nothing)
 
@@ -137,10 +138,16 @@ class Writer:
 
     def _come_back(self, group: "list[_Job]") -> None:
         self._is_lent = False
-        _settle(group)
+        self._settle(group)
         # Those who waited have a turn first: what they submit next goes into the same transaction.
         if self._waiting:
             self._write_soon(asyncio.get_running_loop())
+
+    def _settle(self, group: "list[_Job]") -> None:
+        for job in group:
+            job.settle()
+        if self._rest:
+            self._rest.tell()
 
     def _note_pages(self, _db: object, _name: str, pages: int) -> int:
         self._pages = pages
@@ -220,6 +227,8 @@ class Writer:
             job.fail(told)
 
     def _explain(self, error: Exception) -> Exception:
+        if isinstance(error, Late):
+            return error.refusal
         if self._is_full(error):
             full = StorageFull(f"no room on the disk of {self._path.parent}: {error}")
             full.__cause__ = error
@@ -239,10 +248,23 @@ class Writer:
 
 
 class Rest(Protocol):
-    """What jobs leave to be written at the end of their transaction, for all of them at once."""
+    """What jobs leave to be written at the end of their transaction, and told after it, for all of them at once."""
 
     def drop(self) -> None: ...
-    def write(self, db: Database) -> None: ...
+
+    def write(self, db: Database) -> None:
+        """Raises Late where one of the jobs must be refused."""
+        ...
+
+    def tell(self) -> None: ...
+
+
+class Late(Exception):
+    """A refusal that came when it was not known any more whose it is: each job of the group is done again, alone."""
+
+    def __init__(self, refusal: LogError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 class _Job(Protocol):
@@ -257,43 +279,34 @@ class _Job(Protocol):
 _Errand = tuple[list[_Job], Callable[[list[_Job]], object]]
 
 
-class _Work(Generic[Result]):
+class _Work(Struct, Generic[Result]):
     """A job: what to do, and who waits for it. Its outcome is kept until the group is committed."""
 
-    __slots__ = ("_error", "_future", "_result", "_work", "durable", "long")
-
-    def __init__(
-        self, work: Callable[[Database], Result], future: asyncio.Future[Result], durable: bool, long: bool
-    ) -> None:
-        self._work = work
-        self._future = future
-        self.durable = durable
-        self.long = long
-        self._error: Exception | None = None
+    work: Callable[[Database], Result]
+    future: asyncio.Future[Result]
+    durable: bool
+    long: bool
+    error: Exception | None = None
+    result: Result | UnsetType = UNSET
 
     def run(self, db: Database) -> None:
-        self._error = None
+        self.error = None
         try:
-            self._result = self._work(db)
+            self.result = self.work(db)
         except LogError as refusal:
-            self._error = refusal
+            self.error = refusal
 
     def fail(self, error: Exception) -> None:
-        self._error = error
+        self.error = error
 
     def settle(self) -> None:
-        if self._future.done():
+        if self.future.done():
             return
-        if self._error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(self._error)
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        elif self.result is not UNSET:
+            self.future.set_result(self.result)
 
 
 def _nothing(group: list[_Job]) -> None:
     """An errand that only has the thread look whether pages are to be moved."""
-
-
-def _settle(group: list[_Job]) -> None:
-    for job in group:
-        job.settle()
