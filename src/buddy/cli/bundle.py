@@ -21,7 +21,7 @@ from _imp import source_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LENGTH = 4
 _HEAD = len(MAGIC_NUMBER) + _LENGTH
-_DAMAGED = (EOFError, TypeError, ValueError)
+DAMAGED = (EOFError, TypeError, ValueError)
 
 
 class Bundle:
@@ -49,7 +49,7 @@ class Bundle:
             self._start = _HEAD + length
             if head.startswith(MAGIC_NUMBER) and len(head) == _HEAD:
                 self._entries = marshal.loads(os.read(self._file, length))
-        except (OSError, *_DAMAGED):
+        except (OSError, *DAMAGED):
             pass
 
     def find_spec(
@@ -70,23 +70,15 @@ class Bundle:
     def code(self, name: str) -> "CodeType | None":
         try:
             return marshal.loads(self._read(self._entries[name]))
-        except _DAMAGED:
+        except DAMAGED:
             self._missed.append(name)
             return None
 
     def keep(self) -> None:
         """Put in what had to be imported from elsewhere."""
         found = {name: about for name in self._missed if (about := _about(name))}
-        if not found or sys.dont_write_bytecode:
-            return
-        new = f"{self._path}.{os.getpid()}"
-        try:
-            with open(new, "xb") as file:
-                file.write(self._with(found))
-            os.replace(new, self._path)
-        except OSError:
-            if os.path.exists(new):
-                os.unlink(new)
+        if found:
+            write(self._path, lambda: self._with(found))
 
     def _with(self, found: "dict[str, About]") -> bytes:
         codes = {name: code for name in found if (code := _code(name)) is not None}
@@ -116,11 +108,28 @@ class _Kept(SourceFileLoader):
 
 
 def use_bundle() -> Bundle:
-    """The one of this interpreter: for another search path, modules may be others."""
-    here = repr((sys.path[1:], sys.flags.optimize)).encode()
-    bundle = Bundle(cache_from_source(__file__, optimization=source_hash(0, here).hex()))
+    bundle = Bundle(place_of(__file__))
     sys.meta_path.insert(0, bundle)
     return bundle
+
+
+def place_of(module: str) -> str:
+    """Where something is kept for a module: with its bytecode; for another Python or search path, somewhere else."""
+    here = repr((sys.version, sys.path[1:], sys.flags.optimize)).encode()
+    return cache_from_source(module, optimization=source_hash(0, here).hex())
+
+
+def write(path: str, make: "Callable[[], bytes]") -> None:
+    """At once and whole, or not at all."""
+    new = f"{path}.{os.getpid()}"
+    try:
+        if not sys.dont_write_bytecode:
+            with open(new, "xb") as file:
+                file.write(make())
+            os.replace(new, path)
+    except OSError:
+        if os.path.exists(new):
+            os.unlink(new)
 
 
 def _about(name: str) -> "About | None":

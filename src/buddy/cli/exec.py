@@ -104,9 +104,15 @@ def _run(options: Options, begin: Begin) -> int:
     from buddy.cli.later import put_off
 
     put_off()
+    from buddy.cli.patterns import use_patterns
+
+    patterns = use_patterns()
     from buddy.cli.inprocess import run_here
 
-    return run_here(options, errand)
+    try:
+        return run_here(options, errand)
+    finally:
+        patterns.keep()
 
 
 def _find(talk: Talk, options: Options) -> Steps[str]:

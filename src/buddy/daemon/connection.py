@@ -26,6 +26,7 @@ from buddy.sessions.sessions import Sessions, token_hash
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 RESERVED = frozenset({"policy", "timeout", "daemon", "acceptance", "restart"})
+_ODD = re.compile(r"[^A-Za-z0-9._ -]")
 log = logging.getLogger("buddy.daemon")
 
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
@@ -136,7 +137,7 @@ class Connection:
 
     def introduce(self, name: str) -> None:
         """Register the peer's name: it is the `by` of all it does."""
-        name = re.sub(r"[^A-Za-z0-9._ -]", "", name)[:40].strip() or "client"
+        name = _ODD.sub("", name)[:40].strip() or "client"
         self.name = f"{name}-client" if name in RESERVED else name
 
     def require(self, session_id: str, role: Role) -> None:

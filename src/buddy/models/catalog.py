@@ -17,7 +17,7 @@ from msgspec import Struct
 from buddy.config.resolve import Resolved
 from buddy.models.contract import TokenUsage
 
-_DATE = r"-(?:20\d\d-\d\d-\d\d|20\d{6})$"
+_DATE = re.compile(r"-(?:20\d\d-\d\d-\d\d|20\d{6})$")
 
 
 class Prices(Struct, frozen=True):
@@ -75,7 +75,7 @@ def known_offline(resolved: Resolved) -> Facts:
 
 def without_date(name: str) -> str:
     """`gpt-5-2025-08-07` and `claude-sonnet-4-20250514` are dated issues of the names before them."""
-    return re.sub(_DATE, "", name)
+    return _DATE.sub("", name)
 
 
 class _Rule(Struct, frozen=True):

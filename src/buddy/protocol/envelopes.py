@@ -109,7 +109,7 @@ def parse_request(line: bytes) -> Request:
         raise _version_error(line) or ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
     if request.v != VERSION:
         raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {request.v!r}")
-    if not re.fullmatch(r"req_[A-Za-z0-9._:-]{1,200}", request.request_id):
+    if not _REQUEST_NAME.fullmatch(request.request_id):
         raise ProtocolError("INVALID_REQUEST", "requestId must look like req_… (letters, digits, . _ : -)")
     return request
 
@@ -241,6 +241,7 @@ class _Strictly:
 
 _scan = make_scanner(_Strictly)  # pyright: ignore[reportArgumentType] - the stub wants what it makes
 
+_REQUEST_NAME = re.compile(r"req_[A-Za-z0-9._:-]{1,200}")
 _REQUEST_ID = re.compile(rb'"requestId"\s*:\s*"(req_[A-Za-z0-9._:-]{1,200})"')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NOT_BRACKET = re.compile(rb"[^\[\]{}]+")

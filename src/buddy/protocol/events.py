@@ -343,9 +343,12 @@ EventBody = (
 )
 
 
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
 def wire_name(body: type[Shape]) -> str:
     """`AssistantToken` → `assistant_token`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
+    return _CAPITAL.sub("_", body.__name__).lower()
 
 
 TOLD_ONLY: frozenset[type[Shape]] = frozenset(
