@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -224,6 +228,15 @@ async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(hom
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)
     assert (done.code, done.out) == (0, "hi\n")
     assert "8192 tokens are assumed\nhint: set context_limit in [models.env]\n" in done.err
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_pane_is_told_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
+    tmux = {"TMUX_TMPDIR": str(tmp_path)}
+    done = home.script({"text": "hi"}).run("exec", "go", "--tmux", "watched", env=tmux)
+    subprocess.run(["tmux", "kill-server"], env={**os.environ, **tmux}, check=False)
+    assert (done.code, done.out) == (0, "hi\n")
+    assert "commands run in a pane that you can watch: tmux attach -t watched\n" in done.err
 
 
 def test_arguments_that_are_no_text_exit_64(home: Home) -> None:

@@ -110,6 +110,8 @@ def _write_json(line: bytes) -> None:
 
 def _line_of(kind: str, payload: Fields) -> str | None:  # noqa: C901 - one arm per event, nothing nested
     match kind:
+        case "session_started" if payload.get("watch"):
+            return f"commands run in a pane that you can watch: {escape(payload['watch'])}"
         case "tool_call":
             return f"▶ {escape(payload['toolName'])} {one_line(encoded(payload['args']).decode(), 100)}"
         case "tool_result":
