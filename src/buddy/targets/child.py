@@ -186,7 +186,7 @@ class Child:
         self._news.set()
 
 
-def start(argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes = b"") -> Child:
+def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes, bytes], stdin: bytes = b"") -> Child:
     """Start a program in a session of its own; ToolError where that is not possible."""
     news = asyncio.Event()
     pipes: list[Pipe] = []

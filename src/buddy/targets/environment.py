@@ -17,6 +17,10 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**whole, "PATH": _absolute(whole.get("PATH", os.defpath))}
 
 
+def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+
+
 def find_program(name: str) -> str | None:
     """Where a program is that our processes, with this environment, would start by its name."""
     for folder in _absolute(os.environ.get("PATH", os.defpath)).split(os.pathsep):

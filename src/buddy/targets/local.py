@@ -8,12 +8,13 @@ on purpose goes on.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from buddy import faults
 from buddy.targets import cgroups, child, files, paths, strays
 from buddy.targets.completion import see_through
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
-from buddy.targets.environment import environment, find_program
+from buddy.targets.environment import encoded, environment, find_program
 
 GRACE = 0.5
 # Whoever cancels waits for it: what does not end when it is asked to is ended within a moment.
@@ -56,8 +57,13 @@ class Local:
         # `--`: a command that starts with a dash is a command, not options for the shell.
         return [self._shell, "-c", "--", command]
 
-    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        return environment(more)
+    @cached_property
+    def _environment(self) -> dict[bytes, bytes]:
+        """What its commands get of this process; put together once, as it does not change."""
+        return encoded(self._inherited())
+
+    def _inherited(self) -> dict[str, str]:
+        return environment()
 
     async def _start(
         self,
@@ -69,7 +75,8 @@ class Local:
         env: Mapping[str, str] | None,
     ) -> Finished:
         faults.reached("tool.start.before")
-        started = child.start(argv, cwd, self._environment({**(env or {}), strays.VARIABLE: nonce}))
+        given = encoded({**(env or {}), strays.VARIABLE: nonce})
+        started = child.start(argv, cwd, {**self._environment, **given})
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")

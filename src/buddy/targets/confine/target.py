@@ -64,11 +64,11 @@ class Confined(Local):
         self._fence.check(paths.locate(path, root))
         await super().write_file(path, content, root=root)
 
-    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+    def _inherited(self) -> dict[str, str]:
         """Without the secrets of this one: what cannot be told over the network can still be told to the model."""
-        whole = super()._environment(more)
+        whole = super()._inherited()
         secret = set(secrets_of(whole))
-        return {name: value for name, value in whole.items() if name in more or value not in secret}
+        return {name: value for name, value in whole.items() if value not in secret}
 
     async def _proven(self) -> Wrap:
         proof = await asyncio.to_thread(self._proof)
