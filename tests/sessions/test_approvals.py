@@ -28,7 +28,7 @@ from buddy.protocol.requests import (
 from buddy.protocol.shapes import BudgetLimits, RunOptions, ToolCallItem
 from buddy.tools.contract import Intent
 from harness import Guest
-from sessions.stage import Puppet, answer, asks_for, call, log_types, names_in, shell, stage
+from sessions.stage import Clock, Puppet, answer, asks_for, call, log_types, names_in, shell, stage
 
 
 async def decide(
@@ -244,6 +244,21 @@ async def test_every_question_says_where_and_how_confined(tmp_path: Path, wanted
         assert (asked.details["target"], asked.details["sandbox"]) == ("local", "host")
         await decide(guest, asked, "deny")
         await guest.until(RunComplete)
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_the_time_to_decide_is_not_the_tools(tmp_path: Path, decision: Literal["approve", "deny"]) -> None:
+    clock = Clock()
+    puppet = Puppet(asks_for(shell("true")), answer())
+    async with stage(tmp_path, puppet, clock=clock) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("do it")
+        asked = await guest.until(ApprovalRequired)
+        clock.advance(60)
+        await decide(guest, asked, decision)
+        await guest.until(RunComplete)
+        (result,) = guest.bodies(ToolResult)
+        assert result.duration_ms < 60_000
 
 
 async def test_without_an_active_run_the_answer_is_no(tmp_path: Path) -> None:

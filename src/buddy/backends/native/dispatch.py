@@ -73,9 +73,14 @@ class Dispatch:
             return None
 
     async def _result_of(self, run: Run, call: OpenCall) -> ToolResult:
-        started = run.seconds()
+        started: float | None = None
         try:
-            output = await self._perform(run, call)
+            if call.stage == "claimed":
+                output = await self._found_again(run, call)
+            else:
+                prepared = await self._permit(run, call, await self._announce(run, call))
+                started = run.seconds()  # how long somebody took to decide is not the tool's time
+                output = await self._execute(run, call, prepared)
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
             return self._result(run, call, started, f"Tool execution failed: {error}", failure=failure)
@@ -89,23 +94,20 @@ class Dispatch:
             text = bounded(whole, output=kept)
         return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
 
-    async def _perform(self, run: Run, call: OpenCall) -> Output:
-        if call.stage == "claimed":
-            from buddy.backends.native.reattach import reattach
+    async def _found_again(self, run: Run, call: OpenCall) -> Output:
+        """What became of a call that the last process started: its output where the target still has it."""
+        from buddy.backends.native.reattach import reattach
 
-            nonce = nonce_of(run.session_id, call.item.call_id)
-            if (output := await reattach(run, call.item.call_id, nonce)) is not None:
-                return output
-            await run.place.target.end_strays(nonce)
-            run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
-            raise ToolError(
-                "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "
-                "or in part. Find out before repeating it.",
-                code="UNKNOWN_OUTCOME",
-            )
-        prepared = await self._announce(run, call)
-        prepared = await self._permit(run, call, prepared)
-        return await self._execute(run, call, prepared)
+        nonce = nonce_of(run.session_id, call.item.call_id)
+        if (output := await reattach(run, call.item.call_id, nonce)) is not None:
+            return output
+        await run.place.target.end_strays(nonce)
+        run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
+        raise ToolError(
+            "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "
+            "or in part. Find out before repeating it.",
+            code="UNKNOWN_OUTCOME",
+        )
 
     async def _announce(self, run: Run, call: OpenCall) -> Prepared:
         """Record the call once, then check it: even a call that cannot be run is seen."""
@@ -197,7 +199,7 @@ class Dispatch:
         self,
         run: Run,
         call: OpenCall,
-        started: float,
+        started: float | None,
         text: str,
         *,
         failure: ToolFailure | None,
@@ -208,7 +210,7 @@ class Dispatch:
         return ToolResult(
             source=tool.source if tool else "unknown",
             tool_name=call.item.name,
-            duration_ms=max(0, round((run.seconds() - started) * 1000)),
+            duration_ms=0 if started is None else max(0, round((run.seconds() - started) * 1000)),
             is_error=failure is not None,
             text=text,
             structured_error=failure,
