@@ -11,7 +11,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
-from msgspec.structs import fields
 
 Opening = tuple[str, Callable[[Any], object]]  # a field's name on the wire, and how to get its value
 
@@ -20,7 +19,12 @@ _CLOSED = (int, float, bool, NoneType)
 
 @cache
 def openings(shape: type[Struct]) -> tuple[Opening, ...]:
-    return tuple((field.encode_name, attrgetter(field.name)) for field in fields(shape) if _is_open(field.type))
+    # Not `msgspec.structs.fields`, which resolves types that are named in text: those are open here.
+    kinds: dict[str, Any] = {}
+    for base in reversed(shape.__mro__):
+        kinds.update(getattr(base, "__annotations__", {}))
+    names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
+    return tuple((wire_name, attrgetter(name)) for name, wire_name in names if _is_open(kinds[name]))
 
 
 def _is_open(kind: Any) -> bool:
@@ -29,7 +33,7 @@ def _is_open(kind: Any) -> bool:
         return any(map(_is_open, get_args(kind)))
     if origin is Annotated:
         return _is_open(get_args(kind)[0])
-    if origin is Literal or kind in _CLOSED:
+    if origin is Literal or kind in _CLOSED or kind is None:
         return False
     if isinstance(kind, type) and issubclass(kind, Struct):
         return bool(openings(kind))
