@@ -68,7 +68,9 @@ class Connection:
         try:
             while (line := await self._link.read_line()) is not None:
                 if line.strip():
-                    await self._link.write((await self._respond(line)).line())
+                    welcome = self._rate.take() and not self._link.crowded
+                    response = await self.answer(line) if welcome else self._overloaded(line)
+                    await self._link.write(response.line())
                     self._follow_up()
         except TooLong:
             await self._refuse_frame()
@@ -78,10 +80,7 @@ class Connection:
             quiet.cancel()
             await self._stop()
 
-    async def _respond(self, line: bytes) -> Response:
-        """The answer, or a word that this is too much at once."""
-        if self._rate.take() and not self._link.crowded:
-            return await self.answer(line)
+    def _overloaded(self, line: bytes) -> Response:
         request_id, kind = salvage(line)
         error = ProtocolError("OVERLOADED", "too many requests at once; wait a moment", retryable=True)
         return self._refusal(self._request_id(request_id), kind or "unknown", error)
@@ -122,7 +121,7 @@ class Connection:
         session_id = getattr(reply, "session_id", None) or session_id
         return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
 
-    async def _handle(self, request: Request, session_id: str | None) -> Shape:
+    def _handle(self, request: Request, session_id: str | None) -> Awaitable[Shape]:
         payload = payload_of(request)
         if not self.name and request.type not in ("hello", "ping"):
             raise ProtocolError("INVALID_REQUEST", "say hello first")
@@ -131,7 +130,7 @@ class Connection:
         handler = self._handlers.get(request.type)
         if handler is None:
             raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
-        return await handler(self, payload, session_id or "")
+        return handler(self, payload, session_id or "")
 
     # --- what handlers use -----------------------------------------------------------------------------------------
 

@@ -355,10 +355,10 @@ class Requests:
 def _typed(
     shape: type[AnyShape], handler: Callable[[Connection, AnyShape, str], Awaitable[Shape]]
 ) -> Callable[[Connection, Shape, str], Awaitable[Shape]]:
-    async def call(peer: Connection, payload: Shape, session_id: str) -> Shape:
+    def call(peer: Connection, payload: Shape, session_id: str) -> Awaitable[Shape]:
         if not isinstance(payload, shape):
             raise ProtocolError("INTERNAL_ERROR", "the payload has another type than its request")
-        return await handler(peer, payload, session_id)
+        return handler(peer, payload, session_id)
 
     return call
 

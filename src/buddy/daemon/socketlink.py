@@ -27,7 +27,8 @@ class SocketLink(asyncio.Protocol):
         self._too_long = False
         self._ended = False
         self._leaving = False
-        self._arrived = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._reader: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._paused = False
@@ -43,8 +44,8 @@ class SocketLink(asyncio.Protocol):
                 raise TooLong
             if self._ended:
                 return None
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._reader = self._loop.create_future()
+            await self._reader
         line, self.crowded = self._lines.popleft()
         if self._paused and len(self._lines) < LINES_AHEAD // 2 and self._transport is not None:
             self._paused = False
@@ -99,35 +100,39 @@ class SocketLink(asyncio.Protocol):
         if self._too_long:
             return
         *whole, rest = data.split(b"\n")
-        for line in whole:
-            self._partial.append(line)
-            self._partial_size += len(line)
-            if self._over():
-                return
-            if self._partial_size:
-                self._lines.append((b"".join(self._partial), len(self._lines) >= self._limits.in_flight))
+        for end in whole:
+            line = b"".join((*self._partial, end)) if self._partial else end
             self._partial, self._partial_size = [], 0
+            if self._is_over(len(line)):
+                return
+            if line:
+                self._lines.append((line, len(self._lines) >= self._limits.in_flight))
         if rest:
             self._partial.append(rest)
             self._partial_size += len(rest)
-            if self._over():
+            if self._is_over(self._partial_size):
                 return
-        self._arrived.set()
+        self._wake()
         if len(self._lines) > LINES_AHEAD and self._transport is not None and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
-    def _over(self) -> bool:
-        if self._partial_size <= self._limits.frame:
+    def _wake(self) -> None:
+        """Whoever reads looks again."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _is_over(self, size: int) -> bool:
+        if size <= self._limits.frame:
             return False
         self._too_long = True
         self._partial = []
-        self._arrived.set()
+        self._wake()
         return True
 
     def eof_received(self) -> bool:
         self._ended = True
-        self._arrived.set()
+        self._wake()
         if self._leaving and self._transport is not None:
             self._transport.close()
         return True
@@ -135,7 +140,7 @@ class SocketLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._ended = True
-        self._arrived.set()
+        self._wake()
         self._writable.set()
         self.peer_gone.set()
 

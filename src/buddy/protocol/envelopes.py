@@ -101,10 +101,11 @@ def decode(payload: bytes | Raw, shape: type[AnyShape]) -> AnyShape:
 
 def parse_request(line: bytes) -> Request:
     """Read one request line, strictly."""
-    _check_shape(line)
+    tree = _scanned(line)
     try:
-        _heads.decode(line)  # `v` and `kind` have defaults in `Request`, but a peer must send them
         request = _requests.decode(line)
+        if "v" not in tree or "kind" not in tree:
+            _heads.decode(line)  # they have defaults in `Request`, but a peer must send them
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _version_error(line) or ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
     if request.v != VERSION:
@@ -197,14 +198,14 @@ def _version_error(line: bytes) -> ProtocolError | None:
     return ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {str(found)[:60]!r}")
 
 
-def _check_shape(line: bytes) -> None:
-    """Refuse what a lenient parser would let through: too deep, or a key twice in one object."""
+def _scanned(line: bytes) -> Any:
+    """What is in a line; refused is what a lenient parser would let through: too deep, or a key twice in one object."""
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ProtocolError("INVALID_REQUEST", f"JSON is nested deeper than {MAX_DEPTH}")
     try:
         # As text, because from bytes the parser would take half of a surrogate pair for a character.
         text = line.decode().strip(" \t\r\n")
-        end = _scan(text, 0)[1]
+        found, end = _scan(text, 0)
     except ProtocolError:
         raise
     except StopIteration as error:
@@ -213,6 +214,7 @@ def _check_shape(line: bytes) -> None:
         raise ProtocolError("INVALID_REQUEST", f"not JSON: {error}") from error
     if end != len(text):
         raise ProtocolError("INVALID_REQUEST", f"not JSON: more follows at {end}")
+    return found
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
