@@ -71,7 +71,8 @@ class RecordedCall(Struct):
     def is_refused(self) -> bool:
         """Whether it could not even be prepared: its tool or its arguments were wrong."""
         failed = self.result is not None and self.result.is_error and self.result.text.startswith(FAILED)
-        return failed and self.called is not None and self.called.source == "unknown"
+        is_decided = self.asked is not None or self.ruled is not None
+        return failed and not is_decided and self.called is not None and self.called.source == "unknown"
 
 
 def calls_in(entries: Sequence[Entry]) -> dict[str, RecordedCall]:
