@@ -45,7 +45,7 @@ from buddy.protocol.requests import (
     SwitchModel,
     SwitchModelReply,
 )
-from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
+from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
 from buddy.sessions.replay import Recording, Verdict, verify
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from harness import Guest, House
@@ -309,13 +309,23 @@ async def test_a_compaction_and_its_undoing_come_again(tmp_path: Path) -> None:
         await assert_same(await recording.recording())
 
 
-@pytest.mark.parametrize("command", ["true", "sleep 600"])
-async def test_a_crash_and_its_recovery_come_again(tmp_path: Path, logs: Callable[[], Log], command: str) -> None:
-    async with scene(tmp_path, asks_for(shell(f"echo begun; {command}")), log=logs(), policy="ask") as recording:
+@pytest.mark.parametrize(
+    ("tool", "is_approved"),
+    [
+        (shell("echo begun"), False),
+        (shell("echo begun; sleep 600"), True),
+        (call("write_file", {"path": "a.txt", "content": "new"}), False),
+        (call("fetch_url", {"url": "http://127.0.0.1:9/"}), False),
+    ],
+)
+async def test_a_crash_and_its_recovery_come_again(
+    tmp_path: Path, logs: Callable[[], Log], tool: ToolCallItem, is_approved: bool
+) -> None:
+    async with scene(tmp_path, asks_for(tool), log=logs(), policy="ask") as recording:
         guest = recording.guest
         run_id = await guest.send("go")
         asked = await guest.until(ApprovalRequired)
-        if command != "true":
+        if is_approved:
             await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
             await guest.until(ToolOutput)
         await crash(recording.home, guest.session_id)
@@ -323,7 +333,7 @@ async def test_a_crash_and_its_recovery_come_again(tmp_path: Path, logs: Callabl
     log = logs()
     async with stage(tmp_path, Puppet(answer("after the crash")), log=log) as home, home.client() as guest:
         await guest.client.attach(session_id)
-        if command == "true":
+        if not is_approved:
             await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
         await guest.until(RunComplete)
         await assert_same(await recorded(log, session_id))

@@ -12,14 +12,10 @@ if TYPE_CHECKING:
 
 def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
     """SHA-256 over tool, arguments, everything the approval shows, and the place."""
-    shown = {
-        "tool": tool,
-        "arguments": arguments,
-        "details": intent.details,
-        "target": place.target.name,
-        "root": place.root,
-        "sandbox": place.sandbox,
-    }
+    where = {"target": place.target.name, "sandbox": place.sandbox}
+    # A question tells the place with the details, so what was asked has the same digest as what would be.
+    details = {**where, **intent.details}
+    shown = {"tool": tool, "arguments": arguments, "details": details, "root": place.root, **where}
     return hashlib.sha256(_canonical().encode(shown).encode()).hexdigest()
 
 
