@@ -22,12 +22,13 @@ assert textwrap.dedent(" x") == "x" and tokenize.EXACT_TOKEN_TYPES and typing_ex
 assert issubclass(ssl.SSLWantReadError, OSError) and ssl.SSLSocket is sys.modules["ssl"].SSLSocket
 assert ssl.SSLSocket.__mro__[1].__name__ == "socket" and asyncio.sslproto.SSLProtocol
 
-import datetime, hashlib, io, logging, logging.handlers, string, traceback
+import datetime, hashlib, importlib.util, io, logging, logging.handlers, string, traceback
 assert hashlib.sha256(b"x").digest()[:2] == bytes.fromhex("2d71") and "_hashlib" not in sys.modules
 assert hashlib.sha256(bytes(5000)).digest() == hashlib.new("sha256", bytes(5000)).digest()
 assert hashlib.sha256(b"x").digest() == sys.modules["hashlib"].sha256(b"x").digest() and "_hashlib" in sys.modules
 assert msgspec.json.encode(datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)) == b'"2026-01-02T00:00:00Z"'
 assert datetime.MINYEAR == 1 and datetime.datetime is sys.modules["datetime"].datetime
+assert importlib.util.find_spec("json").name == "json" and importlib.util.MAGIC_NUMBER
 heard = io.StringIO()
 asyncio.log.logger.debug("not heard")
 logging.basicConfig(stream=heard, level=logging.DEBUG, format="%(name)s %(message)s")

@@ -10,19 +10,13 @@ import os
 import sys
 
 # What `importlib` is made of: every interpreter has loaded it, and `importlib` would bring other modules along.
-from _frozen_importlib_external import (
-    MAGIC_NUMBER,
-    ExtensionFileLoader,
-    SourceFileLoader,
-    cache_from_source,
-    spec_from_file_location,
-)
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import MAGIC_NUMBER, ExtensionFileLoader, SourceFileLoader, cache_from_source
 from _imp import source_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
 
     # Where the module is, where its bytecode, and whether it is a package; its file's time and size.
@@ -54,17 +48,17 @@ class Bundle:
 
     def find_spec(
         self, name: str, _path: "Sequence[str] | None" = None, _target: "ModuleType | None" = None
-    ) -> "ModuleSpec | None":
+    ) -> ModuleSpec | None:
         entry = self._entries.get(name)
         if entry is None or not _is_current(entry):
             self._missed.append(name)
             return None
         path, cached, is_package, *_, length = entry
         loader = _Kept(name, path, self) if length else ExtensionFileLoader(name, path)
-        # An empty list becomes the package's folder.
-        spec = spec_from_file_location(name, path, loader=loader, submodule_search_locations=[] if is_package else None)
-        if spec is not None:
-            spec.cached = cached
+        spec = ModuleSpec(name, loader, origin=path, is_package=is_package)
+        spec.has_location, spec.cached = True, cached
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(path.rpartition("/")[0])
         return spec
 
     def code(self, name: str) -> "CodeType | None":
@@ -100,8 +94,7 @@ class Bundle:
 
 class _Kept(SourceFileLoader):
     def __init__(self, name: str, path: str, bundle: Bundle) -> None:
-        super().__init__(name, path)
-        self._bundle = bundle
+        self.name, self.path, self._bundle = name, path, bundle
 
     def get_code(self, fullname: str) -> "CodeType | None":
         return self._bundle.code(fullname) or super().get_code(fullname)
@@ -136,8 +129,12 @@ def _about(name: str) -> "About | None":
     spec: ModuleSpec | None = getattr(sys.modules.get(name), "__spec__", None)
     if spec is None or spec.origin is None or type(spec.loader) not in (SourceFileLoader, ExtensionFileLoader, _Kept):
         return None
-    stamp = _stamp(spec.origin)
-    return stamp and (spec.origin, spec.cached, spec.submodule_search_locations is not None, *stamp)
+    try:
+        found = os.stat(spec.origin)
+    except OSError:
+        return None
+    is_package = spec.submodule_search_locations is not None
+    return spec.origin, spec.cached, is_package, found.st_mtime_ns, found.st_size
 
 
 def _code(name: str) -> "bytes | None":
@@ -152,12 +149,8 @@ def _code(name: str) -> "bytes | None":
 
 
 def _is_current(entry: "Entry") -> bool:
-    return _stamp(entry[0]) == entry[3:5]
-
-
-def _stamp(path: str) -> "tuple[int, int] | None":
     try:
-        found = os.stat(path)
+        found = os.stat(entry[0])
     except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+        return False
+    return found.st_mtime_ns == entry[3] and found.st_size == entry[4]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAMES = (
-    *("array", "asyncio.sslproto", "base64", "datetime", "fcntl", "fnmatch", "hashlib", "inspect", "ipaddress"),
-    *("linecache", "locale", "logging", "msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml", "ntpath"),
-    *("platform", "ssl", "string", "subprocess", "textwrap", "tokenize", "traceback", "zlib"),
+    *("array", "asyncio.sslproto", "base64", "datetime", "fcntl", "fnmatch", "hashlib", "importlib.util", "inspect"),
+    *("ipaddress", "linecache", "locale", "logging", "msgspec.inspect", "msgspec.msgpack", "msgspec.toml"),
+    *("msgspec.yaml", "ntpath", "platform", "ssl", "string", "subprocess", "textwrap", "tokenize", "traceback", "zlib"),
 )
 PACKAGES = ("logging",)
 SHORT = 4096
@@ -75,7 +75,8 @@ def put_off() -> None:
         if name not in sys.modules:
             later = sys.modules[name] = _Later(name)
             later.__dict__.update(_standins(later))
-    vars(import_module("asyncio"))["sslproto"] = sys.modules["asyncio.sslproto"]
+    for package, name in (("asyncio", "sslproto"), ("importlib", "util")):
+        vars(import_module(package))[name] = sys.modules[f"{package}.{name}"]
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # pyright: ignore[reportArgumentType] - which is how it is said
         try:
@@ -90,7 +91,10 @@ def _standins(later: _Later) -> dict[str, object]:
         case "datetime":  # which is all there once again, in Python, before Python 3.12
             return {name: value for name, value in vars(import_module("_datetime")).items() if name[0] != "_"}
         case "hashlib":
-            return {"sha256": _sha256(later)}
+            sha256 = _sha256(later)
+            return {"sha256": sha256} if sha256 else {}
+        case "importlib.util":
+            return {"find_spec": _forwarded(later, "find_spec")}
         case "logging":
             made = {kind: functools.partial(_Logged, later, kind) for kind in ("StreamHandler", "getLogger")}
             return {"DEBUG": 10, **made}
@@ -116,9 +120,12 @@ def _forwarded(later: _Later, name: str) -> "Callable[..., object]":
     return forward
 
 
-def _sha256(hashlib: _Later) -> "Callable[..., object]":
-    """Of what is short without OpenSSL, which takes longer to load than a start has to hash."""
-    plain = import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256").sha256
+def _sha256(hashlib: _Later) -> "Callable[..., object] | None":
+    """Of what is short without OpenSSL, which takes longer to load than all that a start has to hash."""
+    try:
+        plain = import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256").sha256
+    except ImportError:
+        return None  # as some systems build Python
 
     def sha256(data: bytes | None = None, **how: object) -> object:
         return plain(data) if data is not None and len(data) < SHORT else hashlib.load().sha256(data or b"", **how)

@@ -8,7 +8,7 @@ the profile itself names: a server or a key from the environment turns the login
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from msgspec import Struct
@@ -126,7 +126,7 @@ def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
 @cache
 def _has_local() -> bool:
     """Whether the built-in model is installed: looked for once, because every session resolves its profile."""
-    return all(map(find_spec, LOCAL_PACKAGES))
+    return all(map(PathFinder.find_spec, LOCAL_PACKAGES))
 
 
 def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
