@@ -65,7 +65,8 @@ class Pipe:
             self.writer = -1
 
     def close(self) -> None:
-        self._loop.remove_reader(self.reader)
+        if not self.is_dry:
+            self._loop.remove_reader(self.reader)
         self.close_writer()
         os.close(self.reader)
 
@@ -131,7 +132,8 @@ class Child:
     def close(self) -> int:
         """Reap it and let go of everything; give its exit code."""
         if self._handle is not None:
-            self._loop.remove_reader(self._handle)
+            if not self._has_exited:
+                self._loop.remove_reader(self._handle)
             os.close(self._handle)
             self._handle = None
         if self._waiting is not None:
