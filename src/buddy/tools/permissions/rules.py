@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from buddy.errors import UserError
 from buddy.tools.permissions.dangerous import is_known, runs_code
-from buddy.tools.permissions.grammar import MAX_BYTES, Words, parse
+from buddy.tools.permissions.grammar import MAX_BYTES, Parsed, Words, parse
 from buddy.tools.permissions.matching import (
     expands_to,
     host_matches,
@@ -101,6 +101,7 @@ class Opinion(Struct, frozen=True):
 class Rules:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
+        self._is_strict = any(rule.decision != "allow" for rule in self.rules)
         self._names_anything = any(rule.path is not None or rule.host is not None for rule in self.rules)
 
     def judge(self, subject: Subject) -> Opinion:
@@ -121,6 +122,14 @@ class Rules:
         if len(command.encode(errors="surrogatepass")) > MAX_BYTES:
             return Opinion("deny", f"a command of more than {MAX_BYTES // 1024} KiB is never run")
         parsed = parse(command)
+        if self._is_strict and (against := self._against(subject, command, parsed)):
+            return against
+        if parsed.plain is None:
+            return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
+        return self._allowed(subject, parsed.plain, has_pipe=parsed.has_pipe)
+
+    def _against(self, subject: Subject, command: str, parsed: Parsed) -> Opinion | None:
+        """What denies a command or has it asked for, wherever it is in it."""
         inner = list(possible(command, parsed))
         if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
             return Opinion("deny", "it has more in it than rules that deny can look through")
@@ -129,9 +138,7 @@ class Rules:
             for rule in self._of(decision, subject, named):
                 if rule.argv in (None, ("**",)) or any(words_may_match(rule.argv or (), words) for words in inner):
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
-        if parsed.plain is None:
-            return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
-        return self._allowed(subject, parsed.plain, has_pipe=parsed.has_pipe)
+        return None
 
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
