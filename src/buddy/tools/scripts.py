@@ -69,6 +69,10 @@ _TOKEN = re.compile(
 )
 
 
+_ESCAPED = re.compile(r"\\(.)")
+# Options, assignments and durations stand between a runner and what it runs.
+_BETWEEN = re.compile(r"-|\w+=|\d+[smhd]?$")
+_SHORT = re.compile(r"-[^-]")
 # What only a shell knows, and files outside the workspace that are not the system's own.
 _UNSEEN = re.compile(r"[$`*?\[{]|^(?:\.\./|~|/(?!usr/|bin/|sbin/|lib|opt/|nix/|dev/|proc/))")
 # A name in a script that may be another one's.
@@ -121,6 +125,7 @@ async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File])
     bases = [cwd, *await _directories(words, cwd, place)]
     listed = {base: await _names_in(base, place) for base in bases}
     complete = len(words) <= MAX_WORDS
+    has_programs = place.target.name == "local" and place.root.rstrip("/") in os.environ.get("PATH", place.root)
     for word in words[:MAX_WORDS]:
         is_run = word.before != ">" and (runs_code or not word.before or _name(word.before) in RUNNERS)
         for base in bases:
@@ -128,7 +133,7 @@ async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File])
             for path in (path for path in candidates if _may_exist(path, base, listed[base], place)):
                 is_implied = path != _join(base, word.text)
                 files.update(await _file(path, place, is_run=is_run or is_implied, is_shown=not is_implied))
-        if is_run and (program := _program(word.text, place)):
+        if is_run and has_programs and (program := _program(word.text, place)):
             files.update(await _file(program, place, is_run=True))
         complete = complete and not (is_run and runs_code and _UNSEEN.search(word.text))
     return complete
@@ -165,7 +170,7 @@ def _candidates(word: _Word, base: str, *, runs_code: bool) -> list[str]:
         module = word.text.replace(".", "/")
         names += [f"{module}.py", f"{module}/__main__.py"]
     elif runs_code and word.before:
-        value = word.text[2:] if re.match(r"-[^-]", word.text) else word.text.partition("=")[2]
+        value = word.text[2:] if _SHORT.match(word.text) else word.text.partition("=")[2]
         names += [value, f"{word.text}/__main__.py"] if value else [f"{word.text}/__main__.py"]
     elif "=" in word.text:
         names.append(word.text.partition("=")[2])
@@ -178,11 +183,8 @@ def _name(text: str) -> str:
 
 def _program(name: str, place: Place) -> str | None:
     """Where a program lies that is found by its name, if that is in the workspace."""
-    root = place.root.rstrip("/")
-    if place.target.name != "local" or "/" in name or root not in os.environ.get("PATH", root):
-        return None
-    found = shutil.which(name)
-    return found if found and found.startswith(root + "/") else None
+    found = None if "/" in name else shutil.which(name)
+    return found if found and found.startswith(place.root.rstrip("/") + "/") else None
 
 
 def _words(command: str, *, inner: bool, depth: int = 0) -> list[_Word]:
@@ -193,12 +195,12 @@ def _words(command: str, *, inner: bool, depth: int = 0) -> list[_Word]:
         if match["break"] or match["redirect"]:
             before = "" if match["break"] else ">" if ">" in match["redirect"] else "<"
             continue
-        text = re.sub(r"\\(.)", r"\1", match["double"] or match["plain"] or "") or match["single"] or ""
+        text = _ESCAPED.sub(r"\1", match["double"] or match["plain"] or "") or match["single"] or ""
         words[_Word(text, before)] = None
         if inner and depth < MAX_DEPTH and not match["plain"] and re.search(r"[\s;&|]", text):
             words.update(dict.fromkeys(_words(text, inner=True, depth=depth + 1)))
-        # Options, assignments and durations stand between a runner and what it runs; some options name a place.
-        before = text if text in _NAMING else before if re.match(r"-|\w+=|\d+[smhd]?$", text) else text
+        # Some options name a place.
+        before = text if text in _NAMING else before if _BETWEEN.match(text) else text
     return [word for word in words if word.text]
 
 
