@@ -1,7 +1,8 @@
 """A token of each known format, made from what is publicly known of it; never a real one.
 
 `<A20>` stands for 20 random letters and digits, `u` for those of URLs, `x` of base64, `h` of hex, `H` of capital hex,
-`U` for capitals and digits, `l` for small letters and digits, `d` for digits, `c` for base 32, `g` for a UUID.
+`U` for capitals and digits, `l` for small letters and digits, `d` for digits, `c` for base 32, `z` for the base
+32 of ids, `g` for a UUID.
 """
 
 import random
@@ -19,8 +20,9 @@ _SETS = {
     "l": string.ascii_lowercase + string.digits,
     "d": string.digits,
     "c": "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+    "z": "0123456789ABCDEFGHJKMNPQRSTVWXYZ",
 }
-_HOLE = re.compile(r"<([AuxhHUldcg])(\d*)>")
+_HOLE = re.compile(r"<([AuxhHUldczg])(\d*)>")
 
 TEMPLATES = [
     "AKIA<c16>",
@@ -201,6 +203,7 @@ TEMPLATES = [
     "<A6>_<A29>_mmk",
     "p8e-<u32>",
     "att_<u43>",
+    "att_<z26>",
     "?sig=<A43>%3D",
     "X-Amz-Signature=<h64>",
     "X-Amz-Security-Token=<A200>",

@@ -192,7 +192,7 @@ SERVICES = {
     "adobe-client-secret": rf"p8e-{_URL}{{32}}(?!{_URL})",
     "lark-webhook": rf"https://open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/{_UUID}",
     "wechat-webhook": rf"https://qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key={_UUID}",
-    "buddy-attach-token": rf"att_{_URL}{{43,120}}",
+    "buddy-attach-token": rf"att_(?:{_URL}{{43,120}}|[0-9A-HJKMNP-TV-Z]{{26}}{_END})",
 }
 
 # Formats without a beginning of their own, each with a text that it cannot lack.

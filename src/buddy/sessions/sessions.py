@@ -19,7 +19,7 @@ from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A004 - the seed's word
-from buddy.protocol.ids import is_id
+from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
@@ -152,8 +152,8 @@ class Sessions:
 
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
         """A new attach token; only its hash is kept. The scrubber knows tokens by their form: there can be many."""
-        # Ids of one millisecond follow each other, so by itself an id could be guessed from one that was shown.
-        token = self._around.ids("att") + os.urandom(16).hex()
+        # All of it at random: ids of one millisecond follow each other, and one could be guessed from another.
+        token = f"att_{encode_ulid(int.from_bytes(os.urandom(16)))}"
         await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
 
