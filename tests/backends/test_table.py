@@ -116,6 +116,14 @@ async def test_a_policy_that_allows_asks_nobody(cast: Cast, tmp_path: Path) -> N
         assert (tmp_path / "made").exists()
 
 
+async def test_a_session_that_only_plans_does_nothing_whatever_is_approved(cast: Cast, tmp_path: Path) -> None:
+    async with scene(cast, tmp_path) as home, home.client("headless") as guest:
+        await guest.start("headless", plan=True)
+        await ask(guest, "run touch made", RunOptions(approval_policy="all"))
+        assert not guest.bodies(ApprovalRequired)
+        assert not (tmp_path / "made").exists()
+
+
 async def test_a_cancelled_run_ends_and_the_next_one_works(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()

@@ -25,6 +25,8 @@ from buddy.sessions.state import SessionFold
 if TYPE_CHECKING:
     from buddy.sessions.permissions import Permissions
 
+CHANGES = ("exec", "write", "keys", "fetch")
+ONLY_PLANS = "this session only looks and plans; go on without"
 NO_NETWORK = "a confined command gets network by a rule with network = true, or by a person; go on without"
 
 
@@ -136,6 +138,8 @@ class Approvals:
     async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
         """A rule that denies or allows, then the policy, then what was granted for the session, then a person.
 
+        A session that only plans is above all that allows: our own tools for more are not offered, those of other
+        agents are.
         `all` trusts in what confines a command, so that it does not open it: that needs a rule or a person.
         """
         policy, beyond = self.policy().at(self._clock()), self._permissions.opens_network(question)
@@ -143,6 +147,8 @@ class Approvals:
         approval_id = self._ids("appr")
         if opinion.decision == "deny":
             self._record(approval_id, question, "deny", f"rule:{opinion.rule_id or 'limit'}", opinion.why)
+        elif self._only_plans and question.tier != "read-only" and question.intent.kind in CHANGES:
+            self._record(approval_id, question, "deny", "rule:plan", ONLY_PLANS)
         elif opinion.decision == "allow":
             self._record(approval_id, question, "approve", f"rule:{opinion.rule_id}")
         elif policy == "all" and not beyond:
@@ -211,6 +217,11 @@ class Approvals:
         if not ruling.approved and (call.stop or (self._is_headless and call.by == "policy")):
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
+
+    @property
+    def _only_plans(self) -> bool:
+        started = self._fold.started
+        return bool(started and started.options and started.options.plan)
 
     @property
     def _is_headless(self) -> bool:
