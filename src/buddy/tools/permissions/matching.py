@@ -27,11 +27,11 @@ def words_match(pattern: Sequence[str], words: Words) -> bool:
 
 def words_may_match(pattern: Sequence[str], words: Words) -> bool:
     """The same for rules that deny: neither letter case nor the order and number of options matter."""
+    if not _may_be(pattern[0].casefold(), words[0].casefold()):
+        return False
     wanted, given = tuple(word.casefold() for word in pattern), tuple(word.casefold() for word in words)
     if words_match(wanted, given):
         return True
-    if not _may_be(wanted[0], given[0]):
-        return False
     if len(wanted) == 1:
         return len(given) == 1
     plain = [word for word in wanted[1:] if not word.startswith("-") and word != "**"]
