@@ -12,9 +12,8 @@ from typing import NoReturn
 from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
-from buddy.log.database import Database, Value
+from buddy.log.database import Cursor, Database, Value
 from buddy.log.writer import Late
-from buddy.protocol.envelopes import Event
 
 # Many rows per statement: most of what a row costs by itself is the statement around it.
 _SIZES = (32, 8)
@@ -72,11 +71,21 @@ class Appends:
         if not self._batches:
             return
         batches, self._batches = self._batches, []
+        heads: list[tuple[Value, ...]] = []
+        rows: list[tuple[Value, ...]] = []
+        for batch, key, now in batches:
+            seq = batch.expected_seq
+            heads.append((seq + len(batch.events), now, batch.state, batch.title, key, batch.epoch, seq))
+            for event in batch.events:
+                row = (key, event.seq, event.ts, event.run_id, event.type, event.payload)
+                rows.append(row)
+        cursor = db.cursor()
         before = db.total_changes()
-        _execute(db, _ADVANCES, [_advance(*each) for each in batches])
+        _execute(cursor, _ADVANCES, heads)
         if db.total_changes() - before < len(batches):
             self._give_up(db, batches)
-        _insert_events(db, [(key, event) for batch, key, _ in batches for event in batch.events])
+        _execute(cursor, _INSERTS, rows)
+        _name_blobs(db, batches)
 
     def tell(self) -> None:
         """Wake those who wait for one of the sessions to which something was appended."""
@@ -105,11 +114,6 @@ class Appends:
                 self._keys.clear()
             self._keys[session_id] = key
         return key
-
-
-def _advance(batch: Batch, key: int, now: int) -> tuple[Value, ...]:
-    seq = batch.expected_seq
-    return (seq + len(batch.events), now, batch.state, batch.title, key, batch.epoch, seq)
 
 
 _SEEN = "SELECT k.last_seq FROM keys k JOIN sessions s ON s.key = k.session WHERE s.id = ? AND k.key = ?"
@@ -155,20 +159,19 @@ def _approval_state(db: Database, approval_id: str, session_id: str | None) -> s
     return found[0]
 
 
-def _insert_events(db: Database, events: list[tuple[int, Event]]) -> None:
-    rows = [(key, event.seq, event.ts, event.run_id, event.type, event.payload) for key, event in events]
-    _execute(db, _INSERTS, rows)
-    for key, event in events if names_blob([event for _, event in events]) else ():
-        for blob in blobs_named(event):
-            db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (blob, key))
+def _name_blobs(db: Database, batches: list[tuple[Batch, int, int]]) -> None:
+    if names_blob([event for batch, _, _ in batches for event in batch.events]):
+        for batch, key, _ in batches:
+            for blob in set[str]().union(*map(blobs_named, batch.events)):
+                db.execute("INSERT OR IGNORE INTO blob_refs VALUES (?, ?)", (blob, key))
 
 
-def _execute(db: Database, statements: Sequence[tuple[int, str]], rows: Sequence[tuple[Value, ...]]) -> None:
+def _execute(cursor: Cursor, statements: Sequence[tuple[int, str]], rows: Sequence[tuple[Value, ...]]) -> None:
     """Each statement takes so many rows; the largest comes first."""
     at = 0
     for size, statement in statements:
         while len(rows) - at >= size:
-            db.execute(statement, rows[at] if size == 1 else [*chain.from_iterable(rows[at : at + size])])
+            cursor.execute(statement, rows[at] if size == 1 else [*chain.from_iterable(rows[at : at + size])])
             at += size
 
 

@@ -44,6 +44,7 @@ class Writer:
         self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS, rest: "Rest | None" = None
     ) -> None:
         self._db = db
+        self._cursor = db.cursor()
         self._path = path
         self._rest = rest
         self._errands: queue.SimpleQueue[_Errand | None] = queue.SimpleQueue()
@@ -99,8 +100,11 @@ class Writer:
         if not self._waiting:
             return  # the log was closed meanwhile, and the thread does it
         group, self._waiting = self._waiting, []
-        durable = any(job.durable for job in group)
-        if any(job.long for job in group) or not self._begin_now(durable=durable):
+        durable = long = False
+        for job in group:
+            durable |= job.durable
+            long |= job.long
+        if long or not self._begin_now(durable=durable):
             self._lend(group, self._process)
             return
         try:
@@ -185,7 +189,7 @@ class Writer:
     def _commit(self, group: "list[_Job]") -> None:
         try:
             faults.reached("commit.before")
-            self._db.execute("COMMIT")
+            self._cursor.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(group, error)
             return
@@ -201,7 +205,7 @@ class Writer:
             level = "FULL" if durable else "NORMAL"
             self._db.execute(f"PRAGMA synchronous = {level}", can_cache=False)
             self._is_full_sync = durable
-        self._db.execute("BEGIN IMMEDIATE")
+        self._cursor.execute("BEGIN IMMEDIATE")
         if self._rest:
             self._rest.drop()
 
