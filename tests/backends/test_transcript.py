@@ -98,6 +98,20 @@ def test_the_message_that_is_worked_on_is_told_also_when_all_of_its_turns_are_su
     assert transcript.items == [UserItem("shorter"), UserItem("more")]
 
 
+def test_a_message_that_was_too_long_is_cut_once_another_was_said() -> None:
+    transcript = told(user("go"), assistant("yes"), user("much " * 5000))
+    first = cut_to_fit(transcript, Tally(""), 100)
+    assert first is not None
+    transcript.apply(4, compacted("short", first.through))
+    assert cut_to_fit(transcript, Tally(""), 100) is None
+    transcript.apply(5, user("more"))
+    again = cut_to_fit(transcript, Tally(""), 100)
+    assert again is not None
+    assert [type(item) for item in again.old] == [UserItem, UserItem]
+    transcript.apply(6, compacted("shorter", again.through))
+    assert transcript.items == [UserItem("shorter"), UserItem("more")]
+
+
 def compacted(summary: str, through_seq: int, *, undo: bool = False) -> SessionCompacted:
     return SessionCompacted(
         before_tokens=0, after_tokens=0, through_seq=through_seq, summary=summary, by="cli", undo=undo

@@ -88,14 +88,16 @@ async def shorten(cut: Cut, pins: Pins, tally: Tally, limit: int, write: Write) 
 
 def _cut(transcript: Transcript, tally: Tally, at: int) -> Cut | None:
     entries = transcript.entries()
-    if not 0 < at <= len(entries) or entries[at - 1][0] < transcript.first_seq:
-        return None  # nothing is old but what the summary before tells already
     asked = _asked(entries, at)
+    old = [seq for seq, _ in entries[:at] if seq and not (asked and seq == asked[0])]
+    if not old:
+        return None  # nothing but what the summary before tells already, or what will be told all the same
     kept = sum(tally.item(item) for _, item in entries[at:])
     if asked is not None:
         kept += tally.item(asked[1])
     before = sum(tally.item(item) for _, item in entries)
-    return Cut([item for _, item in entries[:at]], entries[at - 1][0], asked[0] if asked else 0, kept, before)
+    through = max(entries[at - 1][0], transcript.first_seq - 1)
+    return Cut([item for _, item in entries[:at]], through, asked[0] if asked else 0, kept, before)
 
 
 def _asked(entries: list[tuple[int, Item]], at: int) -> tuple[int, Item] | None:

@@ -32,6 +32,7 @@ class Transcript:
         self.items: list[Item] = []
         self.call_ids: set[str] = set()
         self.asked: UserItem | None = None
+        self._seqs: list[int] = []
         self._entries: list[tuple[int, Item]] = []
         self._compactions: list[SessionCompacted] = []
         self._open: list[str] = []
@@ -68,9 +69,7 @@ class Transcript:
 
     def entries(self) -> list[tuple[int, Item]]:
         """What is told now, each item with the seq of the event it came from; a summary has 0."""
-        if not self._compactions:
-            return list(self._entries)
-        return [(0, self.items[0]), *self._told(self._compactions[-1].through_seq)]
+        return list(zip(self._seqs, self.items, strict=True))
 
     @property
     def summary(self) -> Item | None:
@@ -90,6 +89,7 @@ class Transcript:
 
     def _add(self, seq: int, item: Item) -> None:
         self.items.append(item)
+        self._seqs.append(seq)
         self._entries.append((seq, item))
 
     def _settle(self) -> None:
@@ -110,11 +110,11 @@ class Transcript:
             self._compactions.append(body)
         elif self._compactions:
             self._compactions.pop()
+        told = self._entries
         if self._compactions:
             latest = self._compactions[-1]
-            self.items = [UserItem(latest.summary), *(item for _, item in self._told(latest.through_seq))]
-        else:
-            self.items = [item for _, item in self._entries]
+            told = [(0, UserItem(latest.summary)), *self._told(latest.through_seq)]
+        self._seqs, self.items = [seq for seq, _ in told], [item for _, item in told]
 
     def _told(self, through: int) -> list[tuple[int, Item]]:
         """What came after `through`, behind the last message of the user where none did."""
