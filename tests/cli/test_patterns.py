@@ -17,7 +17,7 @@ lazy = [value for module in modules for value in vars(module).values() if isinst
 plain = {one._source: re._compiler.compile(*one._source) for one in lazy}
 patterns = Patterns(sys.argv[1])
 before = len(patterns._kept)
-patterns.stand_in()
+patterns.__enter__()
 assert len(plain) > 40 and all(one.compiled == plain[one._source] for one in lazy)
 import tomllib._re, buddy.protocol.requests
 assert tomllib._re.RE_NUMBER.match("0x1f").groupdict() == {"floatpart": None}
@@ -25,7 +25,7 @@ assert tomllib._re.RE_NUMBER.match("0x1f").groupdict() == {"floatpart": None}
 secret = "hunter2-hunter2"
 assert Lazy(secret).search(secret) and re.compile(secret + "+").search(secret)
 assert (lambda: re.search(secret + "?", secret))()
-patterns.keep()
+patterns.__exit__()
 print(before > 40, patterns._has_more)
 """
 

@@ -104,15 +104,12 @@ def _run(options: Options, begin: Begin) -> int:
     from buddy.cli.later import put_off
 
     put_off()
-    from buddy.cli.patterns import use_patterns
+    from buddy.cli.patterns import kept_patterns
 
-    patterns = use_patterns()
-    from buddy.cli.inprocess import run_here
+    with kept_patterns():
+        from buddy.cli.inprocess import run_here
 
-    try:
         return run_here(options, errand)
-    finally:
-        patterns.keep()
 
 
 def _find(talk: Talk, options: Options) -> Steps[str]:

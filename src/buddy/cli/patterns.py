@@ -13,6 +13,7 @@ from buddy.cli.bundle import DAMAGED, place_of, write
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from typing import Self
 
     # Flags, program, number of groups; numbers by name, and names by number.
     Program = tuple[int, list[int], int, dict[str, int], tuple[str | None, ...]]
@@ -21,7 +22,7 @@ _LAZY = "buddy.scrub.lazy"
 
 
 class Patterns:
-    """Stands where `re` compiles."""
+    """Stands where `re` compiles, from `with` on."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,8 +33,15 @@ class Patterns:
         self._kept: dict[tuple[str | bytes, int], bytes] = _read(path)
         self._has_more = False
 
-    def stand_in(self) -> None:
+    def __enter__(self) -> "Self":
         self._re["compile"] = self.compile
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Keep what had to be compiled."""
+        self._re["compile"] = self._compile
+        if self._has_more:
+            write(self._path, lambda: marshal.dumps(self._kept))
 
     def compile(self, pattern: str | bytes, flags: int = 0) -> "re.Pattern[str]":
         program = self._kept.get((pattern, flags))
@@ -54,16 +62,9 @@ class Patterns:
             names[number] = name
         return int(flags | parsed.state.flags), words, len(names) - 1, numbers, tuple(names)
 
-    def keep(self) -> None:
-        """Put in what had to be compiled."""
-        if self._has_more:
-            write(self._path, lambda: marshal.dumps(self._kept))
 
-
-def use_patterns() -> Patterns:
-    patterns = Patterns(place_of(__file__))
-    patterns.stand_in()
-    return patterns
+def kept_patterns() -> Patterns:
+    return Patterns(place_of(__file__))
 
 
 def _read(path: str) -> "dict[tuple[str | bytes, int], bytes]":

@@ -21,10 +21,13 @@ def run(arguments: "Sequence[str]") -> int:
         plain = read_plain(arguments)
         if plain is not None:
             return run_exec(plain)
-        from buddy.cli.commands import parse
+        from buddy.cli.patterns import kept_patterns
 
-        options = parse(arguments)
-        return options.command(options)
+        with kept_patterns():
+            from buddy.cli.commands import parse
+
+            options = parse(arguments)
+            return options.command(options)
     except UserError as error:
         return _tell(str(error), error.hint, error.exit_code)
     except ProtocolError as error:
