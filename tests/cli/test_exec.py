@@ -16,7 +16,7 @@ from referencing import Registry, Resource
 from buddy.protocol.events import ToolResult
 from buddy.protocol.schema import EVENT, Schema, schemas
 from cli.driving import Home, event_of, shell
-from fake_model import Answer, Chunk, FakeModel, Request, calls, says
+from fake_model import Answer, Chunk, FakeModel, Request, calls, delta, says
 
 FIELDS = {
     "sessionId",
@@ -228,6 +228,15 @@ async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(hom
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)
     assert (done.code, done.out) == (0, "hi\n")
     assert "8192 tokens are assumed\nhint: set context_limit in [models.env]\n" in done.err
+
+
+async def test_what_the_model_thought_is_told_on_stderr(home: Home) -> None:
+    thought = [delta(reasoning_content="first this,\nthen "), delta(reasoning_content="that \x1b[2J")]
+    async with FakeModel(lambda _: Answer([*thought, *says("hi")])) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
+        done = await asyncio.to_thread(home.run, "exec", "go", env=env)
+    assert (done.code, done.out) == (0, "hi\n")
+    assert "✻ first this,\nthen that \\x1b[2J\n" in done.err
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")

@@ -74,6 +74,7 @@ class Report:
     def __init__(self, *, json: bool, stream_json: bool) -> None:
         self._json = json
         self._stream_json = stream_json
+        self._thought = ""
 
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
@@ -82,8 +83,12 @@ class Report:
         """Show one event."""
         if self._stream_json:
             _write_json(line.rstrip(b"\n") + b"\n")
-        elif (told := _line_of(event["type"], event["payload"])) is not None:
-            print(told, file=sys.stderr)
+        elif event["type"] == "thinking_token":
+            self._thought += event["payload"]["text"]
+        else:
+            self._end_thought()
+            if (told := _line_of(event["type"], event["payload"])) is not None:
+                print(told, file=sys.stderr)
 
     def finish(self, session_id: str, run: Seen) -> int:
         """Print the answer or the outcome; give the exit code."""
@@ -93,6 +98,12 @@ class Report:
             self._answer(run)
         sys.stdout.flush()
         return run.exit_code
+
+    def _end_thought(self) -> None:
+        """A thought is shown when it is over: none of its pieces is a line."""
+        thought, self._thought = self._thought.strip(), ""
+        if thought:
+            print(f"✻ {escape(thought)}", file=sys.stderr)
 
     def _answer(self, run: Seen) -> None:
         if run.text:
