@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from buddy.backends.native.digest import nonce_of
+from buddy.config.settings import Profile
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProtocolError
 from buddy.log.contract import Batch, Log
@@ -343,6 +344,22 @@ async def test_a_switched_model_stays_switched(tmp_path: Path, logs: Logs) -> No
             await after.send("go")
             await after.until(RunComplete)
             assert [(body.profile, body.model) for body in after.bodies(ModelRequest)] == [("other", "other-model")]
+
+
+async def test_a_session_whose_profile_is_gone_can_be_given_another(tmp_path: Path, logs: Logs) -> None:
+    async with house(tmp_path, says("one"), log=logs(), profiles={"gone": Profile(api="scripted")}) as home:
+        async with home.client() as guest:
+            session_id = await guest.start(profile="gone")
+        await crash(home, session_id)
+    async with house(tmp_path, says("two"), log=logs()) as later, later.client() as after:
+        after.session_id = session_id
+        await after.client.attach(session_id)
+        with pytest.raises(ProtocolError, match="no profile 'gone'"):
+            await after.send("go")
+        await after.client.request(SwitchModel("other"), SwitchModelReply, session_id)
+        await after.send("go")
+        await after.until(RunComplete)
+        assert [body.profile for body in after.bodies(ModelRequest)] == ["other"]
 
 
 async def test_a_process_that_lost_its_session_stops_writing_and_closes(tmp_path: Path, logs: Logs) -> None:

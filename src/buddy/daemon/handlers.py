@@ -188,7 +188,7 @@ class Requests:
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
 
     async def switch_model(self, peer: Connection, wish: ask.SwitchModel, session_id: str) -> Shape:
-        chosen = await (await self._driven(peer, session_id)).switch_model(wish, peer.name)
+        chosen = await (await self._driven(peer, session_id, wish)).switch_model(wish, peer.name)
         return ask.SwitchModelReply(chosen["profile"], chosen["model"], chosen["api"])
 
     async def compact_session(self, peer: Connection, wish: ask.CompactSession, session_id: str) -> Shape:
@@ -327,10 +327,10 @@ class Requests:
         peer.after_reply(self._host.stop)
         return ask.AcceptedReply(True)
 
-    async def _driven(self, peer: Connection, session_id: str) -> Session:
+    async def _driven(self, peer: Connection, session_id: str, model: ask.SwitchModel | None = None) -> Session:
         await self._sessions.record(session_id)
         peer.require(session_id, "driver")
-        return await self._sessions.open(session_id)
+        return await self._sessions.open(session_id, model)
 
     async def _opened(self, session_id: str, by: str) -> Session | None:
         """The session where this process may write it; one that it cannot go on with can still be read.

@@ -20,7 +20,7 @@ from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A004 - the seed's word
 from buddy.protocol.ids import encode_ulid, is_id
-from buddy.protocol.requests import StartSession
+from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.policy import parse_policy
@@ -116,14 +116,17 @@ class Sessions:
         await self._around.log.release(lease)
         return await self.open(new), await self.mint(new, "driver")
 
-    async def open(self, session_id: str) -> Session:
-        """The session, for writing; read from the log and recovered where it was not open."""
+    async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
+        """The session, for writing; read from the log and recovered where it was not open.
+
+        `model` is what it will be switched to: it is opened with that one where its own is no longer configured.
+        """
         found = self.live(session_id)
         if found is not None:
             return found
         opening = self._opening.get(session_id)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._load(session_id))
+            opening = asyncio.get_running_loop().create_task(self._load(session_id, model))
             self._opening[session_id] = opening
             opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
         return await asyncio.shield(opening)
@@ -190,7 +193,7 @@ class Sessions:
         await asyncio.gather(*self._leaving.values(), *(session.close() for session in self.open_sessions))
         self._open.clear()
 
-    async def _load(self, session_id: str) -> Session:
+    async def _load(self, session_id: str, model: SwitchModel | None) -> Session:
         if session_id in self._leaving:
             await asyncio.wait([self._leaving[session_id]])
         broken = self._open.pop(session_id, None)
@@ -203,7 +206,7 @@ class Sessions:
         record = await self.record(session_id)  # whoever held it before may have written until now
         past = await read_past(self._around.log, session_id, record.last_seq)
         fold = await past.fold()
-        place, backend = await self._rebuild(record, fold, past)
+        place, backend = await self._rebuild(record, fold, past, model)
         opened = Session(self._around, lease, place, backend, fold, record.last_seq)
         self._open[session_id] = opened
         self._beat()
@@ -212,14 +215,22 @@ class Sessions:
         await opened.recover()
         return opened
 
-    async def _rebuild(self, record: SessionRecord, fold: SessionFold, past: Past) -> tuple[Place, Backend]:
+    async def _rebuild(
+        self, record: SessionRecord, fold: SessionFold, past: Past, instead: SwitchModel | None
+    ) -> tuple[Place, Backend]:
         started = fold.started or _unknown_start(record)
         fold.started = started
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
         located = replace(started, repo=record.repo)  # what an event says of a place may be scrubbed
-        place, backend = self._makers.place(located), self._makers.backend(located, profile, model)
+        place = self._makers.place(located)
+        try:
+            backend = self._makers.backend(located, profile, model)
+        except ProtocolError:
+            if instead is None or fold.run is not None:
+                raise
+            backend = self._makers.backend(located, instead.profile, instead.model)
         for event, body in await past.entries(backend.lasting | {"tool_result"}):
             if body is not None:
                 backend.observe(event.seq, body)
