@@ -28,6 +28,17 @@ def test_the_prompt_says_where_commands_run(target: str, prompt: str) -> None:
     assert prompt_text(target) == prompt
 
 
+def test_the_first_screen_says_where_commands_run_and_what_is_asked(home: Home) -> None:
+    home.script({"text": "over"})
+    with Tmux(home, "--ssh", "me@host.invalid", "-C", "/srv", "--approve", "all") as terminal:
+        screen = terminal.wait("(ssh me@host.invalid)>")
+        assert "commands run in ssh:me@host.invalid, and nothing is asked" in screen
+    with Tmux(home, "--approve", "10m", "--no-tmux") as terminal:
+        terminal.wait("approvals: nothing is asked for 10m (shift-tab)")
+        terminal.enter("go")
+        terminal.wait("approvals: nothing is asked for another 9m")
+
+
 def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
     home.script(shell("echo quiet"), {"text": "over"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"

@@ -194,6 +194,8 @@ def _around(options: argparse.Namespace, config: Config) -> Around:
         profiles=tuple((name, _model_of(config, name)) for name in profile_names(config, os.environ)),
         profile=profile,
         model=model,
+        target=target_of(options),
+        sandbox=getattr(options, "sandbox", None) or "host",
         policy=policy,
         version=VERSION,
         show_tokens=config.display.show_tokens,
@@ -330,7 +332,8 @@ def _greet(talk: Conversation, style: Style, runs: str, columns: int) -> None:
     root = f"~{around.root[len(home) :]}" if around.root.startswith(f"{home}/") else around.root
     model = " · ".join(dict.fromkeys(part for part in (around.profile, around.model) if part))
     print(style.green(style.bold("buddy")) + style.dim(f" {VERSION} · {escape(model)}"), file=sys.stderr)
-    for line in wrap_words(f"{escape(root)} · commands {runs}, and ask first · /help", columns):
+    asks = {"ask": "and ask first", "none": "and are all denied"}.get(around.policy, "and nothing is asked")
+    for line in wrap_words(f"{escape(root)} · commands {runs}, {asks} · /help", columns):
         print(style.dim(line), file=sys.stderr)
     if runtime is not None and runtime.runtime_version != VERSION:
         theirs = escape(runtime.runtime_version)

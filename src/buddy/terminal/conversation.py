@@ -55,6 +55,8 @@ class Around(Struct, frozen=True):
     profiles: tuple[tuple[str, str], ...] = ()
     profile: str = ""
     model: str = ""
+    target: str = "local"
+    sandbox: str = "host"
     policy: str = "ask"
     version: str = ""
     show_tokens: bool = False
@@ -97,7 +99,9 @@ class Conversation:
         self.view = View()
         self.replayed = 0
         self.said: list[tuple[int, str]] = []
-        self.facts = Facts(around.profile, around.model, policy=around.policy, root=around.root)
+        self.facts = Facts(
+            around.profile, around.model, around.target, around.sandbox, policy=around.policy, root=around.root
+        )
 
     @property
     def active(self) -> str | None:
@@ -123,7 +127,8 @@ class Conversation:
                 options = body.options
                 facts.target = (options.target if options else None) or body.sandbox_provider
                 facts.sandbox = (options.sandbox if options else None) or "host"
-                facts.policy = (options.approval_policy if options else None) or "ask"
+                policy, _, until = ((options.approval_policy if options else None) or "ask").partition(":")
+                facts.policy, facts.policy_until = policy, int(until) if until.isdecimal() else None
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
             case RunStarted():

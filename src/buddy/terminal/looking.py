@@ -108,7 +108,7 @@ def policy_text(policy: str, until: int | None) -> str:
     if policy == "until" and until is not None:
         return f"nothing is asked for another {duration(max(0.0, until / 1000 - time.time()))}"
     words = {"ask": "ask", "all": "all (nothing is asked)", "none": "none (everything is denied)"}
-    return words.get(policy, policy)
+    return words.get(policy) or f"nothing is asked for {policy}"
 
 
 def prompt_text(target: str) -> str:
