@@ -625,6 +625,16 @@ async def test_a_blob_that_another_session_names_outlives_the_first(log: Log) ->
         await log.append(Batch(session_id, lease.epoch, 0, [event]))
     await log.delete(SESSION)
     assert await log.read_blob(blob) == (b"shared", 6)
+    assert (await log.has_blob(SESSION, blob), await log.has_blob(OTHER, blob)) == (False, True)
+
+
+async def test_a_session_has_the_blobs_that_its_events_name(log: Log) -> None:
+    ours, theirs = [await log.put_blob(content) for content in (b"ours", b"theirs")]
+    for session_id, blob in ((SESSION, ours), (OTHER, theirs)):
+        lease = await started(log, session_id)
+        event = event_of(AssistantToken(text="", blobs={"text": blob}), session_id=session_id, seq=1, ts=1)
+        await log.append(Batch(session_id, lease.epoch, 0, [event]))
+    assert [await log.has_blob(SESSION, blob) for blob in (ours, theirs, "nothing")] == [True, False, False]
 
 
 async def test_there_is_room(log: Log) -> None:

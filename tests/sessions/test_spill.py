@@ -69,6 +69,18 @@ async def test_a_long_text_is_kept_whole_while_its_frame_stays_small(tmp_path: P
             assert later.heard[0][1] == AssistantItem(said)
 
 
+async def test_a_text_is_read_in_its_own_session_alone(tmp_path: Path) -> None:
+    async with stage(tmp_path, Puppet(answer())) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("word " * 20_000)
+        await guest.until(RunComplete)
+        blobs = guest.bodies(UserMessage)[0].blobs
+        assert blobs is not None
+        other = await guest.start()
+        with pytest.raises(ProtocolError, match="no blob"):
+            await guest.client.request(ReadBlob(blobs["/text"]), ReadBlobReply, other)
+
+
 async def test_a_message_over_the_limit_is_refused(tmp_path: Path) -> None:
     async with stage(tmp_path, Puppet(answer())) as home, home.client() as guest:
         await guest.start()

@@ -219,7 +219,8 @@ class Requests:
     async def read_blob(self, peer: Connection, wish: ask.ReadBlob, session_id: str) -> Shape:
         await self._sessions.record(session_id)
         peer.require(session_id, "observer")
-        found = await self._log.read_blob(wish.blob, wish.offset, max(wish.limit, MIN_PART))
+        is_named = await self._log.has_blob(session_id, wish.blob)
+        found = await self._log.read_blob(wish.blob, wish.offset, max(wish.limit, MIN_PART)) if is_named else None
         if found is None:
             raise ProtocolError("INVALID_REQUEST", f"no blob {wish.blob[:80]!r}")
         part, total = found

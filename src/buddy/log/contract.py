@@ -192,6 +192,10 @@ class Blobs(Protocol):
 
     async def put_blob(self, content: bytes) -> str: ...
 
+    async def has_blob(self, session_id: str, blob: str) -> bool:
+        """Whether an event of this session names it."""
+        ...
+
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         """A part, and the whole size; None where there is no such blob."""
         ...

@@ -234,6 +234,10 @@ class MemoryLog:
         self._blobs[blob] = content
         return blob
 
+    async def has_blob(self, session_id: str, blob: str) -> bool:
+        session = self._sessions.get(session_id)
+        return session is not None and blob in session.blobs
+
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         content = self._blobs.get(blob)
         if content is None:

@@ -198,6 +198,10 @@ class SqliteLog:
     async def put_blob(self, content: bytes) -> str:
         return await self._blobs.put(content)
 
+    async def has_blob(self, session_id: str, blob: str) -> bool:
+        named = "SELECT 1 FROM blob_refs JOIN sessions ON key = session WHERE blob = ? AND id = ?"
+        return self._reader.execute(named, (blob, session_id)).get is not None
+
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         return await self._blobs.read(blob, offset, limit)
 
