@@ -12,14 +12,20 @@ An empty id, name or index counts as absent.
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.models.chunks import CallDelta
 from buddy.models.contract import AssistantItem, Item
 from buddy.protocol.shapes import ToolCallItem
 
+if TYPE_CHECKING:
+    from buddy.models.chunks import CallDelta
+
 UNNAMED = "unnamed"
+# Under these names a reply keeps what a server said of its calls, and which server that was.
+CALL_FIELDS = "completions_call_fields"
+ORIGIN = "completions_origin"
 
 
 class Calls:
@@ -34,7 +40,7 @@ class Calls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, delta: CallDelta) -> None:
+    def add(self, delta: "CallDelta") -> None:
         call = self._open = self._owner(delta) or self._begin()
         if delta.index is not None:
             self._by_index[delta.index] = call
@@ -58,7 +64,7 @@ class Calls:
         self._calls.append(call)
         return call
 
-    def _owner(self, delta: CallDelta) -> "_Open | None":
+    def _owner(self, delta: "CallDelta") -> "_Open | None":
         if delta.id and delta.id in self._by_id:
             return self._by_id[delta.id]
         candidate = self._open if delta.index is None else self._by_index.get(delta.index)
@@ -98,7 +104,7 @@ class _Open:
         self.arguments: list[str] = []
         self.rest: dict[str, object] = {}
 
-    def is_followed_by(self, delta: CallDelta) -> bool:
+    def is_followed_by(self, delta: "CallDelta") -> bool:
         """Whether a delta without a known id is a call of its own: servers that give no ids send calls whole."""
         name = _name(delta)
         if not name or not self.name:
@@ -122,11 +128,11 @@ def is_object(text: str) -> bool:
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _name(delta: CallDelta) -> str:
+def _name(delta: "CallDelta") -> str:
     return (delta.function.name if delta.function else None) or ""
 
 
-def _arguments(delta: CallDelta) -> str:
+def _arguments(delta: "CallDelta") -> str:
     given = delta.function.arguments if delta.function else None
     return msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from buddy.models.calls import readable
+from buddy.models.calls import CALL_FIELDS, ORIGIN, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
 from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
-from buddy.models.folding import CALL_FIELDS, ORIGIN, Fold
 from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
     from buddy.models.dialling import Pool
+    from buddy.models.folding import Fold
     from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"
@@ -58,13 +58,17 @@ class Completions:
         self._messages = Messages(self._wire.origin)
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
-        fold = Fold(self._wire.origin)
         return self._exchange.stream(
-            lambda left_out: self._body(prompt, left_out), fold, lambda: self._messages.call_ids(prompt)
+            lambda left_out: self._body(prompt, left_out), self._fold, lambda: self._messages.call_ids(prompt)
         )
 
     async def close(self) -> None:
         await self._wire.close()
+
+    def _fold(self) -> "Fold":
+        from buddy.models.folding import Fold
+
+        return Fold(self._wire.origin)
 
     def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
         parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.joined(prompt), b"]"]

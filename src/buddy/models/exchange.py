@@ -51,12 +51,16 @@ class Exchange:
         self._left_out: LeftOut = frozenset()
 
     async def stream(
-        self, body: Callable[[LeftOut], Sequence[bytes]], fold: Folding, taken: Callable[[], AbstractSet[str]]
+        self,
+        body: Callable[[LeftOut], Sequence[bytes]],
+        make_fold: Callable[[], Folding],
+        taken: Callable[[], AbstractSet[str]],
     ) -> AsyncIterator[Piece]:
         """All pieces of one reply; `body` makes the request without the parameters that were refused, `taken` gives the
-        ids that its calls cannot have any more."""
+        ids that its calls cannot have any more. What folds a reply is loaded when the first one comes."""
         answer = await self._open(body)
         try:
+            fold = make_fold()
             reading = _Reading(answer, fold)
             while (pieces := await reading.next()) is not None:
                 for piece in pieces:

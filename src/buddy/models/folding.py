@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from buddy.errors import ProviderError
-from buddy.models.calls import Calls
+from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
 from buddy.models.chunks import Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.refusals import failed
@@ -23,8 +23,6 @@ _CUT = {"length", "max_tokens", "model_length", "content_filter"}
 _NONE: dict[str, object] = {}
 _THOUGHT = ("reasoning", "thinking", "thought")
 CUT_OFF = "cut"
-CALL_FIELDS = "completions_call_fields"
-ORIGIN = "completions_origin"
 
 
 class Fold:

@@ -6,9 +6,12 @@ What always holds: a message is at most one line of 500 characters of the server
 import math
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from buddy.errors import ProviderError
-from buddy.models.chunks import Fault, read_fault
+
+if TYPE_CHECKING:
+    from buddy.models.chunks import Fault
 
 _TELLING = 500
 _OTHER_API = {"completions": "responses", "responses": "completions"}
@@ -47,9 +50,11 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> R
     return error
 
 
-def failed(fault: Fault | str) -> ProviderError:
+def failed(fault: "Fault | str") -> ProviderError:
     """The error for a stream that began well and then says that it failed."""
     if isinstance(fault, str):
+        from buddy.models.chunks import Fault
+
         fault = Fault(message=fault)
     told = fault.message or fault.detail or str(fault.code or fault.type or "no reason given")
     return ProviderError(f"the model API failed: {_line(told)}", retryable=_may_pass(fault))
@@ -83,6 +88,8 @@ def _hint(status: int, headers: Mapping[str, str], api: str) -> str:
 
 
 def _told(body: bytes) -> str:
+    from buddy.models.chunks import read_fault
+
     fault = read_fault(body)
     told = (fault.message or fault.detail or "") if fault else ""
     return _line(told or body[: 4 * _TELLING].decode("utf-8", "replace"))
@@ -92,7 +99,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:_TELLING]
 
 
-def _may_pass(fault: Fault) -> bool:
+def _may_pass(fault: "Fault") -> bool:
     for code in (fault.code, fault.status):
         number = _number(str(code))
         if number is not None:

@@ -15,13 +15,13 @@ import msgspec
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.models.encoded import EncodedItems, Kept
 from buddy.models.exchange import Exchange, LeftOut
-from buddy.models.response_fold import ResponseFold
 from buddy.models.response_items import encode_item
 from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
     from buddy.models.dialling import Pool
+    from buddy.models.response_fold import ResponseFold
 
 _PATH = "/responses"
 
@@ -57,13 +57,17 @@ class Responses:
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
-        fold = ResponseFold(self._wire.origin)
         return self._exchange.stream(
-            lambda left_out: self._body(prompt, left_out), fold, lambda: self._items.call_ids(prompt.items)
+            lambda left_out: self._body(prompt, left_out), self._fold, lambda: self._items.call_ids(prompt.items)
         )
 
     async def close(self) -> None:
         await self._wire.close()
+
+    def _fold(self) -> "ResponseFold":
+        from buddy.models.response_fold import ResponseFold
+
+        return ResponseFold(self._wire.origin)
 
     def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
         items = b",".join(filter(None, self._items.of(prompt.items)))

@@ -9,12 +9,15 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from buddy import faults
-from buddy.targets import cgroups, child, files, paths, strays
-from buddy.targets.completion import see_through
+from buddy.targets import files, paths
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.targets.environment import encoded, environment, find_program
+
+if TYPE_CHECKING:
+    from buddy.targets.child import Child
 
 GRACE = 0.5
 # Whoever cancels waits for it: what does not end when it is asked to is ended within a moment.
@@ -45,6 +48,8 @@ class Local:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
+        from buddy.targets import cgroups
+
         group = cgroups.make(nonce) if self._groups and cgroups.may_leave(command) else None
         argv = self._argv(command)
         try:
@@ -74,6 +79,9 @@ class Local:
         timeout: float | None,
         env: Mapping[str, str] | None,
     ) -> Finished:
+        from buddy.targets import child, strays
+        from buddy.targets.completion import see_through
+
         faults.reached("tool.start.before")
         given = encoded({**(env or {}), strays.VARIABLE: nonce})
         started = child.start(argv, cwd, {**self._environment, **given})
@@ -99,6 +107,8 @@ class Local:
         return small if small is not None else await asyncio.to_thread(files.read, path, root, limit)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
+        from buddy.targets.completion import see_through
+
         # Seen through: whoever is told that the call was cancelled must not find the file changed later.
         await see_through(asyncio.to_thread(files.write, path, content, root))
 
@@ -114,12 +124,14 @@ class Local:
     async def locate(self, path: str, *, root: str) -> str:
         return paths.locate(path, root)
 
-    async def _abandon(self, started: child.Child, nonce: str) -> None:
+    async def _abandon(self, started: "Child", nonce: str) -> None:
         await started.end(min(self._grace, CANCEL_GRACE))
         await self.end_strays(nonce)
 
 
 def _end_all(nonce: str) -> int:
+    from buddy.targets import cgroups, strays
+
     group = cgroups.find(nonce)
     return (group.end() if group else 0) + strays.end(nonce)
 
