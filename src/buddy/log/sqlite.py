@@ -37,7 +37,7 @@ WHERE session = (SELECT key FROM sessions WHERE id = ?) AND seq > ?
 # `Event.line`, spliced and joined by SQLite: a row that comes to Python by itself costs half as much again.
 _HEAD = f'{{"v":"{VERSION}","kind":"event","sessionId":"%s",'
 _LINES = f"""
-SELECT max(seq), CAST(group_concat(line, char(10) || ?3) AS BLOB) FROM (
+SELECT max(seq), CAST(group_concat(line, ?3) AS BLOB) FROM (
   SELECT seq, concat(
     '"runId":"' || run_id || '",', '"seq":', seq, ',"ts":', ts, ',"type":"', type, '","payload":', payload, '}}'
   ) AS line FROM events
@@ -94,10 +94,10 @@ class SqliteLog:
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
         head = _HEAD % session_id
-        start = head.encode()
+        start, between = head.encode(), f"\n{head}"
         lines: list[bytes] = []
         while size > 0:
-            last_seq, joined = self._reader.execute(_LINES, (session_id, after, head)).get
+            last_seq, joined = self._reader.execute(_LINES, (session_id, after, between)).get
             if last_seq is None:
                 break
             lines += (start, joined, b"\n")
