@@ -445,3 +445,11 @@ async def test_a_key_is_seen_nowhere(home: Home) -> None:
 def test_event_lines_are_read_back_as_they_were_written(home: Home) -> None:
     done = home.script({"text": "größe \u2028 \U0001f600"}).run("exec", "go", "--stream-json")
     assert all(event_of(line).line().decode() == f"{line}\n" for line in done.out.split("\n")[:-1])
+
+
+async def test_what_went_wrong_is_told_once(home: Home) -> None:
+    async with FakeModel([Answer(status=401, body=b'{"error": {"message": "who are you?"}}')]) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
+        done = await asyncio.to_thread(home.run, "exec", "go", env=env)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("the model API answered 401: who are you?") == 1

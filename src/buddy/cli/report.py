@@ -75,6 +75,7 @@ class Report:
         self._json = json
         self._stream_json = stream_json
         self._thought = ""
+        self._error = ""
 
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
@@ -87,6 +88,8 @@ class Report:
             self._thought += event["payload"]["text"]
         else:
             self._end_thought()
+            if event["type"] == "error":
+                self._error = event["payload"]["message"]
             if (told := _line_of(event["type"], event["payload"])) is not None:
                 print(told, file=sys.stderr)
 
@@ -109,8 +112,9 @@ class Report:
         if run.text:
             print(escape(run.text) if sys.stdout.isatty() else run.text)
         complete = run.complete
-        if complete is not None and complete["outcome"] != "success":
-            print(f"{complete['outcome']}: {escape(complete['summary'])}", file=sys.stderr)
+        if complete is not None and complete["outcome"] != "success" and complete["summary"] != self._error:
+            summary = complete["summary"].removeprefix(f"{complete['outcome']}: ")
+            print(f"{complete['outcome']}: {escape(summary)}", file=sys.stderr)
 
 
 def _write_json(line: bytes) -> None:
