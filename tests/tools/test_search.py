@@ -33,7 +33,7 @@ class Fixed(Programs):
 
 
 @pytest.fixture(
-    params=[pytest.param("rg", marks=pytest.mark.skipif(not HAS_RG, reason="needs ripgrep")), "pcre", "ere"]
+    params=[pytest.param("rg", marks=pytest.mark.skipif(not HAS_RG, reason="needs ripgrep")), "pcre", "ere", "plain"]
 )
 def programs(request: pytest.FixtureRequest) -> Programs:
     return Fixed(request.param)
@@ -80,6 +80,23 @@ async def test_a_search_does_not_wait_for_a_control_group(
     text = (await Grep(Programs()).run(GrepArgs("value"), call)).text
     assert "a.py:1:0::/" in text
     assert call.nonce not in text
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="needs busybox")
+@pytest.mark.usefixtures("tree")
+async def test_the_programs_of_busybox_are_enough(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("cat", "env", "find", "grep", "head", "sh", "sleep", "tr", "wc"):
+        (programs / name).symlink_to(str(shutil.which("busybox")))
+    (programs / "bash").symlink_to(str(shutil.which("bash")))
+    monkeypatch.setenv("PATH", str(programs))
+    text = (await Grep(Programs()).run(GrepArgs("^value", ignore_case=True), call)).text
+    odd = "we ird;$(touch hit)'.py:1:value odd"
+    assert sorted(text.splitlines()) == [
+        *("-e:1:value of a dash", ".github/x.yml:1:value: 1", "a.py:2:value = 12"),
+        *("sub/b.py:1:value = 34", "sub/c.txt:1:Value here", odd),
+    ]
 
 
 async def test_binary_files_links_and_git_are_left_out(call: Call, tree: Path, programs: Programs) -> None:

@@ -19,6 +19,15 @@ from buddy.tools.texts import text_of
 
 MAX_LINE = 400
 
+# For a grep that knows neither binary files nor a mark behind their names, as that of BusyBox: first the files with a
+# match, then those that are text one by one. $1 is the pattern, $2 what is said with it, the rest is said to find.
+_ONE_BY_ONE = """\
+pattern=$1 flags=$2; shift 2
+find . "$@" -exec grep -lsE $flags -e "$pattern" {} + | while IFS= read -r f; do
+  [ "$(head -c 8000 "$f" | wc -c)" -eq "$(head -c 8000 "$f" | tr -d '\\000' | wc -c)" ] || continue
+  grep -nE $flags -e "$pattern" -- "$f" | while IFS= read -r line; do printf '%s\\0%s\\n' "$f" "$line"; done
+done"""
+
 _LINE = re.compile(r"(?P<path>[^\0]*)\0(?P<number>\d+)(?P<kind>[:-])(?P<text>.*)", re.DOTALL)
 
 
@@ -82,13 +91,18 @@ def _words(program: Program, args: GrepArgs, scope: Scope) -> list[str]:
         elif args.glob:
             words += [f"--glob={args.glob}"]
         return [*words, "-e", args.pattern, "--", "."]
+    names = [args.glob] if args.glob and not re.search(r"[/{]", args.glob) else []
     kind, pattern = ("-P", args.pattern) if program == "pcre" else ("-E", args.pattern.replace(r"\d", "[0-9]"))
+    if program == "plain":
+        files = ["-maxdepth", "1"] if scope.file is not None else ["-name", ".git", "-prune", "-o"]
+        named = [_escaped(scope.file)] if scope.file is not None else names
+        files += ["-type", "f", *(word for name in named for word in ("-name", name))]
+        return ["sh", "-c", _ONE_BY_ONE, "grep", pattern, " ".join([*around, *case]), *files]
     words = ["grep", kind, "-nHIZs", *around, *case, "-e", pattern]
     if scope.file is not None:
         name = _escaped(scope.file)
         return ["find", ".", "-maxdepth", "1", "-type", "f", "-name", name, "-exec", *words, "{}", "+"]
-    names = [f"--include={args.glob}"] if args.glob and not re.search(r"[/{]", args.glob) else []
-    return [*words, "-r", "--exclude-dir=.git", *names, "--", "."]
+    return [*words, "-r", "--exclude-dir=.git", *(f"--include={name}" for name in names), "--", "."]
 
 
 def _lines(found: Found) -> Iterator[Line]:

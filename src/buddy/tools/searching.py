@@ -7,7 +7,7 @@ What always holds:
 """
 
 import shlex
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -16,13 +16,14 @@ from buddy.errors import ToolError
 from buddy.targets.contract import Target
 from buddy.tools.contract import Call, Place
 
-Program = Literal["rg", "pcre", "ere"]
+Program = Literal["rg", "pcre", "ere", "plain"]
 
 MAX_OUTPUT = 1024 * 1024
 MAX_ERRORS = 4096
 PROBE = (
     "if command -v rg >/dev/null 2>&1; then echo rg; "
-    "elif echo a | grep -qP '^a$' 2>/dev/null; then echo pcre; else echo ere; fi"
+    "elif echo a | grep -qP '^a$' 2>/dev/null; then echo pcre; "
+    "else case $(echo a | grep -HnIZ a 2>/dev/null | tr '\\000' '@') in *@1:a) echo ere ;; *) echo plain ;; esac; fi"
 )
 # The directory may have been swapped for a link since it was looked at: entered first, judged then.
 ENTER = (
@@ -72,8 +73,8 @@ class Programs:
         target = _quiet(call.place)
         if target not in self._known:
             found = await _run(PROBE, call)
-            words = found.output.split()
-            self._known[target] = "rg" if words == ["rg"] else "pcre" if words == ["pcre"] else "ere"
+            known = (program for program in get_args(Program) if found.output.split() == [program])
+            self._known[target] = next(known, "plain")
         return self._known[target]
 
 
