@@ -22,6 +22,8 @@ assert textwrap.dedent(" x") == "x" and tokenize.EXACT_TOKEN_TYPES and typing_ex
 assert issubclass(ssl.SSLWantReadError, OSError) and ssl.SSLSocket is sys.modules["ssl"].SSLSocket
 assert ssl.SSLSocket.__mro__[1].__name__ == "socket" and asyncio.sslproto.SSLProtocol
 
+import tomllib._parser, typing
+assert set(typing.get_type_hints(tomllib._parser.Output)) == {"data", "flags"} and "compile" not in vars(typing)
 import datetime, hashlib, importlib.util, io, logging, logging.handlers, string, traceback
 assert hashlib.sha256(b"x").digest()[:2] == bytes.fromhex("2d71") and "_hashlib" not in sys.modules
 assert hashlib.sha256(bytes(5000)).digest() == hashlib.new("sha256", bytes(5000)).digest()
@@ -39,7 +41,8 @@ assert logging.handlers.RotatingFileHandler and logging.getLogger("a") is sys.mo
 assert string.Template("$a").substitute(a="b") == "b" and string.ascii_letters == sys.modules["string"].ascii_letters
 assert subprocess.run([sys.executable, "-c", "print(1)"], stdout=subprocess.PIPE).stdout == b"1\\n"
 assert subprocess.DEVNULL == sys.modules["subprocess"].DEVNULL and traceback.extract_stack()[-1].lineno
-assert msgspec.inspect.type_info(int) == msgspec.inspect.IntType() and msgspec.msgpack.encode(1) == b"\\x01"
+assert msgspec.inspect.type_info(int) == msgspec.inspect.IntType() and msgspec.json.schema(int) == {"type": "integer"}
+assert msgspec.msgpack.encode(1) == b"\\x01"
 
 
 async def connect():

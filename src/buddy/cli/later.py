@@ -77,12 +77,29 @@ def put_off() -> None:
             later.__dict__.update(_standins(later))
     for package, name in (("asyncio", "sslproto"), ("importlib", "util")):
         vars(import_module(package))[name] = sys.modules[f"{package}.{name}"]
-    if "typing_extensions" not in sys.modules:
-        sys.modules["typing_extensions"] = None  # pyright: ignore[reportArgumentType] - which is how it is said
-        try:
-            import_module("msgspec")
-        finally:
-            del sys.modules["typing_extensions"]
+    # Types that are only named stay text until somebody evaluates them: `compile` makes, at its first call, all types
+    # of Python's syntax trees, some two hundred.
+    typing = vars(import_module("typing"))
+    typing["compile"] = _unread
+    try:
+        import_module("tomllib")
+        _load_msgspec()
+    finally:
+        del typing["compile"]
+
+
+def _unread(source: str, *_: object) -> str:
+    return source
+
+
+def _load_msgspec() -> None:
+    if "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # pyright: ignore[reportArgumentType] - which is how it is said
+    try:
+        import_module("msgspec")
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _standins(later: _Later) -> dict[str, object]:
