@@ -23,6 +23,7 @@ pieces = st.sampled_from(
         "abc12345", "a:b2c3d4", "p4ss w0rd! and", "://", "https://user:", "x", REGISTERED, "hunter2", RANDOM, TOKEN,
         "ghp_",
         "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "-----", "MIIEpQIBAAKCAQEAn6", "sha256-", "é", MARK,
+        "世", "世界。", "ไทย", "かな",
         "[REDACTED:high-entropy]", "[REDACTED", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV", ARMOUR,
     ]
 )  # fmt: skip
@@ -100,6 +101,20 @@ def test_prose_is_delayed_by_a_word_at_most():
         assert seen == fed
 
 
+@pytest.mark.parametrize("text", ["你好世界。这是一个句子", "こんにちは、世界", "สวัสดีชาวโลก"])
+def test_text_without_blanks_is_delayed_by_a_character_at_most(text: str) -> None:
+    stream = knowing(REGISTERED).stream()
+    seen = "".join(stream.feed(character) for character in text)
+    assert len(seen) >= len(text) - 1
+    assert seen + stream.finish() == text
+
+
+def test_a_secret_in_text_without_blanks_is_hidden() -> None:
+    for secret in (REGISTERED, TOKEN, RANDOM):
+        text = f"密钥是{secret}。请保密"
+        assert secret not in streamed(knowing(REGISTERED), list(text))
+
+
 def test_a_line_is_shown_when_it_ends():
     stream = knowing(REGISTERED).stream()
     assert stream.feed("Compiling\n") == "Compiling\n"
@@ -113,7 +128,16 @@ def test_a_telling_name_waits_for_its_value():
     assert stream.feed("a token of ") == "a token of "
 
 
-@pytest.mark.parametrize("filler", ["x", "ab,", 'k":"v",', "a1B2c3D4", "é"])
+@pytest.mark.parametrize("name", ["tokeneyJhbGciOiJIUzI1NiJ9.Bearer", f"{RANDOM}-secret", f"{RANDOM}--token"])
+def test_a_name_behind_a_random_word_waits_for_its_value(name: str) -> None:
+    scrubber = Scrubber()
+    text = f"see {name} keyMIIEpQIBAAKCAQEAn6' here"
+    whole = scrubber.text(text)
+    for place in range(len(text)):
+        assert streamed(scrubber, cut(text, [place])) == whole
+
+
+@pytest.mark.parametrize("filler", ["x", "ab,", 'k":"v",', "a1B2c3D4", "é", "世界", "a世", "世a"])
 def test_a_word_without_end_is_cut_at_the_same_places(filler: str):
     scrubber = Scrubber()
     text = f"token = {filler * (3 * LONGEST_WORD // len(filler))} {TOKEN} " + filler * LONGEST_WORD + f",{TOKEN}"

@@ -3,7 +3,8 @@
 What always holds:
 - a hit lies within one word, or within a name and its value on one line, or within the armour of a private key, so
   that a text may be cut where `safe_cut` says and its parts be masked each by itself, with the same result;
-- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter where it has one;
+- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter where it has one; characters of
+  scripts without blanks that it begins with do not count;
 - where layers meet, the mark of the earlier layer stands.
 """
 
@@ -25,7 +26,14 @@ Hit = tuple[int, int, str]  # from, to, and the mark that goes there
 
 _SIGNS = Lazy(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
 _LONG_RUN = Lazy(rf"[{RUN}]{{16}}")
-_LONG_WORD = Lazy(rf"\S{{{LONGEST_WORD}}}")
+# Of scripts that put no blanks between words; neither digits nor anything that a secret is made of.
+WIDE = (
+    r"\u0e01-\u0e4f\u0e81-\u0ecf\u1780-\u17d9\u2e80-\u2fff\u3001-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    r"\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uffef\U00020000-\U0003ffff"
+)
+FIRST_WIDE = "\u0e01"
+_WIDE_START = Lazy(rf"[{WIDE}]+")
+_LONG_WORD = Lazy(rf"[^\s{WIDE}]\S{{{LONGEST_WORD - 1}}}")
 _DELIMITER = Lazy(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
@@ -61,6 +69,16 @@ def safe_cut(text: str, cut: int) -> int:
         # The word in front may itself be the value of a name before it: look again.
         cut = _word_start(text, held)
     return cut
+
+
+def is_wide(character: str) -> bool:
+    return _WIDE_START.match(character) is not None
+
+
+def wide_start(word: str) -> int:
+    """So much of the start of a word no hit can reach, whatever comes next; one may look at the character before it."""
+    start = _WIDE_START.match(word)
+    return start.end() - 1 if start else 0
 
 
 def forced_cut(text: str, at: int) -> int:

@@ -100,7 +100,7 @@ def _is_waiting(text: str, found: re.Match[str], following: str) -> bool:
         return False
     if _SIGNED.match(rest):
         return is_header or not _WORD_AND_BLANK.search(rest)
-    if _is_flag(name):
+    if _is_flag(name) or _may_be_flag(name):
         return not _WORD_AND_BLANK.search(rest)
     return _UNSIGNED.fullmatch(rest) is not None and (not following or following in "=:>\"'\\] \t")
 
@@ -173,6 +173,11 @@ _NAMED_GAP = Lazy(r"[^A-Za-z][^\n]*\Z")
 
 def _is_flag(name: str) -> bool:
     return name.startswith("-") or name.lower() == "bearer"
+
+
+def _may_be_flag(name: str) -> bool:
+    """Whether it is one once a random word that it begins with is hidden."""
+    return len(name) > LONGEST_IN_PROSE and ("-" in name or name.lower().endswith("bearer"))
 
 
 def _literal(text: str, at: int, kind: Kind, name: str, gap: str) -> Span | None:

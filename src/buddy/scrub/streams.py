@@ -2,11 +2,12 @@
 
 What always holds:
 - the outputs, joined, are the masking of the whole text, however it was cut into chunks;
-- only what could still become a secret is held back: of ordinary prose the last word, at most a private key or a word
-  up to their limits, or the longest registered value.
+- only what could still become a secret is held back: of ordinary prose the last word, or the last character where words
+  have no blanks between them, at most a private key or a word up to their limits, or the longest registered value.
 """
 
 from buddy.scrub import guesses
+from buddy.scrub.guesses import FIRST_WIDE
 from buddy.scrub.marks import MARK
 from buddy.scrub.values import Values
 
@@ -47,9 +48,10 @@ class ValueStream:
         self._held += text
         out = self._close() if MARK in self._held else ""
         cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
-        if cut == 0 and len(self._held) <= _HELD:
+        is_wide = self._held[-1:] >= FIRST_WIDE and guesses.is_wide(self._held[-1])
+        if cut == 0 and len(self._held) <= _HELD and not is_wide:
             return out
-        if cut == 0:
+        if cut == 0 or is_wide:
             cut = self._values.open_at(self._held.removesuffix("\r"))
         elif self._values.has_spaces or self._held[cut - 1] == "\n":
             cut = self._values.open_at(self._held[:cut])
@@ -100,7 +102,9 @@ class GuessStream:
             self._word = before + last + 1
         if len(self._held) - word >= guesses.LONGEST_WORD:
             out = self._force(word)
-        return out + self._release() if last >= 0 else out
+        if last >= 0:
+            out += self._release()
+        return out + self._start() if self._held >= FIRST_WIDE and not self._word else out
 
     def finish(self) -> str:
         held, self._held, self._word = self._held, "", 0
@@ -115,6 +119,11 @@ class GuessStream:
         self._held = self._held[cut:]
         self._word -= cut
         return region
+
+    def _start(self) -> str:
+        cut = guesses.wide_start(self._held)
+        out, self._held = self._held[:cut], self._held[cut:]
+        return out
 
     def _force(self, at: int) -> str:
         """Words that are too long are cut where the whole text would be cut."""
