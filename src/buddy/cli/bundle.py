@@ -96,6 +96,12 @@ class _Kept(SourceFileLoader):
     def __init__(self, name: str, path: str, bundle: Bundle) -> None:
         self.name, self.path, self._bundle = name, path, bundle
 
+    def create_module(self, spec: ModuleSpec) -> "ModuleType":
+        module = type(sys)(spec.name)
+        # What `importlib` looks for before it sets it, each time with an error that nobody sees.
+        module.__file__, module.__cached__ = spec.origin, spec.cached
+        return module
+
     def get_code(self, fullname: str) -> "CodeType | None":
         return self._bundle.code(fullname) or super().get_code(fullname)
 
