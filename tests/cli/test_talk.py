@@ -14,6 +14,8 @@ from buddy.cli import driving
 from buddy.cli.commands import build_parser, parse
 from buddy.cli.driving import Errand
 from buddy.cli.exec import execute, resume
+from buddy.cli.following import Following
+from buddy.cli.report import Report
 from buddy.cli.talk import Talk
 from buddy.client import client
 from buddy.errors import ProtocolError, UserError
@@ -174,3 +176,14 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeyp
             options = parse([*words, "--socket", path, "--state-dir", str(tmp_path)])
             with pytest.raises((UserError, TimeoutError), match="does not answer"):
                 options.command(options)
+
+
+def test_a_daemon_that_is_gone_for_good_is_no_outcome() -> None:
+    talk = Talk("headless")
+    following = Following(talk, Report(json=True, stream_json=False), has_person=False)
+    following.session_id, following.run_id = "sess_1", "run_1"
+    steps = begun(following.until_complete())
+    steps.send(event(1))
+    with pytest.raises(UserError, match="the run is not over") as told:
+        steps.send(None)
+    assert (told.value.exit_code, told.value.hint) == (75, "buddy resume sess_1 goes on with it")

@@ -41,7 +41,10 @@ class Following:
         self._asked: set[str] = set()
 
     def until_complete(self) -> Steps[int]:
-        """Show what happens until the run is complete; without a run, until the log is told. Gives the exit code."""
+        """Show what happens until the run is complete; without a run, until the log is told. Gives the exit code.
+
+        A runtime that is gone for good leaves the run where it is: that is no outcome.
+        """
         while (found := (yield from self._talk.next_event())) is not None:
             event, line = found
             self._report.event(event, line)
@@ -52,6 +55,9 @@ class Following:
             if event["seq"] >= self.replayed:
                 self._ask_next()
             self._complain()
+        else:
+            hint = f"buddy resume {self.session_id} goes on with it"
+            raise UserError("the daemon is gone, and the run is not over", hint=hint, exit_code=75)
         run = self._runs.get(self.run_id or "") or next(reversed(self._runs.values()), None)
         if run is None:
             raise UserError(f"{self.session_id} has no run to go on with", hint='start one: buddy exec "…"')
