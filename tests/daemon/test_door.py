@@ -98,6 +98,7 @@ async def test_guessing_is_slowed_down_and_leaves_no_trace(tmp_path: Path) -> No
         for token in (*guesses, daemon.token(), driver):
             assert token[4:] not in daemon.log()
             assert token[4:] not in daemon.output()
+        assert " ERROR " not in daemon.log()
 
 
 async def test_a_half_written_token_file_lets_nobody_in(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
     )
     # It would write down every address that was asked for, and what somebody took for the place of a token.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     port: int = listening.getsockname()[1]
     log.info("WebSocket on %s:%d%s", listen.host, port, " with TLS" if listen.certificate else "")
     server = _quiet_server(config)
@@ -94,6 +95,11 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
     finally:
         server.should_exit = server.force_exit = True
         await asyncio.wait([serving])
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """The server takes each upgrade that is refused for a fault; the refusal itself is noted where it is made."""
+    return "without completing handshake" not in record.getMessage()
 
 
 def _impatient(limits: Limits) -> "type[asyncio.Protocol]":
