@@ -62,6 +62,7 @@ def test_the_template_is_written_once_and_privately(places: Places):
     assert written.read_text() == template()
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     assert stat.S_IMODE(written.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(written.parent.parent.stat().st_mode) == 0o700
     assert [path.name for path in written.parent.iterdir()] == ["buddy.toml"]
     written.write_text("# mine\n")
     assert write_template({}, places) is None

@@ -59,7 +59,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not folder.is_dir():
         folder.mkdir(mode=0o700, exist_ok=True)
 
