@@ -1,6 +1,9 @@
 """What a session asked for is what it gets, or it is refused."""
 
 import os
+import shutil
+import subprocess
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -131,9 +134,20 @@ def test_a_workspace_that_is_not_there_is_refused(own: Own) -> None:
         choose(Wish("ssh:host", "relative"), own)
 
 
+@pytest.fixture
+def panes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """A tmux server for one test alone, where there is a tmux; its path is short, as a socket lies there."""
+    tmux = shutil.which("tmux")
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path_factory.mktemp("s")))
+    yield
+    if tmux is not None:
+        subprocess.run([tmux, "kill-server"], check=False, capture_output=True)
+
+
 PROGRAMS = ["docker", "podman", "nerdctl", "ssh", "tmux", "bwrap", "bash", "sh", "env", "git"]
 
 
+@pytest.mark.usefixtures("panes")
 async def test_no_program_of_the_workspace_is_taken_for_ours(
     own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
