@@ -72,3 +72,12 @@ def test_a_bundle_that_cannot_be_written_costs_time_alone(imported: Imported, tm
     (tmp_path / "bundle").mkdir()
     assert imported() == imported() == "SourceFileLoader SourceFileLoader one"
     assert {path.name for path in tmp_path.iterdir()} == {"bundle", "pack"}
+
+
+def test_with_a_search_path_of_ones_own_nothing_is_kept() -> None:
+    program = "from buddy.cli.bundle import place_of; print(repr(place_of('a/b.py')))"
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for env, told in ((usual, True), ({**usual, "PYTHONPATH": "/none"}, False)):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+        assert ("__pycache__" in done.stdout) is told

@@ -11,7 +11,7 @@ assert not left_out, left_out
 loop = asyncio.new_event_loop()
 loop.close()
 loaded = set(NAMES) - {name for name, module in sys.modules.items() if type(module) is Later}
-assert not loaded, loaded
+assert not loaded - {"fnmatch", "linecache"}, loaded  # which newer Pythons use at once
 
 import inspect, ipaddress, locale, ntpath, platform, ssl, textwrap, tokenize, typing_extensions
 assert list(inspect.signature(lambda one, two: None).parameters) == ["one", "two"]

@@ -113,7 +113,12 @@ def use_bundle() -> Bundle:
 
 
 def place_of(module: str) -> str:
-    """Where something is kept for a module: with its bytecode; for another Python or search path, somewhere else."""
+    """Where something is kept for a module: with its bytecode; for another Python or environment, somewhere else.
+
+    Nowhere with a search path of somebody's own: there would be a file for each.
+    """
+    if "PYTHONPATH" in os.environ:
+        return ""
     here = repr((sys.version, sys.path[1:], sys.flags.optimize)).encode()
     return cache_from_source(module, optimization=source_hash(0, here).hex())
 
@@ -122,11 +127,11 @@ def write(path: str, make: "Callable[[], bytes]") -> None:
     """At once and whole, or not at all."""
     new = f"{path}.{os.getpid()}"
     try:
-        if not sys.dont_write_bytecode:
+        if path and not sys.dont_write_bytecode:
             with open(new, "xb") as file:
                 file.write(make())
             os.replace(new, path)
-    except OSError:
+    except (OSError, ValueError):  # no room, no right, or something that cannot be written so
         if os.path.exists(new):
             os.unlink(new)
 

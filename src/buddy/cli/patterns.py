@@ -1,7 +1,8 @@
 """The regular expressions of a start, kept compiled: to compile them is a tenth of the time to the first request.
 
 They are kept as the programs that Python makes of them, for this build of Python alone. What always holds: only what
-is written in a module of ours or of Python's own is kept, never what was made of somebody's words or secrets.
+is written in a module of ours or of Python's own is kept, never what was made of somebody's words or secrets; a Python
+whose `re` nobody has looked into compiles as ever.
 """
 
 import marshal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     Program = tuple[int, list[int], int, dict[str, int], tuple[str | None, ...]]
 
 _LAZY = "buddy.scrub.lazy"
+UNKNOWN = (3, 14)
 
 
 class Patterns:
@@ -34,7 +36,8 @@ class Patterns:
         self._has_more = False
 
     def __enter__(self) -> "Self":
-        self._re["compile"] = self.compile
+        if sys.version_info < UNKNOWN:
+            self._re["compile"] = self.compile
         return self
 
     def __exit__(self, *_: object) -> None:

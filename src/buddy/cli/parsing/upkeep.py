@@ -118,9 +118,6 @@ ADD = {
 
 
 def _daemon(options: argparse.Namespace) -> int:
-    from buddy.cli.later import put_off
-
-    put_off()
     from buddy.cli.daemon import daemon
 
     return daemon(options)
