@@ -219,6 +219,15 @@ def test_no_model_exits_64_and_says_how_to_get_one(home: Home) -> None:
     assert "hint: set BUDDY_BASE_URL" in done.err
 
 
+def test_common_flags_may_stand_before_a_command(home: Home) -> None:
+    state = str(home.directory / "elsewhere")
+    home.script({"text": "hi"})
+    done = home.run("--state-dir", state, "-C", str(home.work), "exec", "go", "--json")
+    assert json.loads(done.out)["text"] == "hi"
+    listed = home.run(f"--state-dir={state}", "session", "list", "--json")
+    assert [session["prompt"] for session in json.loads(listed.out)["sessions"]] == ["go"]
+
+
 async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(home: Home) -> None:
     def answer(request: Request) -> Answer:
         return Answer(says("hi")) if request.path.endswith("completions") else Answer(status=404, body=b"{}")

@@ -15,6 +15,9 @@ COMMANDS = (
     *("model", "login", "logout", "memory", "project", "doctor", "demo", "completion", "help"),
 )
 
+_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project")
+_COMMON = ("--config", "--state-dir", "--socket", "-C")
+
 _EPILOG = """\
 examples:
   buddy                                           talk to an agent in this directory; /help tells more
@@ -31,6 +34,7 @@ The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; buddy ex
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """A command, or the REPL with what it should begin with."""
+    arguments = _command_first(arguments)
     first = arguments[0] if arguments else ""
     if first in COMMANDS:
         parser = build_parser(first)
@@ -76,6 +80,17 @@ def _add(commands: "Subparsers", name: str) -> None:
         case _:
             from buddy.cli.parsing.upkeep import ADD
     ADD[name](commands)
+
+
+def _command_first(arguments: Sequence[str]) -> Sequence[str]:
+    """`-C DIR session list` as `session list -C DIR`: the common flags may stand before a command."""
+    at = 0
+    while at < len(arguments) and arguments[at].partition("=")[0] in _COMMON:
+        at += 1 if "=" in arguments[at] else 2
+    if at == 0 or at >= len(arguments) or arguments[at] not in COMMANDS:
+        return arguments
+    end = at + (2 if arguments[at] in _WITH_ACTIONS else 1)
+    return [*arguments[at:end], *arguments[:at], *arguments[end:]]
 
 
 def _check_spelling(first: str) -> None:
