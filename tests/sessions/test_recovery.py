@@ -44,6 +44,7 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
 from buddy.targets import strays
+from checker import Recorded, check
 from harness import Guest, House, house, says
 from sessions.stage import Puppet, answer, asks_for, call, crash, read_all, shell, stage
 
@@ -360,6 +361,36 @@ async def test_a_session_whose_profile_is_gone_can_be_given_another(tmp_path: Pa
         await after.send("go")
         await after.until(RunComplete)
         assert [body.profile for body in after.bodies(ModelRequest)] == ["other"]
+
+
+@pytest.mark.parametrize("state", ["thinking", "asking"])
+async def test_a_run_whose_folder_is_gone_ends_and_says_so(
+    tmp_path: Path, logs: Logs, state: Literal["thinking", "asking"]
+) -> None:
+    never = asyncio.Event()
+    puppet = Puppet([never]) if state == "thinking" else Puppet(asks_for(shell("rm -rf x")))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    async with stage(folder, puppet, log=logs()) as home, home.client() as guest:
+        session_id = await guest.start(approval_policy="ask")
+        await guest.send("go")
+        await (puppet.listening.wait() if state == "thinking" else guest.until(ApprovalRequired))
+        await crash(home, session_id)
+    folder.rename(tmp_path / "elsewhere")
+    async with stage(tmp_path, Puppet(answer("back")), log=logs()) as later, later.client() as after:
+        await later.runtime.sessions.recover()
+        after.session_id = session_id
+        await after.client.attach(session_id)
+        ended = await after.until(RunComplete)
+        assert (ended.outcome, ended.reason) == ("failed", "interrupted")
+        assert f"{folder} is not a directory here" in ended.summary
+        recorded = Recorded({session_id: await read_all(later.runtime.log, session_id)}, complete=True)
+        assert check(recorded) == []
+        with pytest.raises(ProtocolError, match="is not a directory here"):
+            await after.send("go on")
+        (tmp_path / "elsewhere").rename(folder)
+        await after.send("go on")
+        assert (await after.until(RunComplete)).outcome == "success"
 
 
 async def test_a_process_that_lost_its_session_stops_writing_and_closes(tmp_path: Path, logs: Logs) -> None:

@@ -297,6 +297,13 @@ class Session:
             await self._committed()
             await self._start_queued()
 
+    async def end_run(self) -> None:
+        """End the run that was in flight, and nothing else: its backend cannot go on with it."""
+        run = self._active()
+        if run is not None:
+            await perform(run, self.backend)
+        await self._around.log.release(self.journal.lease)
+
     async def wait_idle(self) -> None:
         """Wait until no run is active."""
         while self._task is not None:
@@ -379,9 +386,15 @@ class Session:
             self.journal.record(ModelSwitched(before=named, after=named, by="restart"))
 
     def _start(self) -> None:
-        if self.fold.run is None or self._task is not None or self.broken or self._closing:
-            return
-        run = ActiveRun(
+        run = None if self._task is not None or self.broken or self._closing else self._active()
+        if run is not None:
+            self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
+            self._task.add_done_callback(self._retake)
+
+    def _active(self) -> ActiveRun | None:
+        if self.fold.run is None:
+            return None
+        return ActiveRun(
             self.fold.run,
             self._place,
             self.journal,
@@ -390,8 +403,6 @@ class Session:
             keep=self._around.log.put_blob,
             steers=self._take_steers,
         )
-        self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
-        self._task.add_done_callback(self._retake)
 
     def _retake(self, task: asyncio.Task[None]) -> None:
         # A task that is cancelled before its first step never enters its own body, and the session would stay busy for

@@ -212,7 +212,16 @@ class Sessions:
         record = await self.record(session_id)  # whoever held it before may have written until now
         past = await read_past(self._around.log, session_id, record.last_seq)
         fold = await past.fold()
-        place, backend = await self._rebuild(record, fold, past, model)
+        try:
+            place, backend = await self._rebuild(record, fold, past, model)
+        except ProtocolError as error:
+            if fold.run is not None:
+                from buddy.sessions.gone import Gone
+                from buddy.targets.local import Local
+
+                place = Place(Local(), record.repo.root_path)
+                await Session(self._around, lease, place, Gone(str(error)), fold, record.last_seq).end_run()
+            raise
         opened = Session(self._around, lease, place, backend, fold, record.last_seq)
         self._open[session_id] = opened
         self._beat()

@@ -1,0 +1,42 @@
+"""The backend of a session that cannot be opened any more: its folder, its target or its profile is gone.
+
+What always holds: the run that was under way ends as failed, and says why; nobody is left waiting for it.
+"""
+
+from typing import NoReturn
+
+from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
+from buddy.backends.native.digest import nonce_of
+from buddy.errors import UserError
+from buddy.protocol.events import EventBody
+
+
+class Gone:
+    name = "gone"
+    lasting: frozenset[str] = frozenset()
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def observe(self, seq: int, body: EventBody) -> None: ...
+
+    def model(self) -> ModelName:
+        return ModelName("", "", "", 0)
+
+    async def switch(self, profile: str | None, model: str | None) -> NoReturn:
+        del profile, model
+        raise UserError(self._why)
+
+    async def compact(self) -> Compaction | None:
+        return None
+
+    async def is_priced(self) -> bool:
+        return False
+
+    async def execute(self, run: Run) -> None:
+        for call in run.state.open_calls.values():
+            if call.stage == "claimed":
+                await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
+        raise RunEnded("interrupted", f"the run was cut off and cannot be taken up: {self._why}")
+
+    async def close(self) -> None: ...
