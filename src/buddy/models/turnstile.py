@@ -7,7 +7,7 @@ two turns the loop hears everybody, a person's decision or cancel among them.
 import asyncio
 from collections import deque
 
-AT_ONCE = 3
+AT_ONCE = 2
 """What these record is committed together; more would save less each, and have everybody else wait longer."""
 
 
