@@ -301,7 +301,7 @@ class Session:
         """End the run that was in flight, and nothing else: its backend cannot go on with it."""
         run = self._active()
         if run is not None:
-            await perform(run, self.backend)
+            await self._guard(perform(run, self.backend))
         await self._around.log.release(self.journal.lease)
 
     async def wait_idle(self) -> None:
