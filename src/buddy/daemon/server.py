@@ -13,8 +13,6 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-# Not when the first session that is opened again waits for it.
-import buddy.sessions.past  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.daemon.home import BACKLOG, bind_socket, lock_state, peer_uid

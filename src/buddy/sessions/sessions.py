@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
@@ -23,15 +22,13 @@ from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A
 from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
+from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.state import SessionFold
 from buddy.targets.choose import check_reach
 from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
-
-if TYPE_CHECKING:
-    from buddy.sessions.past import Past
 
 log = logging.getLogger("buddy.sessions")
 
@@ -104,7 +101,6 @@ class Sessions:
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
         """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it."""
         from buddy.sessions.fork import forked
-        from buddy.sessions.past import read_entries
 
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
@@ -198,8 +194,6 @@ class Sessions:
         self._open.clear()
 
     async def _load(self, session_id: str, model: SwitchModel | None) -> Session:
-        from buddy.sessions.past import read_past
-
         if session_id in self._leaving:
             await asyncio.wait([self._leaving[session_id]])
         broken = self._open.pop(session_id, None)
@@ -231,7 +225,7 @@ class Sessions:
         return opened
 
     async def _rebuild(
-        self, record: SessionRecord, fold: SessionFold, past: "Past", instead: SwitchModel | None
+        self, record: SessionRecord, fold: SessionFold, past: Past, instead: SwitchModel | None
     ) -> tuple[Place, Backend]:
         started = fold.started or _unknown_start(record)
         fold.started = started
