@@ -86,5 +86,5 @@ def finish(actions: dict[str, Parser], command: Callable[[argparse.Namespace], i
 def _named(text: str) -> str:
     """A word as it is; an empty variable in a script must not mean what it means to leave the flag out."""
     if not text:
-        raise argparse.ArgumentTypeError("names nothing")
+        raise argparse.ArgumentTypeError("needs a value, and this one is empty")
     return text
