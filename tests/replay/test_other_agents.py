@@ -11,7 +11,7 @@ from buddy.log.memory import MemoryLog
 from buddy.protocol.events import ApprovalRequired, AssistantToken, RunComplete
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
-from buddy.sessions.replay import Recording, Verdict, verify
+from buddy.replay.verify import Recording, Verdict, verify
 from harness import Guest, House
 from replay.test_verify import recorded
 from sessions.stage import crash

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from buddy.sessions.replay import Recording, Verdict, verify
-from buddy.sessions.virtual import VirtualLoop
+from buddy.replay.verify import Recording, Verdict, verify
+from buddy.replay.virtual_loop import VirtualLoop
 from faults.test_simulation import Simulation
 
 

@@ -46,7 +46,7 @@ from buddy.protocol.requests import (
     SwitchModelReply,
 )
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
-from buddy.sessions.replay import Recording, Verdict, verify
+from buddy.replay.verify import Recording, Verdict, verify
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 from harness import Guest, House
 from sessions.stage import Puppet, Turn, answer, asks_for, call, crash, read_all, shell, stage

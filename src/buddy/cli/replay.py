@@ -16,7 +16,7 @@ from buddy.client.client import Client
 from buddy.models.contract import ToolSpec
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import SessionStarted, ToolResult
-from buddy.sessions.replay import Recording, verify
+from buddy.replay.verify import Recording, verify
 from buddy.terminal.escape import escape
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 

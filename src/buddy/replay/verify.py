@@ -32,11 +32,9 @@ from buddy.protocol.events import (
     ToolClaimed,
 )
 from buddy.protocol.shapes import Repo
-from buddy.scrub import Scrubber, Stream
-from buddy.sessions.fork import Entry
-from buddy.sessions.lives import Life, ids_in, lives_of, stimuli_of
-from buddy.sessions.recorded_model import RecordedProvider, trailing
-from buddy.sessions.recorded_tools import (
+from buddy.replay.process_spans import ProcessSpan, ids_in, inputs_of, spans_of
+from buddy.replay.recorded_model import RecordedProvider, trailing
+from buddy.replay.recorded_tools import (
     RecordedCall,
     RecordedPermissions,
     RecordedTarget,
@@ -44,11 +42,13 @@ from buddy.sessions.recorded_tools import (
     calls_in,
     had_room,
 )
-from buddy.sessions.score import Score
+from buddy.replay.replay_cursor import ReplayCursor
+from buddy.replay.virtual_loop import Stalled, VirtualLoop
+from buddy.scrub import Scrubber, Stream
+from buddy.sessions.fork import Entry
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
-from buddy.sessions.virtual import Stalled, VirtualLoop
 from buddy.tools.contract import Place
 
 OWNER = "replay"
@@ -86,8 +86,8 @@ def verify(recording: Recording, setting: Setting | None = None) -> Verdict:
         entries = runner.run(_whole(recording))
     world = _World(recording.blobs, setting or Setting())
     compared = 0
-    for life in lives_of(entries):
-        verdict = _verify_life(entries, life, world)
+    for span in spans_of(entries):
+        verdict = _verify_span(entries, span, world)
         compared += verdict.compared
         if verdict.difference is not None:
             return Verdict(compared, verdict.difference)
@@ -101,17 +101,17 @@ async def _whole(recording: Recording) -> list[Entry]:
     return [(event, await whole_body(event, read)) for event in recording.events]
 
 
-def _verify_life(entries: Sequence[Entry], life: Life, world: "_World") -> Verdict:
-    """A life by itself: what came before it is taken as it was recorded."""
-    score = Score(entries)
-    log = _ReplayLog(score, life, entries[0][0].session_id)
+def _verify_span(entries: Sequence[Entry], span: ProcessSpan, world: "_World") -> Verdict:
+    """A span by itself: what came before it is taken as it was recorded."""
+    cursor = ReplayCursor(entries)
+    log = _ReplayLog(cursor, span, entries[0][0].session_id)
     runner = asyncio.Runner(loop_factory=VirtualLoop)
     with suppress(Stalled):
-        runner.run(_Player(score, log, entries, life, world).play())
+        runner.run(_Player(cursor, log, entries, span, world).play())
     _close(runner)
     if log.difference is not None:
         return Verdict(log.judged, log.difference)
-    missing = score.at(life.first + log.judged) if life.first + log.judged <= life.last else None
+    missing = cursor.at(span.first + log.judged) if span.first + log.judged <= span.last else None
     if missing is not None:
         told = f"seq {missing[0].seq}: nothing more happens"
         return Verdict(log.judged, Difference(told, _shown(missing[0]), "nothing"))
@@ -119,7 +119,7 @@ def _verify_life(entries: Sequence[Entry], life: Life, world: "_World") -> Verdi
 
 
 def _close(runner: asyncio.Runner) -> None:
-    """What is left of a life hangs for ever on purpose, so it is ended and no more is asked of it."""
+    """What is left of a span hangs for ever on purpose, so it is ended and no more is asked of it."""
     try:
         runner.close()
     except Stalled:
@@ -127,47 +127,49 @@ def _close(runner: asyncio.Runner) -> None:
 
 
 class _World(Struct, frozen=True):
-    """What is the same in all lives: the kept texts, and what prompts are made of."""
+    """What is the same in all spans: the kept texts, and what prompts are made of."""
 
     blobs: Mapping[str, bytes]
     setting: Setting
 
 
 class _Player:
-    """One life, played again."""
+    """One span, played again."""
 
-    def __init__(self, score: Score, log: "_ReplayLog", entries: Sequence[Entry], life: Life, world: _World) -> None:
-        self._score = score
+    def __init__(
+        self, cursor: ReplayCursor, log: "_ReplayLog", entries: Sequence[Entry], span: ProcessSpan, world: _World
+    ) -> None:
+        self._cursor = cursor
         self._log = log
         self._entries = entries
-        self._life = life
+        self._span = span
         self._world = world
 
     async def play(self) -> None:
-        score, life = self._score, self._life
+        cursor, span = self._cursor, self._span
         session = await self._open()
-        stimuli = stimuli_of(self._entries, life)
-        score.expect([stimulus.gate for stimulus in stimuli])
+        inputs = inputs_of(self._entries, span)
+        cursor.expect([given.gate for given in inputs])
         loop = asyncio.get_running_loop()
-        under_way = [loop.create_task(_tolerant(session.recover()))] if life.first > 1 else []
-        for stimulus in stimuli:
-            await score.wait_reached(stimulus.gate)
-            # Not awaited, as in life: the next client does not wait for this one's answer. Its first step comes before
+        under_way = [loop.create_task(_tolerant(session.recover()))] if span.first > 1 else []
+        for given in inputs:
+            await cursor.wait_reached(given.gate)
+            # Not awaited, as in span: the next client does not wait for this one's answer. Its first step comes before
             # whoever waits for it to begin.
-            under_way.append(loop.create_task(_tolerant(stimulus.act(session))))
-            score.begin()
-        while score.reached < life.last and self._log.difference is None and not self._log.is_over:
-            await score.wait_change()
-        if life.is_complete:
+            under_way.append(loop.create_task(_tolerant(given.act(session))))
+            cursor.begin()
+        while cursor.reached < span.last and self._log.difference is None and not self._log.is_over:
+            await cursor.wait_change()
+        if span.is_complete:
             await asyncio.gather(*under_way)
             await session.wait_idle()  # one event too many is a difference, too
         session.broken = True
         await session.abandon()
 
     async def _open(self) -> Session:
-        """The session as it was when this life began."""
-        score, life = self._score, self._life
-        before = [(event, body) for event, body in self._entries if event.seq < life.first]
+        """The session as it was when this span began."""
+        cursor, span = self._cursor, self._span
+        before = [(event, body) for event, body in self._entries if event.seq < span.first]
         lease = await self._log.prepare(before)
         calls = calls_in(self._entries)
         around = self._surroundings(calls)
@@ -177,26 +179,26 @@ class _Player:
             if body is not None:
                 fold.apply(event, body)
                 backend.observe(event.seq, body)
-        place = Place(RecordedTarget(life.target, score), self._root(), life.sandbox)
-        return Session(around, lease, place, backend, fold, life.first - 1)
+        place = Place(RecordedTarget(span.target, cursor), self._root(), span.sandbox)
+        return Session(around, lease, place, backend, fold, span.first - 1)
 
     def _backend(self, calls: Mapping[str, RecordedCall]) -> Backend:
-        score, world = self._score, self._world
+        cursor, world = self._cursor, self._world
         started = self._started()
         runtime = started.options.agent_runtime if started and started.options else None
         if started is None or runtime in (None, "native"):
-            return _backend(score, RecordedTools(score, calls, world.blobs), world.setting)
-        from buddy.sessions.recorded_agent import RecordedExternal
+            return _backend(cursor, RecordedTools(cursor, calls, world.blobs), world.setting)
+        from buddy.replay.recorded_agent import RecordedExternal
 
-        return RecordedExternal(runtime, started.session_id, score, world.blobs)
+        return RecordedExternal(runtime, started.session_id, cursor, world.blobs)
 
     def _surroundings(self, calls: Mapping[str, RecordedCall]) -> Surroundings:
         root = self._root()
         return Surroundings(
             self._log,
-            self._score.clock,
-            ids_in(self._entries, self._life),
-            _Clean(self._score),
+            self._cursor.clock,
+            ids_in(self._entries, self._span),
+            _Clean(self._cursor),
             approval_timeout=self._approval_timeout(),
             permissions=lambda _: RecordedPermissions(root, calls),
             merge_seconds=0.0,
@@ -222,55 +224,59 @@ async def _tolerant(work: Awaitable[object]) -> None:
         await work
 
 
-def _backend(score: Score, tools: RecordedTools, setting: Setting) -> Native:
+def _backend(cursor: ReplayCursor, tools: RecordedTools, setting: Setting) -> Native:
     chosen: list[Provider] = []
 
     def choose(profile: str | None, model: str | None) -> Provider:
         del profile, model
-        chosen.append(RecordedProvider(score, switched=bool(chosen)))
+        chosen.append(RecordedProvider(cursor, switched=bool(chosen)))
         return chosen[-1]
 
-    return _Observed(score, choose, Dispatch(tools, lambda: had_room(score)), setting)
+    return _Observed(cursor, choose, Dispatch(tools, lambda: had_room(cursor)), setting)
 
 
 class _Observed(Native):
     """The loop itself; what it is told of was recorded again."""
 
     def __init__(
-        self, score: Score, choose: Callable[[str | None, str | None], Provider], dispatch: Dispatch, setting: Setting
+        self,
+        cursor: ReplayCursor,
+        choose: Callable[[str | None, str | None], Provider],
+        dispatch: Dispatch,
+        setting: Setting,
     ) -> None:
         super().__init__(choose, dispatch, setting)
-        self._score = score
+        self._cursor = cursor
 
     async def execute(self, run: Run) -> None:
         try:
             await super().execute(run)
         except asyncio.CancelledError:
             # The cancel may come before the model's first piece now: what was held back of it came after the cancel.
-            for kind in trailing(self._score, self._score.reached):
+            for kind in trailing(self._cursor, self._cursor.reached):
                 run.stream(kind, "")
             raise
 
     def observe(self, seq: int, body: EventBody) -> None:
         super().observe(seq, body)
-        self._score.advance(seq)
+        self._cursor.advance(seq)
 
 
 class _ReplayLog(MemoryLog):
     """A log that takes only what was recorded."""
 
-    def __init__(self, score: Score, life: Life, session_id: str) -> None:
-        super().__init__(score.clock)
+    def __init__(self, cursor: ReplayCursor, span: ProcessSpan, session_id: str) -> None:
+        super().__init__(cursor.clock)
         self.difference: Difference | None = None
         self.is_over = False
         self.judged = 0
-        self._score = score
-        self._life = life
+        self._cursor = cursor
+        self._span = span
         self._session_id = session_id
         self._digests: dict[str, str] = {}
 
     async def prepare(self, before: Sequence[Entry]) -> Lease:
-        """Put in what came before this life, with the rows that belong to it."""
+        """Put in what came before this span, with the rows that belong to it."""
         record = SessionRecord(self._session_id, Repo("."), "interactive", "idle", 0, 0, 1, 0)
         lease = await self.create(record, OWNER)
         pending: set[str] = set()
@@ -302,20 +308,20 @@ class _ReplayLog(MemoryLog):
         for event in batch.events:
             self._judge(event)
         last_seq = await super().append(batch)
-        await self._score.wait_settled()
-        await self._score.wait_heartbeats()
+        await self._cursor.wait_settled()
+        await self._cursor.wait_heartbeats()
         return last_seq
 
     def _judge(self, event: Event) -> None:
-        if event.seq > self._life.last and not self._life.is_complete:
+        if event.seq > self._span.last and not self._span.is_complete:
             self.is_over = True
-            self._score.stir()
+            self._cursor.notify()
             raise LogError("the recording ends here")
-        recorded = self._score.at(event.seq)
+        recorded = self._cursor.at(event.seq)
         told = self._compare(recorded[0], event) if recorded else f"seq {event.seq}: one more than was recorded"
         if told is not None:
             self.difference = Difference(told, _shown(recorded[0]) if recorded else "nothing", _shown(event))
-            self._score.stir()
+            self._cursor.notify()
             raise LogError(told)
         self.judged += 1
 
@@ -363,9 +369,9 @@ _MEASURED = {
 class _Clean(Scrubber):
     """Nothing is hidden: what was recorded is clean."""
 
-    def __init__(self, score: Score) -> None:
+    def __init__(self, cursor: ReplayCursor) -> None:
         super().__init__()
-        self._score = score
+        self._cursor = cursor
 
     def text(self, text: str) -> str:
         return text
@@ -377,14 +383,14 @@ class _Clean(Scrubber):
         return value
 
     def stream(self) -> Stream:
-        return _CleanStream(self._score)
+        return _CleanStream(self._cursor)
 
 
 class _CleanStream(Stream):
     """A running text of which nothing is held back, but for what only came out when it was over."""
 
-    def __init__(self, score: Score) -> None:
-        self._score = score
+    def __init__(self, cursor: ReplayCursor) -> None:
+        self._cursor = cursor
 
     def feed(self, text: str) -> str:
         return text
@@ -393,7 +399,7 @@ class _CleanStream(Stream):
         return ""
 
     def finish(self) -> str:
-        entry = self._score.at(self._score.reached + 1)
+        entry = self._cursor.at(self._cursor.reached + 1)
         if entry is None or entry[0].type not in ("assistant_token", "thinking_token", "tool_output"):
             return ""
         return str(msgspec.json.decode(entry[0].payload).get("text", ""))

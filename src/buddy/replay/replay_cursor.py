@@ -18,7 +18,7 @@ NAP_SECONDS = 0.5
 Body = TypeVar("Body", bound=EventBody)
 
 
-class Score:
+class ReplayCursor:
     """`reached` is the seq of the last event that was recorded again."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -56,11 +56,11 @@ class Score:
     def begin(self) -> None:
         """The next thing from outside happens now."""
         self._begun += 1
-        self.stir()
+        self.notify()
 
     def advance(self, seq: int) -> None:
         self.reached = seq
-        self.stir()
+        self.notify()
 
     async def wait_reached(self, seq: int) -> None:
         while self.reached < seq:
@@ -90,7 +90,7 @@ class Score:
     def _is_due(self) -> bool:
         return self._begun < len(self._gates) and self._gates[self._begun] <= self.reached
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         """Have everybody who waits look again."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

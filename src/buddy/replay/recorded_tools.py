@@ -1,7 +1,7 @@
 """Tools, a target and rules as they were recorded: they answer again what they answered then.
 
 What always holds: nothing is done to the world (files are only read, for the prompt's sake); each answer waits for its
-place in the score, so that what happens again happens in recorded order.
+place in the cursor, so that what happens again happens in recorded order.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from buddy.protocol.events import (
     ToolResult,
 )
 from buddy.protocol.shapes import ToolCallItem
+from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
 from buddy.sessions.fork import Entry
 from buddy.sessions.permissions import ALWAYS, Permissions
-from buddy.sessions.score import Score, wait_for_ever
 from buddy.targets.contract import Entry as Listed
 from buddy.targets.contract import FileStat, Finished, OnOutput
 from buddy.targets.local import Local
@@ -115,9 +115,9 @@ def _note(call: RecordedCall, seq: int, body: EventBody | None, block: int) -> N
             pass
 
 
-def had_room(score: Score) -> bool:
+def had_room(cursor: ReplayCursor) -> bool:
     """Whether there was room on the disk for what comes next."""
-    ending, claimed = score.next(RunComplete), score.next(ToolClaimed)
+    ending, claimed = cursor.next(RunComplete), cursor.next(ToolClaimed)
     return not (ending and ending.reason == "storage_full" and claimed is None)
 
 
@@ -153,8 +153,8 @@ class RecordedTool:
 class RecordedTools(Registry):
     """The tools of a recording; `whole` has the texts that were kept beside the log."""
 
-    def __init__(self, score: Score, calls: Mapping[str, RecordedCall], whole: Mapping[str, bytes]) -> None:
-        self._score = score
+    def __init__(self, cursor: ReplayCursor, calls: Mapping[str, RecordedCall], whole: Mapping[str, bytes]) -> None:
+        self._cursor = cursor
         self._calls = calls
         self._whole = whole
         self._refused = {call.item.name: call for call in calls.values() if self._is_unknown(call.item.name)}
@@ -179,7 +179,7 @@ class RecordedTools(Registry):
     def find(self, name: str, arguments: str) -> RecordedCall | None:
         """The call that is under way with these words: the first that has no result yet."""
         for call in self._calls.values():
-            is_open = call.result is None or call.ready > self._score.reached
+            is_open = call.result is None or call.ready > self._cursor.reached
             if is_open and (call.item.name, call.item.arguments) == (name, arguments):
                 return call
         return None
@@ -196,15 +196,15 @@ class RecordedTools(Registry):
         shown = 0
         try:
             for seq, output in call.outputs:
-                await self._score.wait_before(seq)
+                await self._cursor.wait_before(seq)
                 shown += 1
                 await under_way.on_output(output.stream, output.text.encode())
             if call.bug is not None:
-                await self._score.wait_before(call.bug[0])
+                await self._cursor.wait_before(call.bug[0])
                 raise RuntimeError(call.bug[1])
             if call.is_closed:
                 await wait_for_ever()
-            await self._score.wait_before(call.ready)
+            await self._cursor.wait_before(call.ready)
         except asyncio.CancelledError:
             for _, output in call.outputs[shown:]:
                 await under_way.on_output(output.stream, output.text.encode())  # what only came out at the end
@@ -288,9 +288,9 @@ class RecordedPermissions(Permissions):
 class RecordedTarget:
     """A place where nothing is done: acceptance checks end as they ended."""
 
-    def __init__(self, name: str, score: Score) -> None:
+    def __init__(self, name: str, cursor: ReplayCursor) -> None:
         self.name = name
-        self._score = score
+        self._cursor = cursor
         self._local = Local()
 
     async def run(
@@ -304,9 +304,9 @@ class RecordedTarget:
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         del command, cwd, nonce, timeout, env
-        for event, body in self._score.after(self._score.reached):
+        for event, body in self._cursor.after(self._cursor.reached):
             if isinstance(body, AcceptanceResult):
-                await self._score.wait_before(event.seq)
+                await self._cursor.wait_before(event.seq)
                 await on_output("stdout", _unbounded(body.output).encode())
                 return Finished(body.exit_code)
             if isinstance(body, RunCancelling | RunComplete):

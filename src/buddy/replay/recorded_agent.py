@@ -1,6 +1,6 @@
 """Another agent that does again what it did.
 
-What always holds: each of its events comes at the place in the score where it made a difference; what our side makes of
+Invariants: each of its events comes at the place of the recording where it made a difference; what our side makes of
 an event by itself (a turn that begins, a message that is whole, a call that is closed) is not told, only caused.
 """
 
@@ -56,11 +56,11 @@ from buddy.protocol.events import (
     Usage,
 )
 from buddy.protocol.events import Warning as Warned
+from buddy.replay.recorded_model import failure, names
+from buddy.replay.recorded_tools import had_room, kind_of
+from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
 from buddy.sessions.permissions import ALWAYS
-from buddy.sessions.recorded_model import failure, names
-from buddy.sessions.recorded_tools import had_room, kind_of
-from buddy.sessions.score import Score, wait_for_ever
 from buddy.targets.contract import Target
 from buddy.tools.contract import Intent
 
@@ -70,23 +70,23 @@ _CORRECTED = "the agent corrected itself"
 class RecordedExternal(External):
     """The backend itself, with an agent that was recorded; what it is told of was recorded again."""
 
-    def __init__(self, runtime: str, session_id: str, score: Score, blobs: Mapping[str, bytes]) -> None:
+    def __init__(self, runtime: str, session_id: str, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
         async def hire(target: Target, project: str) -> Agent:
             del target, project
-            return RecordedAgent(runtime, score, blobs)
+            return RecordedAgent(runtime, cursor, blobs)
 
-        model = names(score, switched=False)[1]
+        model = names(cursor, switched=False)[1]
         super().__init__(
-            runtime, session_id, hire, Terms(model=model or None, reports_cost=True), lambda: had_room(score)
+            runtime, session_id, hire, Terms(model=model or None, reports_cost=True), lambda: had_room(cursor)
         )
-        self._score = score
+        self._cursor = cursor
 
     def observe(self, seq: int, body: EventBody) -> None:
         super().observe(seq, body)
-        self._score.advance(seq)
+        self._cursor.advance(seq)
 
     def clerk(self, run: Run) -> Clerk:
-        return _RecordedClerk(run, self.name, self._score)
+        return _RecordedClerk(run, self.name, self._cursor)
 
 
 class _Asked(Permission, frozen=True, kw_only=True, tag="permission"):
@@ -98,9 +98,9 @@ class _Asked(Permission, frozen=True, kw_only=True, tag="permission"):
 class _RecordedClerk(Clerk):
     """Shows what was shown, and claims when it was claimed."""
 
-    def __init__(self, run: Run, agent: str, score: Score) -> None:
-        super().__init__(run, agent, lambda: had_room(score))
-        self._score = score
+    def __init__(self, run: Run, agent: str, cursor: ReplayCursor) -> None:
+        super().__init__(run, agent, lambda: had_room(cursor))
+        self._cursor = cursor
         self._shown: list[Permission] = []
 
     async def _intent(self, asked: Permission) -> Intent:
@@ -111,9 +111,9 @@ class _RecordedClerk(Clerk):
         return asked.intent if isinstance(asked, _Asked) else await super()._intent(asked)
 
     async def _wait_claim(self, call_id: str) -> None:
-        for event, body in self._score.after(self._score.reached):
+        for event, body in self._cursor.after(self._cursor.reached):
             if isinstance(body, ToolClaimed) and body.call_id == call_id:
-                await self._score.wait_before(event.seq)
+                await self._cursor.wait_before(event.seq)
                 return
             if isinstance(body, RunComplete):
                 return
@@ -125,9 +125,9 @@ class RecordedAgent:
     reports_cost = True
     is_available = True
 
-    def __init__(self, name: str, score: Score, blobs: Mapping[str, bytes]) -> None:
+    def __init__(self, name: str, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
         self.name = name
-        self._score = score
+        self._cursor = cursor
         self._blobs = blobs
 
     def check(self) -> None:
@@ -137,14 +137,14 @@ class RecordedAgent:
         """It was started."""
 
     async def execute(self, request: Request) -> "RecordedExecutor":
-        for event, body in self._score.after(self._score.reached):
+        for event, body in self._cursor.after(self._cursor.reached):
             match body:
                 case Status() if body.source == "delegate" and body.phase == SESSION:
-                    return RecordedExecutor(body.detail or "", self._score, self._blobs)
+                    return RecordedExecutor(body.detail or "", self._cursor, self._blobs)
                 case Warned() if body.code == LOST and request.session_id is not None:
                     raise SessionLost(body.detail or "")
                 case Error():
-                    await self._score.wait_before(event.seq)
+                    await self._cursor.wait_before(event.seq)
                     raise failure(body)
                 case ModelRequest():
                     break
@@ -152,7 +152,7 @@ class RecordedAgent:
                     await wait_for_ever()
                 case _:
                     pass
-        return RecordedExecutor(request.session_id or "", self._score, self._blobs)
+        return RecordedExecutor(request.session_id or "", self._cursor, self._blobs)
 
     async def execute_once(self, request: Request) -> Result:
         return await once(self, request)
@@ -167,13 +167,13 @@ class RecordedAgent:
 class RecordedExecutor:
     """Satisfies `Executor`."""
 
-    def __init__(self, session_id: str, score: Score, blobs: Mapping[str, bytes]) -> None:
+    def __init__(self, session_id: str, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
         self.backend_session_id = session_id
         self.errors: deque[Exception] = deque()
         self.is_closed = False
-        self._score = score
+        self._cursor = cursor
         self._blobs = blobs
-        self._cursor = 0
+        self._position = 0
         self._is_cancelled = False
         self._pending: set[str] = set()
 
@@ -181,7 +181,7 @@ class RecordedExecutor:
     def done(self) -> asyncio.Event:
         """Set where it was started anew for what comes next."""
         gone = asyncio.Event()
-        for _, body in self._score.after(self._score.reached):
+        for _, body in self._cursor.after(self._cursor.reached):
             if isinstance(body, Status) and body.phase == STARTING:
                 gone.set()
             if isinstance(body, ModelRequest | Status):
@@ -190,7 +190,7 @@ class RecordedExecutor:
 
     async def send_message(self, text: str) -> None:
         del text
-        self._cursor = self._score.reached
+        self._position = self._cursor.reached
         self._is_cancelled = False
 
     async def cancel(self) -> None:
@@ -206,18 +206,18 @@ class RecordedExecutor:
         if self._is_cancelled:
             yield Completion("cancelled")
             return
-        if (first := self._beginning(self._cursor)) is not None:
+        if (first := self._beginning(self._position)) is not None:
             yield first
-        for event, body in self._score.after(self._cursor):
-            if event.seq <= self._cursor:
+        for event, body in self._cursor.after(self._position):
+            if event.seq <= self._position:
                 continue
-            self._cursor = event.seq
+            self._position = event.seq
             told = self._told(event.seq, body)
             is_over = isinstance(told, Exception) or isinstance(body, RunCancelling | RunComplete)
             for lane in self._trailing(event.seq) if is_over else ():
                 yield lane
             if told is not None:
-                await self._score.wait_before(self._cause(event.seq))
+                await self._cursor.wait_before(self._cause(event.seq))
                 yield _raised(told)
             if is_over:
                 break
@@ -225,7 +225,7 @@ class RecordedExecutor:
 
     def _cause(self, seq: int) -> int:
         """The first of the events that the one at `seq` came together with: they are its doing, too."""
-        while (entry := self._score.at(seq - 1)) is not None and _is_caused(entry[1]):
+        while (entry := self._cursor.at(seq - 1)) is not None and _is_caused(entry[1]):
             seq -= 1
         return seq
 
@@ -272,12 +272,12 @@ class RecordedExecutor:
 
     def _message(self, seq: int) -> str:
         """Pieces that became one message have one id."""
-        found = self._score.next(AssistantMessage, seq)
+        found = self._cursor.next(AssistantMessage, seq)
         return found.message_id if found else ""
 
     def _beginning(self, seq: int) -> Delta | None:
         """A turn begins with the first piece of it, which may have been held back; a call says so by itself."""
-        for _, body in self._score.after(seq):
+        for _, body in self._cursor.after(seq):
             match body:
                 case ToolCall():
                     return None
@@ -290,16 +290,16 @@ class RecordedExecutor:
         return None
 
     def _corrected(self, seq: int) -> Message | None:
-        entry = self._score.at(seq + 1)
+        entry = self._cursor.at(seq + 1)
         if entry is None or not isinstance(entry[1], AssistantToken):
             return None
-        self._cursor = seq + 1
+        self._position = seq + 1
         return Message(entry[1].text, self._message(seq))
 
     def _completion(self, seq: int, body: AssistantMessage) -> Completion:
         match body.finish:
             case "error":
-                error = self._score.next(Error, seq)
+                error = self._cursor.next(Error, seq)
                 return Completion("error", body.text, error.message if error else "")
             case "cancelled":
                 return Completion("cancelled", body.text)
@@ -310,7 +310,7 @@ class RecordedExecutor:
 
     def _failed(self, seq: int, body: Error) -> Completion | Exception:
         """It said that it failed, and what was open was closed; or it was gone, and nothing was."""
-        before = self._score.at(seq - 1)
+        before = self._cursor.at(seq - 1)
         if before is not None and isinstance(before[1], ToolResult) and _is_unknown(before[1]):
             return Completion("error", error=body.message)
         return failure(body)
@@ -318,7 +318,7 @@ class RecordedExecutor:
     def _trailing(self, seq: int) -> list[Delta]:
         """Texts that only came out when the run ended: that there is such a text must be known before."""
         lanes: dict[bool, Delta] = {}
-        for _, body in self._score.after(seq):
+        for _, body in self._cursor.after(seq):
             if isinstance(body, RunComplete):
                 break
             if isinstance(body, AssistantToken | ThinkingToken):
@@ -342,14 +342,14 @@ class RecordedExecutor:
         return _Asked(call_id, name, intent.kind if shown else kind, _hear, args=args, intent=intent)
 
     def _call(self, seq: int, call_id: str) -> tuple[str, dict[str, Any]]:
-        while (entry := self._score.at(seq)) is not None:
+        while (entry := self._cursor.at(seq)) is not None:
             if isinstance(entry[1], ToolCall) and entry[1].call_id == call_id:
                 return entry[1].tool_name, entry[1].args
             seq -= 1
         return "tool", {}
 
     def _tier(self, seq: int, call_id: str) -> Tier:
-        for _, body in self._score.after(seq):
+        for _, body in self._cursor.after(seq):
             if isinstance(body, ToolClaimed) and body.call_id == call_id:
                 return body.tier
         return "privileged"

@@ -1,6 +1,6 @@
-"""The lives of a recorded session, each in one process, and what came from outside in them.
+"""The spans of a recorded session, each in one process, and what came from outside in them.
 
-What always holds: a life begins where a process opened the session and found something to take up; what came from
+What always holds: a span begins where a process opened the session and found something to take up; what came from
 outside is known by the event that it left.
 """
 
@@ -42,7 +42,7 @@ from buddy.sessions.session import Session
 INSIDE = frozenset({"policy", "timeout", "acceptance", "restart", "auto"})
 
 
-class Life(Struct, frozen=True):
+class ProcessSpan(Struct, frozen=True):
     """The events of one process, from `first` to `last`; `is_complete`: nothing was under way when they ended."""
 
     first: int
@@ -52,14 +52,14 @@ class Life(Struct, frozen=True):
     sandbox: str
 
 
-class Stimulus(Struct, frozen=True):
+class ExternalInput(Struct, frozen=True):
     """Something that a client did, as soon as `gate` was recorded."""
 
     gate: int
     act: Callable[[Session], Awaitable[object]]
 
 
-def lives_of(entries: Sequence[Entry]) -> list[Life]:
+def spans_of(entries: Sequence[Entry]) -> list[ProcessSpan]:
     starts = [
         _first(entries),
         *(_recovery_start(entries, at) for at, entry in enumerate(entries) if _is_restart(entry)),
@@ -68,7 +68,7 @@ def lives_of(entries: Sequence[Entry]) -> list[Life]:
     ends = [start - 1 for start in starts[1:]] + [entries[-1][0].seq]
     target, sandbox = _place(entries)
     return [
-        Life(first, last, _is_idle(entries, last), target, sandbox)
+        ProcessSpan(first, last, _is_idle(entries, last), target, sandbox)
         for first, last in zip(starts, ends, strict=True)
         if first <= last
     ]
@@ -123,7 +123,7 @@ class RecordedIds:
         return waiting.pop(0)
 
 
-def ids_in(entries: Sequence[Entry], life: Life) -> RecordedIds:
+def ids_in(entries: Sequence[Entry], span: ProcessSpan) -> RecordedIds:
     runs: dict[str, None] = {}
     approvals: dict[str, None] = {}
     steers: dict[str, None] = {}
@@ -139,7 +139,7 @@ def ids_in(entries: Sequence[Entry], life: Life) -> RecordedIds:
                 steers[body.message_id] = found[body.message_id] = None
             case _:
                 pass
-        if event.seq < life.first:
+        if event.seq < span.first:
             old |= set(found)
     return RecordedIds(
         {
@@ -150,17 +150,17 @@ def ids_in(entries: Sequence[Entry], life: Life) -> RecordedIds:
     )
 
 
-def stimuli_of(entries: Sequence[Entry], life: Life) -> list[Stimulus]:
+def inputs_of(entries: Sequence[Entry], span: ProcessSpan) -> list[ExternalInput]:
     """What came from outside, in the order in which it came."""
-    found: list[Stimulus] = []
+    found: list[ExternalInput] = []
     for at, (event, body) in enumerate(entries):
-        if not life.first <= event.seq <= life.last or body is None:
+        if not span.first <= event.seq <= span.last or body is None:
             continue
         act = _act(entries, at, body)
         if act is not None:
             gate = _last_poll(entries, at) if _is_steer(entries, at) else event.seq - 1
-            found.append(Stimulus(max(gate, life.first - 1), act))
-    return sorted(found, key=lambda stimulus: stimulus.gate)
+            found.append(ExternalInput(max(gate, span.first - 1), act))
+    return sorted(found, key=lambda given: given.gate)
 
 
 def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Session], Awaitable[object]] | None:

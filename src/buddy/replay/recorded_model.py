@@ -1,6 +1,6 @@
 """A model that says again what it said.
 
-What always holds: each piece waits for its place in the score, so that what happens again happens in recorded order.
+What always holds: each piece waits for its place in the cursor, so that what happens again happens in recorded order.
 """
 
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ from buddy.protocol.events import (
     Usage,
     Warning,  # noqa: A004 - the seed's word
 )
-from buddy.sessions.score import Score, wait_for_ever
+from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 
 NO_SUMMARY = "the model wrote no summary: "
 UNAFFORDABLE = 1e12
@@ -43,28 +43,28 @@ UNAFFORDABLE = 1e12
 class RecordedProvider:
     """Says again what was said. `switched`: it is chosen in the middle of a session."""
 
-    def __init__(self, score: Score, *, switched: bool) -> None:
-        self._score = score
-        self.profile, self.model, self.api = names(score, switched=switched)
-        usage = score.next(Usage)
+    def __init__(self, cursor: ReplayCursor, *, switched: bool) -> None:
+        self._cursor = cursor
+        self.profile, self.model, self.api = names(cursor, switched=switched)
+        usage = cursor.next(Usage)
         self.context_limit = usage.context.limit if usage else 8192
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         del prompt
-        compaction = self._score.at(self._score.reached + 1)
+        compaction = self._cursor.at(self._cursor.reached + 1)
         if compaction is not None and isinstance(compaction[1], SessionCompacted):
             yield _told_summary(compaction[1])
             return
         is_summary = self._purpose() == "summary"
-        for event, body in self._score.after(self._score.reached):
+        for event, body in self._cursor.after(self._cursor.reached):
             piece = self._summary_piece(event.seq, body) if is_summary else self._piece(event.seq, body)
             if isinstance(piece, Exception):
-                for kind in trailing(self._score, event.seq):
+                for kind in trailing(self._cursor, event.seq):
                     yield TextDelta("") if kind == "assistant_token" else ThinkingDelta("")
-                await self._score.wait_before(event.seq)
+                await self._cursor.wait_before(event.seq)
                 raise piece
             if piece is not None:
-                await self._score.wait_before(event.seq)
+                await self._cursor.wait_before(event.seq)
                 yield piece
                 if isinstance(piece, Reply):
                     return
@@ -75,7 +75,7 @@ class RecordedProvider:
     async def cost_of(self, usage: TokenUsage) -> float | None:
         """What was reserved for the next call then; beyond all limits where the run ended for want of it."""
         del usage
-        for _, body in self._score.after(self._score.reached):
+        for _, body in self._cursor.after(self._cursor.reached):
             if isinstance(body, ModelRequest):
                 return body.reserved_cost_usd or 0.0
             if isinstance(body, RunComplete):
@@ -87,7 +87,7 @@ class RecordedProvider:
 
     def _purpose(self) -> str:
         """What the call that was just recorded is for."""
-        entry = self._score.at(self._score.reached)
+        entry = self._cursor.at(self._cursor.reached)
         body = entry[1] if entry else None
         return body.purpose if isinstance(body, ModelRequest) else "reply"
 
@@ -104,7 +104,7 @@ class RecordedProvider:
             case Warning() if body.code != "EVENT_GAP":
                 return Notice(body.code, body.message, body.detail or "")
             case AssistantMessage():
-                usage = _usage(self._score.next(Usage, seq))
+                usage = _usage(self._cursor.next(Usage, seq))
                 return Reply(body.text, body.tool_calls, body.finish, body.truncated, usage, body.opaque)
             case Error():
                 return failure(body)
@@ -126,7 +126,7 @@ class RecordedProvider:
 
     def _notes(self, seq: int) -> str:
         """What the model wrote: it is known of the last part; of a part before it only that there was something."""
-        for _, body in self._score.after(seq):
+        for _, body in self._cursor.after(seq):
             if isinstance(body, ModelRequest):
                 return "…" if body.purpose == "summary" else ""
             if isinstance(body, SessionCompacted):
@@ -134,10 +134,10 @@ class RecordedProvider:
         return ""
 
 
-def trailing(score: Score, seq: int) -> list[str]:
+def trailing(cursor: ReplayCursor, seq: int) -> list[str]:
     """Kinds of texts that only came out when the run ended: that there is such a text must be known before."""
     kinds: dict[str, None] = {}
-    for event, body in score.after(seq):
+    for event, body in cursor.after(seq):
         if isinstance(body, RunComplete | RunStarted):
             break
         if isinstance(body, AssistantToken | ThinkingToken):
@@ -145,20 +145,20 @@ def trailing(score: Score, seq: int) -> list[str]:
     return list(kinds)
 
 
-def names(score: Score, *, switched: bool) -> tuple[str, str, str]:
-    for _, body in score.after(score.reached):
+def names(cursor: ReplayCursor, *, switched: bool) -> tuple[str, str, str]:
+    for _, body in cursor.after(cursor.reached):
         if isinstance(body, ModelSwitched):
             named = body.after if switched else body.before
             return named.get("profile", ""), named.get("model", ""), named.get("api", "")
         if isinstance(body, ModelRequest):
             return body.profile, body.model, body.api
-        if isinstance(body, RunStarted) and body.options.profile and not _is_asked(score):
+        if isinstance(body, RunStarted) and body.options.profile and not _is_asked(cursor):
             return body.options.profile, body.options.model or "", ""
     return "", "", ""
 
 
-def _is_asked(score: Score) -> bool:
-    return score.next(ModelRequest) is not None
+def _is_asked(cursor: ReplayCursor) -> bool:
+    return cursor.next(ModelRequest) is not None
 
 
 def _usage(usage: Usage | None) -> TokenUsage | None:
