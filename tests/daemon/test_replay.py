@@ -49,7 +49,7 @@ async def test_ten_thousand_events_are_replayed_under_load(tmp_path: Path) -> No
     await replay_under_load(tmp_path, 10_000)
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 async def test_a_hundred_thousand_events_are_replayed_under_load(tmp_path: Path) -> None:
     await replay_under_load(tmp_path, 100_000)
 

@@ -51,12 +51,12 @@ def test_a_process_killed_at_any_kind_of_boundary_leaves_a_sound_session(boundar
     assert kill_at(asked or spread(boundaries, REPRESENTATIVE), tmp_path) == []
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 def test_a_process_killed_at_any_boundary_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
     assert kill_at(boundaries, tmp_path) == []
 
 
-@pytest.mark.faults
+@pytest.mark.slow
 def test_a_process_killed_again_while_it_recovers_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
     first = spread(boundaries, REPRESENTATIVE)
     assert kill_at(first, tmp_path, [AGAIN[index % len(AGAIN)] for index in range(len(first))]) == []
