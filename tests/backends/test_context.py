@@ -22,9 +22,9 @@ PLENTY = RunOptions(budget=BudgetLimits(max_turns=1000))
 
 
 @asynccontextmanager
-async def working(tmp_path: Path, model: Provider) -> AsyncGenerator[tuple[House, Guest]]:
+async def working(tmp_path: Path, model: Provider, name: str = "cli") -> AsyncGenerator[tuple[House, Guest]]:
     parts = Parts(clock=unix_ms, log=MemoryLog(unix_ms), provider=lambda _: model)
-    async with house(tmp_path, parts=parts) as home, home.client() as guest:
+    async with house(tmp_path, parts=parts) as home, home.client(name) as guest:
         await guest.start(approval_policy="all")
         yield home, guest
         await check_all(home)
@@ -145,6 +145,18 @@ async def test_a_compaction_by_hand_tells_what_it_took_and_can_be_undone(tmp_pat
         await guest.send("and now?")
         await guest.until(RunComplete)
         assert texts(tuple(model.prompts[-1].items)) == [*whole, "and now?"]
+
+
+async def test_a_client_that_calls_itself_auto_is_charged_for_its_compaction(tmp_path: Path) -> None:
+    notes(tmp_path, 8)
+    model = Worker(lambda turn: (reading(turn // 2),) if turn % 2 else ())
+    async with working(tmp_path, model, "auto") as (_, guest):
+        for number in range(6):
+            await guest.send(f"message {number}")
+            await guest.until(RunComplete)
+        await guest.client.request(CompactSession(), CompactSessionReply, guest.session_id)
+        compaction = await guest.until(SessionCompacted)
+        assert (compaction.by, compaction.strategy, compaction.input_tokens) == ("auto-client", "model", 100)
 
 
 async def test_a_history_larger_than_the_window_is_summarised_in_parts(tmp_path: Path) -> None:

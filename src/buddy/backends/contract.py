@@ -11,6 +11,7 @@ from msgspec import Struct
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import BuddyError
 from buddy.models.contract import TokenUsage
+from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import EventBody, SessionCompacted
 from buddy.tools.contract import Intent, Place
@@ -109,15 +110,16 @@ class Compaction(Struct, frozen=True):
     usage: TokenUsage | None = None
 
 
-def compacted(found: Compaction, by: str, *, beside: int = 0) -> SessionCompacted:
+def compacted(found: Compaction, by: Actor, *, beside: int = 0) -> SessionCompacted:
     """The event of a compaction; `beside` is what the prompt has beside the history."""
-    usage = found.usage if by != "auto" else None
+    # What a run spends on its own summary is in that run's `usage`; nobody else records what a client's cost.
+    usage = None if by is RuntimeActor.AUTO_COMPACTION else found.usage
     return SessionCompacted(
         before_tokens=found.before_tokens + beside,
         after_tokens=found.after_tokens + beside,
         through_seq=found.through_seq,
         summary=found.summary,
-        by=by,
+        by=str(by),
         strategy=found.strategy,
         input_tokens=usage.input_tokens if usage else None,
         output_tokens=usage.output_tokens if usage else None,

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, json
 
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.codes import Source
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -120,7 +121,7 @@ class RunState(Struct):
         match body:
             case UserMessage():
                 self.answered = self.truncated = False
-                if body.by == "acceptance":
+                if body.by == RuntimeActor.ACCEPTANCE:
                     self.round += 1
                     self.checks = {}
             case RunStarted():
@@ -202,7 +203,7 @@ class RunState(Struct):
             case ApprovalExpired():
                 call = self._call_of(body.approval_id, None)
                 if call:
-                    call.stage, call.by, call.comment = "denied", "timeout", "nobody decided in time"
+                    call.stage, call.by, call.comment = "denied", RuntimeActor.TIMEOUT, "nobody decided in time"
 
     def _call_of(self, approval_id: str, call_id: str | None) -> OpenCall | None:
         if call_id is not None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from buddy.cli.embedded import places_of, read_config
 from buddy.errors import UserError
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     AssistantMessage,
     EventBody,
@@ -92,7 +93,7 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
                 if run_id:
                     yield _complete(run_id), run_id
                 run_id = ids("run")
-                yield UserMessage(message_id=ids("msg"), text=message.content, by="import"), run_id
+                yield UserMessage(message_id=ids("msg"), text=message.content, by=RuntimeActor.IMPORT), run_id
                 yield RunStarted(run_id=run_id, options=StartedOptions(budget=BudgetLimits())), run_id
             case "assistant" if run_id:
                 calls = tuple(

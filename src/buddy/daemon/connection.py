@@ -18,6 +18,7 @@ from buddy.daemon.link import Link, TooLong
 from buddy.daemon.pump import Encoded, Pump
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
+from buddy.protocol.actors import register_client
 from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage, session_of
 from buddy.protocol.requests import SESSION_REQUESTS
@@ -25,8 +26,6 @@ from buddy.protocol.shapes import ErrorInfo, Shape
 from buddy.sessions.sessions import Sessions, token_hash
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
-RESERVED = frozenset({"policy", "timeout", "daemon", "acceptance", "restart"})
-_ODD = re.compile(r"[^A-Za-z0-9._ -]")
 log = logging.getLogger("buddy.daemon")
 
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
@@ -136,8 +135,7 @@ class Connection:
 
     def introduce(self, name: str) -> None:
         """Register the peer's name: it is the `by` of all it does."""
-        name = _ODD.sub("", name)[:40].strip() or "client"
-        self.name = f"{name}-client" if name in RESERVED else name
+        self.name = register_client(name).name
 
     def require(self, session_id: str, role: Role) -> None:
         """Refuse what this peer's role on the session does not allow."""

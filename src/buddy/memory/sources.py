@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AssistantMessage, EventBody, ToolResult, UserMessage
 
 REMEMBERED = frozenset({"user_message", "assistant_message", "tool_result"})
@@ -20,7 +21,7 @@ class Said(Struct, frozen=True):
 def said_in(seq: int, ts: int, body: EventBody) -> Said | None:
     """What this event adds to memory; None for most."""
     match body:
-        case UserMessage() if body.by != "acceptance":
+        case UserMessage() if body.by != RuntimeActor.ACCEPTANCE:
             return Said(seq, ts, "user", body.text[:LONGEST_TEXT])
         case AssistantMessage() if body.text:
             return Said(seq, ts, "assistant", body.text[:LONGEST_TEXT])

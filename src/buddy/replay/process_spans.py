@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from buddy.errors import ProtocolError
+from buddy.protocol.actors import RuntimeActor, acts_on_session
 from buddy.protocol.events import (
     ApprovalExpired,
     ApprovalPolicyChanged,
@@ -38,8 +39,6 @@ from buddy.protocol.requests import (
 from buddy.protocol.shapes import AcceptanceOptions, RunOptions
 from buddy.sessions.fork import Entry
 from buddy.sessions.session import Session
-
-INSIDE = frozenset({"policy", "timeout", "acceptance", "restart", "auto"})
 
 
 class ProcessSpan(Struct, frozen=True):
@@ -84,13 +83,13 @@ def _is_restart(entry: Entry) -> bool:
     body = entry[1]
     if isinstance(body, RunStarted):
         return body.recovered
-    return isinstance(body, ApprovalPolicyChanged) and body.by == "restart"
+    return isinstance(body, ApprovalPolicyChanged) and body.by == RuntimeActor.RESTART
 
 
 def _recovery_start(entries: Sequence[Entry], at: int) -> int:
     """A recovery begins with what expired while nobody was there, and the end of a window in which all was allowed."""
     while at > 0 and isinstance(before := entries[at - 1][1], ApprovalExpired | ApprovalPolicyChanged):
-        if isinstance(before, ApprovalPolicyChanged) and before.by != "restart":
+        if isinstance(before, ApprovalPolicyChanged) and before.by != RuntimeActor.RESTART:
             break
         at -= 1
     return entries[at][0].seq
@@ -171,7 +170,7 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Sessio
             return lambda session: session.begin(body)
         case UserMessage() if _is_steer(entries, at):
             return lambda session: session.steer(SteerRun(run_id, body.text), body.by)
-        case UserMessage() if body.by not in INSIDE:
+        case UserMessage() if acts_on_session(body.by):
             message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
             return lambda session: session.send(message, body.by)
         case ApprovalReceived() if _is_from_outside(entries, at, body):
@@ -182,15 +181,15 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Callable[[Sessio
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
             return lambda session: session.cancel(CancelRun(session_id, run_id, body.reason), body.by)
-        case ApprovalPolicyChanged() if body.by not in INSIDE:
+        case ApprovalPolicyChanged() if acts_on_session(body.by):
             lasting = _seconds_until(body.expires_at, event.ts)
             return lambda session: session.set_policy(SetApprovalPolicy(body.policy, lasting), body.by)
-        case ModelSwitched() if body.by not in INSIDE:
+        case ModelSwitched() if acts_on_session(body.by):
             wish = SwitchModel(body.after.get("profile"), body.after.get("model"))
             return lambda session: session.switch_model(wish, body.by)
         case SessionResumed():
             return lambda session: session.resume(body.by)
-        case SessionCompacted() if body.by not in INSIDE:
+        case SessionCompacted() if acts_on_session(body.by):
             return lambda session: session.compact(body.by, undo=body.undo)
         case _:
             return None
@@ -217,7 +216,7 @@ def _message(session_id: str, body: UserMessage, next_body: EventBody | None) ->
 def _is_steer(entries: Sequence[Entry], at: int) -> bool:
     """A message of a run that was under way already."""
     body, run_id = entries[at][1], entries[at][0].run_id
-    if not isinstance(body, UserMessage) or body.by in INSIDE:
+    if not isinstance(body, UserMessage) or not acts_on_session(body.by):
         return False
     return any(isinstance(other, RunStarted) and event.run_id == run_id for event, other in entries[:at])
 
@@ -232,7 +231,7 @@ def _last_poll(entries: Sequence[Entry], at: int) -> int:
 
 def _is_from_outside(entries: Sequence[Entry], at: int, body: ApprovalReceived) -> bool:
     """A person's decision; neither a rule's or a policy's, nor what a cancel did to what was waiting."""
-    if body.by in INSIDE or body.by.startswith("rule:"):
+    if not acts_on_session(body.by):
         return False
     run_id = entries[at][0].run_id
     return not any(isinstance(other, RunCancelling) and event.run_id == run_id for event, other in entries[:at])

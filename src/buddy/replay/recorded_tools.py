@@ -13,6 +13,7 @@ from msgspec import Struct, json
 
 from buddy.backends.contract import Question
 from buddy.errors import ToolError
+from buddy.protocol.actors import SESSION_GRANT, Rule, parse_actor
 from buddy.protocol.codes import ApprovalKind, Source, Tier
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -267,9 +268,10 @@ class RecordedPermissions(Permissions):
     def judge(self, question: Question) -> Opinion:
         call = self._calls.get(question.call_id)
         ruled = call.ruled if call else None
-        if ruled is not None and ruled.by.startswith("rule:") and ruled.by != "rule:session":
+        actor = parse_actor(ruled.by) if ruled is not None else None
+        if ruled is not None and isinstance(actor, Rule) and actor != SESSION_GRANT:
             decision = "allow" if ruled.decision == "approve" else "deny"
-            return Opinion(decision, ruled.comment or "", ruled.by.removeprefix("rule:"))
+            return Opinion(decision, ruled.comment or "", actor.id)
         asked = call.asked if call else None
         return Opinion("ask", str(asked.details.get("why", ""))) if asked else Opinion(None, "")
 

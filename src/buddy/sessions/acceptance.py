@@ -7,6 +7,7 @@ to the model, which tries again, for a bounded number of rounds.
 from buddy.backends.contract import Backend, Run, RunEnded
 from buddy.backends.native.bounds import bounded
 from buddy.backends.native.digest import nonce_of
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AcceptanceResult, Status, UserMessage
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
 from buddy.tools.kept import Kept
@@ -30,7 +31,9 @@ async def work_until_accepted(run: Run, backend: Backend) -> None:
             names = ", ".join(result.id for result in failed)
             raise AcceptanceFailed(f"acceptance checks still fail after {run.state.round} rounds: {names}")
         number = run.state.round
-        run.emit(UserMessage(message_id=f"{run.run_id}.round{number}", text=_report(failed), by="acceptance"))
+        run.emit(
+            UserMessage(message_id=f"{run.run_id}.round{number}", text=_report(failed), by=RuntimeActor.ACCEPTANCE)
+        )
 
 
 def acceptance_of(run: Run) -> Acceptance | None:

@@ -14,6 +14,7 @@ from buddy.backends.contract import Question, Ruling, RunDenied
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError
 from buddy.log.contract import ApprovalRecord, Decision
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
@@ -214,7 +215,7 @@ class Approvals:
 
     def _ruling(self, call: OpenCall) -> Ruling:
         ruling = Ruling(approved=call.stage == "approved", by=call.by, comment=call.comment)
-        if not ruling.approved and (call.stop or (self._is_headless and call.by == "policy")):
+        if not ruling.approved and (call.stop or (self._is_headless and call.by == RuntimeActor.POLICY)):
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
 

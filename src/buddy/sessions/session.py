@@ -16,6 +16,7 @@ from msgspec import Struct
 from buddy.backends.contract import Backend, Compaction, compacted
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Lease, Log
+from buddy.protocol.actors import Client, RuntimeActor
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -207,7 +208,7 @@ class Session:
         await self._committed(durable=True)
         now = self.approvals.policy().at(self._around.clock())
         if now != "ask":
-            await self._guard(self.approvals.settle_pending("approve" if now == "all" else "deny", "policy"))
+            await self._guard(self.approvals.settle_pending("approve" if now == "all" else "deny", RuntimeActor.POLICY))
         return policy
 
     async def switch_model(self, wish: SwitchModel, by: str) -> dict[str, str]:
@@ -240,7 +241,7 @@ class Session:
             await self._start_queued()
             return CompactSessionReply(before, before)
         else:
-            body = compacted(compaction, by)
+            body = compacted(compaction, Client(by))
         self.journal.record(body)
         await self._committed(durable=True)
         await self._start_queued()
@@ -281,7 +282,7 @@ class Session:
         for expired in self.approvals.expire_overdue():
             await self._committed(Rows(decision=expired))
         if self.approvals.session_policy().policy == "until":
-            self.journal.record(ApprovalPolicyChanged(policy="ask", by="restart"))
+            self.journal.record(ApprovalPolicyChanged(policy="ask", by=RuntimeActor.RESTART))
         run = self.fold.run
         if run is not None:
             self.journal.record(RunStarted(run_id=run.run_id, options=run.options, recovered=True), run.run_id)
@@ -314,7 +315,7 @@ class Session:
         self._closing = True
         if self.fold.run is not None and self._task is not None and not self.broken:
             with suppress(ProtocolError):  # then the log is somebody else's, or full: all that is left is to stop
-                await self._cancel(reason, "daemon")
+                await self._cancel(reason, RuntimeActor.DAEMON)
         await self.abandon()
         if not self.broken:
             await self._around.log.release(self.journal.lease)
@@ -379,11 +380,11 @@ class Session:
             self.journal.record(msgspec.structs.replace(fold.started, state=fold.state))
         if fold.policy is not None:
             self.journal.record(
-                ApprovalPolicyChanged(policy=fold.policy, expires_at=fold.policy_expires_at, by="restart")
+                ApprovalPolicyChanged(policy=fold.policy, expires_at=fold.policy_expires_at, by=RuntimeActor.RESTART)
             )
         if fold.profile is not None:
             named = {"profile": model.profile, "model": model.model, "api": model.api}
-            self.journal.record(ModelSwitched(before=named, after=named, by="restart"))
+            self.journal.record(ModelSwitched(before=named, after=named, by=RuntimeActor.RESTART))
 
     def _start(self) -> None:
         run = None if self._task is not None or self.broken or self._closing else self._active()

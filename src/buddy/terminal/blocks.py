@@ -8,6 +8,7 @@ import msgspec
 
 from buddy.client.view import RunView
 from buddy.errors import ProtocolError, UserError
+from buddy.protocol.actors import acts_on_session
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -212,7 +213,7 @@ def _diff_line(line: str, style: Style) -> str:
 
 
 def _decision(body: ApprovalReceived, style: Style) -> str | None:
-    if body.by == "policy" or body.by.startswith("rule:"):
+    if not acts_on_session(body.by):
         if body.decision == "approve":
             return style.dim(f"  ✓ allowed by {escape(body.by)}")
         why = f": {one_line(body.comment, 200)}" if body.comment else ""

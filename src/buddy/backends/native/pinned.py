@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     AssistantMessage,
     EventBody,
@@ -78,7 +79,7 @@ class Pins:
                     self._done(self._calls.get(body.call_id), body)
             case ToolClaimed():
                 self._claimed.add(body.call_id)
-            case UserMessage() if body.by != "acceptance":
+            case UserMessage() if body.by != RuntimeActor.ACCEPTANCE:
                 self._said.append(Said(seq, body.text))
             case RunStarted():
                 self._criteria = body.options.acceptance_criteria

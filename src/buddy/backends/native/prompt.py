@@ -25,6 +25,7 @@ from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import TOLD_ONLY, EventBody, Warning  # noqa: A004 - the seed's word
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Prompts:
         found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
         if found is not None:
             beside = sizes.prompt - sizes.summary - sizes.history
-            run.emit(compacted(found, by="auto", beside=beside))
+            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, beside=beside))
             await run.commit()
         return self._sizes(provider)
 
