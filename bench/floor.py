@@ -181,10 +181,10 @@ async def ask_httpx2(port: int, work: "Turns", _: "Record") -> None:
 
 
 def ask_relay(path: str, prompt: str) -> None:
-    """What is left of a client when somebody else does the work: without even the `socket` module."""
-    import _socket
+    """What is left of a client when somebody else does the work: no protocol, and no more than a socket."""
+    import socket
 
-    connection = _socket.socket(_socket.AF_UNIX)
+    connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     connection.sendall(prompt.encode() + b"\n")
     connection.recv(65536)

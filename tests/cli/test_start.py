@@ -9,7 +9,6 @@ import pytest
 
 from buddy.cli.commands import COMMANDS, build_parser, parse
 from buddy.cli.completion import words_of
-from buddy.cli.options import read_plain
 from buddy.errors import UserError
 from buddy.version import VERSION
 from cli.driving import Home
@@ -74,37 +73,7 @@ def test_each_command_is_parsed_without_the_others() -> None:
         assert name in {word.text for word in words_of(build_parser(name)) if not word.after}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "exec hi",
-        "exec - --json",
-        "exec hi --stream-json -C /x -m m --profile p --approve all",
-        "exec --config c --socket s",
-        "exec hi --accept true --accept false --max-rounds 2 --max-turns 7 --max-tokens 900 --max-time 10m --plan",
-        "exec hi --agent-runtime droid --sandbox confined",
-    ],
-)
-def test_a_plain_command_line_is_read_as_the_parser_reads_it(words: str) -> None:
-    plain = read_plain(words.split())
-    parsed = vars(parse(words.split()))
-    del parsed["command"]
-    assert plain is not None
-    assert vars(plain) == parsed
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("", "resume", "exec a b", "exec --json --stream-json", "exec -C", "exec -C -x", "exec --conf=c", "exec -h"),
-        *("exec a --max-turns", "exec a --max-turns x", "exec a --max-turns=3", "exec a --accept", "exec a --tmux"),
-    ],
-)
-def test_what_is_not_plain_is_left_to_the_parser(words: str) -> None:
-    assert read_plain(words.split()) is None
-
-
-def test_exec_with_a_daemon_loads_next_to_nothing(home: Home) -> None:
+def test_exec_with_a_daemon_loads_neither_an_event_loop_nor_the_protocols_types(home: Home) -> None:
     home.script({"text": "hello"})
     assert home.run("daemon", "start").code == 0
     try:
@@ -115,7 +84,7 @@ def test_exec_with_a_daemon_loads_next_to_nothing(home: Home) -> None:
     finally:
         home.run("daemon", "stop")
     assert done.stdout == "hello\n"
-    assert _modules(done.stderr) & {*HEAVY, "enum", "re", "socket", "buddy.client"} == set()
+    assert _modules(done.stderr) & {"asyncio", "msgspec", "httpx2", "apsw", "pathlib", "ssl", "logging"} == set()
 
 
 def _modules(report: str) -> set[str]:

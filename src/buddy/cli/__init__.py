@@ -17,14 +17,9 @@ def main() -> int:
 
     # A start makes some 60,000 objects that stay; looking through them for garbage again and again is a tenth of it.
     gc.set_threshold(100_000, 20, 20)
-    from buddy.cli.bundle import use_bundle
-
-    bundle = use_bundle()
     from buddy.cli.run import run
 
-    code = run(arguments)
-    bundle.keep()
-    return _leave(code)
+    return _leave(run(arguments))
 
 
 def _leave(code: int) -> int:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
-
-# What `socket` and `signal` are made of: what they put around it takes as long to load as this command to run.
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+from socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 
 from buddy.cli.following import Following
 from buddy.cli.talk import Talk
@@ -20,7 +19,6 @@ from buddy.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
     from types import FrameType
     from typing import Self
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from buddy.cli.talk import Steps
 
     Handler = Callable[[int, FrameType | None], object] | int | None
-else:
-    import _signal as signal
 
 STOPS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
 PATIENCE = 30.0

@@ -6,12 +6,12 @@ for who is not there. With a daemon nothing is loaded but what speaks to it: the
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 
 from buddy.cli.driving import Errand, find_daemon, over_socket
 from buddy.cli.following import Following
-from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.cli.talk import Talk
 from buddy.cli.trusting import note_untrusted
@@ -32,7 +32,7 @@ LISTED = 200
 WHOLE_ID = len("sess_") + 26
 
 
-def execute(options: Options) -> int:
+def execute(options: argparse.Namespace) -> int:
     prompt = read_prompt(options)
     wish = _session_wish(options)
     _check_cost(options)
@@ -49,7 +49,7 @@ def execute(options: Options) -> int:
     return _run(options, steps)
 
 
-def resume(options: Options) -> int:
+def resume(options: argparse.Namespace) -> int:
     def steps(talk: Talk, following: Following, report: Report) -> Steps[int]:
         talk.greet()
         session_id = yield from _find(talk, options)
@@ -66,7 +66,7 @@ def resume(options: Options) -> int:
     return _run(options, steps)
 
 
-def read_prompt(options: Options) -> str:
+def read_prompt(options: argparse.Namespace) -> str:
     """The prompt from the command line, or from stdin where that was asked for or nothing else is there."""
     prompt: str | None = options.prompt if options.prompt is not None else getattr(options, "task", None)
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
@@ -88,7 +88,7 @@ def _read_stdin() -> bytes:
     return bytes(content)
 
 
-def _run(options: Options, begin: Begin) -> int:
+def _run(options: argparse.Namespace, begin: Begin) -> int:
     """With the daemon where one runs; in this process where none does, or a configuration was named for this call."""
     talk = Talk("cli" if _asks(options) else "headless")
     report = Report(json=options.json, stream_json=options.stream_json)
@@ -101,18 +101,12 @@ def _run(options: Options, begin: Begin) -> int:
     connection = None if options.config else find_daemon(path)
     if connection is not None:
         return over_socket(path, connection, errand())
-    from buddy.cli.later import put_off
+    from buddy.cli.inprocess import run_here
 
-    put_off()
-    from buddy.cli.patterns import kept_patterns
-
-    with kept_patterns():
-        from buddy.cli.inprocess import run_here
-
-        return run_here(options, errand)
+    return run_here(options, errand)
 
 
-def _find(talk: Talk, options: Options) -> Steps[str]:
+def _find(talk: Talk, options: argparse.Namespace) -> Steps[str]:
     """The id that `--last`, `last`, an id or the beginning of one means."""
     wanted: str | None = options.session_id
     if options.last or wanted == "last":
@@ -139,7 +133,7 @@ def _unknown(wanted: str) -> UserError:
     return UserError(f"no session {wanted[:80]}", hint="buddy session list --all shows those there are")
 
 
-def _session_wish(options: Options) -> Fields:
+def _session_wish(options: argparse.Namespace) -> Fields:
     for name in ("max_turns", "max_tokens", "max_rounds", "max_cost"):
         if (value := getattr(options, name)) is not None and value <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be more than 0")
@@ -170,7 +164,7 @@ def _session_wish(options: Options) -> Fields:
     }
 
 
-def _message(options: Options, session_id: str, prompt: str) -> Fields:
+def _message(options: argparse.Namespace, session_id: str, prompt: str) -> Fields:
     checks = [{"id": f"accept-{number}", "check": check} for number, check in enumerate(options.accept, 1)]
     message = {
         "sessionId": session_id,
@@ -197,7 +191,7 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-def _policy(options: Options) -> str:
+def _policy(options: argparse.Namespace) -> str:
     """Asking needs somebody who can answer; without a terminal it is no."""
     policy: str = options.approve or "ask"
     if policy not in ("ask", "all", "none"):
@@ -207,12 +201,12 @@ def _policy(options: Options) -> str:
     return "none" if policy == "ask" and not _asks(options) else policy
 
 
-def _asks(options: Options) -> bool:
+def _asks(options: argparse.Namespace) -> bool:
     wants = getattr(options, "approve", None) in (None, "ask")
     return wants and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _check_cost(options: Options) -> None:
+def _check_cost(options: argparse.Namespace) -> None:
     if options.max_cost is None or options.agent_runtime not in (None, "native"):
         return  # whether another agent tells what it costs, the session knows
     from buddy.cli.embedded import places_of, read_config

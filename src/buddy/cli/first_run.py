@@ -4,10 +4,10 @@ What always holds: looking is done only where nothing is configured, and for les
 terminal one can be chosen and is written down, else it is one error with hints and exit code 64; never a traceback.
 """
 
+import argparse
 import os
 import sys
 
-from buddy.cli.options import Options
 from buddy.errors import ProtocolError, UserError
 from buddy.terminal.escape import escape
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from buddy.models.discovery import Found
 
 
-def with_model(command: "Callable[[Options], int]", options: Options) -> int:
+def with_model(command: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
     """Run a command that needs a model; where there is none, help to one and run it again."""
     try:
         return command(options)
@@ -49,7 +49,7 @@ def with_model(command: "Callable[[Options], int]", options: Options) -> int:
         raise UserError("the daemon that runs does not know the new profile yet", hint=hint, exit_code=75) from error
 
 
-def config_file(options: Options) -> "Path":
+def config_file(options: argparse.Namespace) -> "Path":
     """The file that is read, or would be if it existed."""
     from pathlib import Path
 
@@ -76,7 +76,7 @@ def advice(found: "Sequence[Found]", file: "Path") -> str:
     return "\n".join([*lines, f"add one of these blocks to {file}"])
 
 
-def prepare(options: Options) -> None:
+def prepare(options: argparse.Namespace) -> None:
     """Write the template where there is no configuration yet."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return

@@ -6,9 +6,9 @@ elsewhere (a cancel, its time, another client) is let go; where nobody can be as
 
 from __future__ import annotations
 
+import json
 import sys
 
-from buddy.cli.lines import decoded
 from buddy.cli.report import Report, Seen
 from buddy.cli.talk import Talk
 from buddy.errors import UserError
@@ -105,7 +105,7 @@ class Following:
             for path, blob in blobs.items():
                 text = yield from self._read(event["sessionId"], blob)
                 is_text = isinstance(pointer.get(payload, path), str)
-                pointer.put(payload, path, text if is_text else decoded(text.encode()))
+                pointer.put(payload, path, text if is_text else json.loads(text))
 
     def _read(self, session_id: str, blob: str) -> Steps[str]:
         """A kept text in chunks; a character that a chunk cuts is asked for again."""

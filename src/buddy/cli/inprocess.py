@@ -3,6 +3,7 @@
 What always holds: the same as over a socket (`driving.py`); the runtime is closed cleanly, whatever happened.
 """
 
+import argparse
 import asyncio
 import os
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from buddy.cli.ahead import expect_model
 from buddy.cli.driving import STOPS, Errand, caught, let_go
 from buddy.cli.first_run import prepare
-from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import find_places
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-def run_here(options: Options, begin: Callable[[], Errand]) -> int:
+def run_here(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
     """Do the errand with a runtime of our own; gives the exit code."""
     prepare(options)
     try:
@@ -34,7 +34,7 @@ def run_here(options: Options, begin: Callable[[], Errand]) -> int:
         return INTERRUPTED
 
 
-async def _work(options: Options, begin: Callable[[], Errand]) -> int:
+async def _work(options: argparse.Namespace, begin: Callable[[], Errand]) -> int:
     places = find_places(os.environ, options.state_dir, options.socket)
     config = load_config(os.environ, Path(options.config) if options.config else None, places)
     expect_model(config, os.environ, getattr(options, "profile", None))

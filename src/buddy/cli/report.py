@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from buddy.cli.lines import encoded
+from buddy.cli.talk import encoded
 from buddy.terminal.escape import escape, escape_json, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from buddy.cli.lines import Fields
+    from buddy.cli.talk import Fields
 
 
 class Seen:

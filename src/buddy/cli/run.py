@@ -1,9 +1,10 @@
 """A command from its words to its exit code, and how errors are told."""
 
+import argparse
 import os
 import sys
 
-from buddy.cli.options import Options, read_plain
+from buddy.cli.commands import parse
 from buddy.errors import BuddyError, ProtocolError, StorageFull, UserError
 
 TYPE_CHECKING = False
@@ -18,16 +19,8 @@ def run(arguments: "Sequence[str]") -> int:
     """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
     try:
         _check_text(arguments)
-        plain = read_plain(arguments)
-        if plain is not None:
-            return run_exec(plain)
-        from buddy.cli.patterns import kept_patterns
-
-        with kept_patterns():
-            from buddy.cli.commands import parse
-
-            options = parse(arguments)
-            return options.command(options)
+        options = parse(arguments)
+        return options.command(options)
     except UserError as error:
         return _tell(str(error), error.hint, error.exit_code)
     except ProtocolError as error:
@@ -57,7 +50,7 @@ def _check_text(arguments: "Sequence[str]") -> None:
             ) from None
 
 
-def run_exec(options: Options) -> int:
+def run_exec(options: argparse.Namespace) -> int:
     from buddy.cli.exec import execute
     from buddy.cli.first_run import with_model
 

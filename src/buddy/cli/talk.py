@@ -10,23 +10,21 @@ the protocol take longer to load than a daemon to start a run.
 
 from __future__ import annotations
 
-from buddy.cli.lines import decoded, encoded
+import json
+from collections import deque
+
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION, Ulids
 from buddy.version import VERSION as PRODUCT_VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Generator
-    from typing import TypeAlias, TypeVar
+    from typing import Any, TypeAlias, TypeVar
 
-    from buddy.cli.lines import Fields
-
+    Fields = dict[str, Any]
     Result = TypeVar("Result")
     Steps: TypeAlias = Generator[None, bytes | None, Result]
-else:
-    from _collections import deque  # the same, without the library around it
 
 _CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
 _ONCE = frozenset({"start_session"})  # what must not be asked twice
@@ -106,7 +104,7 @@ class Talk:
         if line is None:
             self.is_gone = True
             return
-        found: Fields = decoded(line)
+        found: Fields = json.loads(line)
         if found["v"] != VERSION:
             raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {found['v']!r}")
         if found["kind"] == "response":
@@ -140,3 +138,8 @@ def _payload_of(response: Fields) -> Fields:
     if not response["ok"]:
         raise ProtocolError("INTERNAL_ERROR", "a refusal without a reason")
     return response["payload"]
+
+
+def encoded(fields: Fields) -> bytes:
+    """One line, spelt as the runtime spells its own."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

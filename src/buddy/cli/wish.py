@@ -1,12 +1,12 @@
 """What the flags of a command line say of the place a session works in."""
 
+import argparse
 import os
 
-from buddy.cli.options import Options
 from buddy.errors import UserError
 
 
-def target_of(options: Options) -> str:
+def target_of(options: argparse.Namespace) -> str:
     """`local`, `container:NAME` or `ssh:HOST`."""
     for kind in ("container", "ssh"):
         if (name := getattr(options, kind, None)) is not None:
@@ -14,7 +14,7 @@ def target_of(options: Options) -> str:
     return "local"
 
 
-def workspace_of(options: Options) -> str:
+def workspace_of(options: argparse.Namespace) -> str:
     """The workspace: a directory here, or an absolute path on the other machine."""
     if target_of(options) != "local":
         if not options.directory.startswith("/"):
@@ -30,6 +30,6 @@ def workspace_of(options: Options) -> str:
     return root
 
 
-def pane_of(options: Options) -> bool | str | None:
+def pane_of(options: argparse.Namespace) -> bool | str | None:
     """Whether commands run in a pane, and in which session."""
     return None if getattr(options, "no_tmux", False) else getattr(options, "tmux", None)
