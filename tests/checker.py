@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.backends.native.transcript import Transcript
 from buddy.errors import ToolError
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem

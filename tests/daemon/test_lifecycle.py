@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.targets import strays
 from daemon.plain import Message, Plain, Refused
 from daemon.running import CANARY, Daemon, answers, wait_until

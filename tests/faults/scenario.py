@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from buddy import errors
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.log.contract import Log
 from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import (

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from buddy.backends.contract import Question
+from buddy.approvals.questions import Question
 from buddy.config.settings import AgentSettings
 from buddy.errors import ProtocolError
 from buddy.protocol.events import (

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.config.settings import Profile
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProtocolError

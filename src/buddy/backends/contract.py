@@ -8,29 +8,14 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from buddy.approvals.questions import Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import BuddyError
 from buddy.models.contract import TokenUsage
 from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import EventBody, SessionCompacted
-from buddy.tools.contract import Intent, Place
-
-
-class Question(Struct, frozen=True):
-    """May this call start? `digest` is bound to exactly what would run."""
-
-    call_id: str
-    tier: Tier
-    intent: Intent
-    digest: str
-    tool: str = ""
-
-
-class Ruling(Struct, frozen=True):
-    approved: bool
-    by: str
-    comment: str = ""
+from buddy.tools.contract import Place
 
 
 class Run(Protocol):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from buddy.approvals.rule_file import remove_rules
+from buddy.approvals.rules import Rules, Subject, read_rules
+from buddy.approvals.trust import Trust, effects_of
 from buddy.cli.embedded import connected, places_of, read_config
-from buddy.config.rulefile import remove_rules
-from buddy.config.trust import Trust, effects_of
 from buddy.errors import UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.terminal.escape import escape
-from buddy.tools.permissions.rules import Rules, Subject, read_rules
 
 EXITS = {"allow": 0, "deny": 3, "ask": 10, None: 10}
 

@@ -7,12 +7,12 @@ import time
 
 import msgspec
 
+from buddy.approvals.policy import parse_duration
 from buddy.cli.embedded import connected
 from buddy.cli.reading import find_session
 from buddy.errors import UserError
 from buddy.protocol.requests import ListDecisions, ListDecisionsReply
 from buddy.protocol.shapes import DecisionMade
-from buddy.sessions.policy import parse_duration
 from buddy.terminal.escape import escape_json, one_line
 
 MAX_LISTED = 1000

@@ -183,7 +183,7 @@ def _given(fields: Fields) -> Fields:
 def _seconds(text: str | None) -> float | None:
     if not text:
         return None
-    from buddy.sessions.policy import parse_duration
+    from buddy.approvals.policy import parse_duration
 
     seconds = parse_duration(text)
     if seconds is None:
@@ -195,7 +195,7 @@ def _policy(options: argparse.Namespace) -> str:
     """Asking needs somebody who can answer; without a terminal it is no."""
     policy: str = options.approve or "ask"
     if policy not in ("ask", "all", "none"):
-        from buddy.sessions.policy import parse_policy
+        from buddy.approvals.policy import parse_policy
 
         parse_policy(policy, 0)
     return "none" if policy == "ask" and not _asks(options) else policy

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from buddy.approvals.policy import parse_duration, parse_policy
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, read_lines, whole
 from buddy.cli.trusting import ask_for_trust
@@ -26,7 +27,6 @@ from buddy.config.settings import Config
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
-from buddy.sessions.policy import parse_duration, parse_policy
 from buddy.terminal.conversation import Around, Conversation
 from buddy.terminal.escape import escape
 from buddy.terminal.style import Style, style_of

@@ -13,7 +13,7 @@ from buddy.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from buddy.config.trust import Effect, Trust
+    from buddy.approvals.trust import Effect, Trust
 
 # Those of `trust.HONOURED`, looked for before any of that is loaded.
 NAMES = ("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory")
@@ -49,8 +49,8 @@ def _undecided(options: argparse.Namespace) -> "tuple[str, Trust, list[Effect]] 
     root = os.path.realpath(options.directory)
     if target_of(options) != "local" or not any(os.path.lexists(os.path.join(root, name)) for name in NAMES):  # noqa: PTH118
         return None
+    from buddy.approvals.trust import Trust, effects_of
     from buddy.cli.embedded import places_of
-    from buddy.config.trust import Trust, effects_of
 
     trust, effects = Trust(places_of(options).state_dir), effects_of(root)
     return (root, trust, effects) if effects and trust.answer(root) is None else None

@@ -99,7 +99,7 @@ class Agents:
         return factory_key(self._env, self._places.config_dir)
 
     def _make(self, name: str) -> "Agent":
-        from buddy.config.trust import Trust
+        from buddy.approvals.trust import Trust
 
         salt, is_trusted = str(self._places.state_dir), Trust(self._places.state_dir).is_trusted
         if name == "droid":

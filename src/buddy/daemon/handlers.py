@@ -238,7 +238,7 @@ class Requests:
     async def list_decisions(self, peer: Connection, wish: ask.ListDecisions, _: str) -> Shape:
         if not peer.trusted:
             raise ProtocolError("ATTACH_FORBIDDEN", "only the owner may list all decisions")
-        from buddy.sessions.audit import decisions_made
+        from buddy.approvals.audit import decisions_made
 
         return ask.ListDecisionsReply(tuple(await decisions_made(self._log, wish.limit, wish.session_id, wish.since)))
 

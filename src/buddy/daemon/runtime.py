@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from buddy.approvals.rulebook import RuleBook
 from buddy.backends.contract import Backend
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
@@ -24,7 +25,6 @@ from buddy.daemon.link import Link, MemoryLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.projects import Projects
 from buddy.daemon.pump import Encoded
-from buddy.daemon.rulebook import RuleBook
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from buddy.approvals.permissions import ALWAYS
 from buddy.backends.contract import Run
 from buddy.backends.external.adapter import External, Terms
 from buddy.backends.external.clerk import Clerk
@@ -60,7 +61,6 @@ from buddy.replay.recorded_model import failure, names
 from buddy.replay.recorded_tools import had_room, kind_of
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
-from buddy.sessions.permissions import ALWAYS
 from buddy.targets.contract import Target
 from buddy.tools.contract import Intent
 

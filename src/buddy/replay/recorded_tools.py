@@ -11,7 +11,9 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from buddy.backends.contract import Question
+from buddy.approvals.permissions import ALWAYS, Permissions
+from buddy.approvals.questions import Question
+from buddy.approvals.rules import Opinion
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, Rule, parse_actor
 from buddy.protocol.codes import ApprovalKind, Source, Tier
@@ -33,12 +35,10 @@ from buddy.protocol.shapes import ToolCallItem
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
 from buddy.sessions.fork import Entry
-from buddy.sessions.permissions import ALWAYS, Permissions
 from buddy.targets.contract import Entry as Listed
 from buddy.targets.contract import FileStat, Finished, OnOutput
 from buddy.targets.local import Local
 from buddy.tools.contract import Call, Intent, Output, Place
-from buddy.tools.permissions.rules import Opinion
 from buddy.tools.registry import Definition, Registry
 
 FAILED = "Tool execution failed: "

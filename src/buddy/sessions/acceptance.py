@@ -4,9 +4,9 @@ They run in the run's target and sandbox, without approval (the user wrote them)
 to the model, which tries again, for a bounded number of rounds.
 """
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.contract import Backend, Run, RunEnded
 from buddy.backends.native.bounds import bounded
-from buddy.backends.native.digest import nonce_of
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AcceptanceResult, Status, UserMessage
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from buddy import faults
-from buddy.backends.contract import Question, Ruling
+from buddy.approvals.questions import Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ToolError
 from buddy.log.contract import Claim

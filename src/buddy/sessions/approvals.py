@@ -10,7 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from buddy import faults
-from buddy.backends.contract import Question, Ruling, RunDenied
+from buddy.approvals.policy import Effective, parse_policy
+from buddy.approvals.questions import Question, Ruling
+from buddy.backends.contract import RunDenied
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError
 from buddy.log.contract import ApprovalRecord, Decision
@@ -20,11 +22,10 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.policy import Effective, parse_policy
 from buddy.sessions.state import SessionFold
 
 if TYPE_CHECKING:
-    from buddy.sessions.permissions import Permissions
+    from buddy.approvals.permissions import Permissions
 
 CHANGES = ("exec", "write", "keys", "fetch")
 ONLY_PLANS = "this session only looks and plans; go on without"

@@ -5,8 +5,8 @@ import traceback
 
 from msgspec import Struct
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.contract import Backend, Run, RunEnded
-from buddy.backends.native.digest import nonce_of
 from buddy.backends.runstate import OpenCall
 from buddy.errors import LogError, ProviderError
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome

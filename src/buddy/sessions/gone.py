@@ -5,8 +5,8 @@ What always holds: the run that was under way ends as failed, and says why; nobo
 
 from typing import NoReturn
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
-from buddy.backends.native.digest import nonce_of
 from buddy.errors import UserError
 from buddy.protocol.events import EventBody
 

@@ -3,12 +3,12 @@
 What always holds: whatever can be wrong with a message is found here, before anything of it is recorded.
 """
 
+from buddy.approvals.policy import parse_policy
 from buddy.errors import ProtocolError
 from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
-from buddy.sessions.policy import parse_policy
 
 
 def check_text(text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from buddy.approvals.policy import Effective
 from buddy.backends.contract import Backend, Compaction, compacted
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Lease, Log
@@ -53,17 +54,16 @@ from buddy.sessions.ending import perform
 from buddy.sessions.inbox import Inbox
 from buddy.sessions.journal import MERGE_SECONDS, Journal, Repeated, Rows
 from buddy.sessions.messages import check_criteria, check_text, options_of
-from buddy.sessions.policy import Effective
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
 if TYPE_CHECKING:
-    from buddy.sessions.permissions import Permissions
+    from buddy.approvals.permissions import Permissions
 
 
 def without_rules(root: str) -> "Permissions":
-    from buddy.sessions.permissions import Permissions
+    from buddy.approvals.permissions import Permissions
 
     return Permissions(root)
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
@@ -23,7 +24,6 @@ from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
-from buddy.sessions.policy import parse_policy
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.state import SessionFold
 from buddy.targets.choose import check_reach

@@ -15,8 +15,8 @@ from msgspec import Struct
 from buddy.errors import ToolError
 from buddy.tools import glance
 from buddy.tools.contract import Place
-from buddy.tools.permissions.grammar import parse
-from buddy.tools.permissions.unwrap import is_open
+from buddy.tools.shell.grammar import parse
+from buddy.tools.shell.unwrap import is_open
 
 MAX_WORDS = 1000
 MAX_DEPTH = 3

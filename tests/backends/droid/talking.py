@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import Droid
 from buddy.backends.external.contract import AgentEvent, Answer, Completion, Executor, Permission, Request
-from buddy.backends.native.digest import nonce_of
 from buddy.targets.local import Local
 
 FAKE = Path(__file__).parent.parent / "fakes" / "droid.py"

@@ -7,9 +7,9 @@ import pytest
 
 from backends.casts import Cast, scene
 from backends.droid.talking import droid, environment, install, wish, workspace
+from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_means
-from buddy.config.trust import Trust
 from buddy.errors import UserError
 from buddy.protocol.events import Error, RunComplete
 from buddy.targets.carriers import Here

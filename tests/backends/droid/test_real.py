@@ -10,9 +10,9 @@ from typing import Any
 
 from backends.droid.talking import ask, listen, no, until, workspace, yes
 from backends.real import QUIET, program
+from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import WORDS, Droid
 from buddy.backends.external.contract import Completion, Delta, Message, Permission, Request, Spent, ToolEnded
-from buddy.backends.native.digest import nonce_of
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, ServerSettings
 from buddy.daemon.runtime import Parts, Runtime, unix_ms

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from backends.opencode.serving import conversation, kinds, listen, make, request, serving, tell, until
+from buddy.approvals.digest import nonce_of
 from buddy.backends.external.contract import Completion, Delta, Message, Request, Result, SessionLost
 from buddy.backends.external.pool import Pool
-from buddy.backends.native.digest import nonce_of
 from buddy.backends.opencode import server
 from buddy.backends.opencode.settings import session_rules
 from buddy.errors import ProviderError, UserError

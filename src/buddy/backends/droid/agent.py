@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.conversation import Conversation
 from buddy.backends.droid.credentials import KEY, factory_key, has_own_means
 from buddy.backends.droid.project import check_project
 from buddy.backends.external.contract import Request, Result, once
-from buddy.backends.native.digest import nonce_of
 from buddy.errors import ProviderError, UserError
 from buddy.targets.completion import see_through
 from buddy.targets.contract import Target

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.budget import Budget
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
 from buddy.backends.external.clerk import Clerk
 from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.scribe import Scribe
-from buddy.backends.native.digest import nonce_of
 from buddy.errors import ProviderError, ToolError, UserError
 from buddy.protocol.events import (
     AssistantRestart,

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from buddy.backends.contract import Question, Ruling, Run, RunDenied, RunEnded
+from buddy.approvals.digest import digest_of
+from buddy.approvals.questions import Question, Ruling
+from buddy.backends.contract import Run, RunDenied, RunEnded
 from buddy.backends.external.contract import Answer, Permission
-from buddy.backends.native.digest import digest_of
 from buddy.errors import ToolError
 from buddy.protocol.codes import Tier
 from buddy.tools.contract import Intent, Place

@@ -15,10 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from buddy import faults
+from buddy.approvals.digest import digest_of, nonce_of
+from buddy.approvals.questions import Question
 from buddy.backends.budget import Budget
-from buddy.backends.contract import Question, Run, RunEnded
+from buddy.backends.contract import Run, RunEnded
 from buddy.backends.native.bounds import bounded
-from buddy.backends.native.digest import digest_of, nonce_of
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.codes import ToolErrorType

@@ -10,9 +10,9 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
+from buddy.approvals.digest import nonce_of
 from buddy.backends.external import loose
 from buddy.backends.external.contract import Executor, Request, Result, SessionLost, once
-from buddy.backends.native.digest import nonce_of
 from buddy.backends.native.notes import MAX_BYTES, find_notes, told
 from buddy.backends.opencode.repository import check_repository
 from buddy.backends.opencode.settings import INSTALL, session_rules

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from buddy.backends.native.digest import nonce_of
+from buddy.approvals.digest import nonce_of
 from buddy.protocol.envelopes import Event, parse_incoming
 from buddy.protocol.events import (
     AcceptanceResult,

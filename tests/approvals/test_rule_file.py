@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.config.rulefile import add_rule, remove_rules
+from buddy.approvals.rule_file import add_rule, remove_rules
 from buddy.errors import UserError
 
 RULE = {"decision": "allow", "tool": "run_shell", "argv": ["a b", 'c"d', "é\u202e"]}

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from buddy.approvals.rules import Opinion, Rule, Rules, Subject, read_rules, suggest
 from buddy.errors import UserError
-from buddy.tools.permissions.grammar import parse
-from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject, read_rules, suggest
+from buddy.tools.shell.grammar import parse
 
 GENEROUS = Rules(
     [

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from buddy.tools.permissions.dangerous import may_run_others
-from buddy.tools.permissions.grammar import Parsed, Words, parse
+from buddy.tools.shell.dangerous import may_run_others
+from buddy.tools.shell.grammar import Parsed, Words, parse
 
 MAX_DEPTH = 8
 MAX_STARTS = 10_000

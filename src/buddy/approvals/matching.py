@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from buddy.errors import ToolError
 from buddy.tools.fetch.addresses import normal_host
-from buddy.tools.permissions.grammar import Words
+from buddy.tools.shell.grammar import Words
 
 MAX_NAME = 256
 _EXPANDED = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$[\w@*#?$!-]|\{[^{}]*\}")

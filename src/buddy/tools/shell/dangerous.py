@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from buddy.tools.permissions.grammar import Words
+from buddy.tools.shell.grammar import Words
 
 
 def runs_code(words: Words, fixed: int = 1) -> str | None:

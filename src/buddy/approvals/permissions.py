@@ -5,11 +5,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from buddy.backends.contract import Question
+from buddy.approvals.questions import Question
+from buddy.approvals.rules import Opinion, Rule, Rules, Subject, suggest
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.shapes import ApprovalRequest
-from buddy.tools.permissions.named import relative
-from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject, suggest
+from buddy.tools.shell.mentions import relative
 
 Remember = Callable[[Rule], None]
 

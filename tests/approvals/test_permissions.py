@@ -8,7 +8,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from buddy.backends.contract import Question
+from buddy.approvals.permissions import Permissions
+from buddy.approvals.questions import Question
+from buddy.approvals.rules import Rule, Rules, Subject
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile, ToolSettings
 from buddy.daemon.runtime import Parts, Runtime, unix_ms
@@ -25,9 +27,7 @@ from buddy.protocol.events import (
     Warning,  # noqa: A004 - the seed's word
 )
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
-from buddy.sessions.permissions import Permissions
 from buddy.tools.contract import Intent
-from buddy.tools.permissions.rules import Rule, Rules, Subject
 from harness import Guest, calls, house, says
 from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
 

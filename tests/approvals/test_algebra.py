@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from buddy.approvals.rules import LEVELS, Rule, Rules, Subject, read_rules, suggest
+from buddy.approvals.trust import Trust
 from buddy.config.settings import ToolSettings
-from buddy.config.trust import Trust
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import ApprovalReceived
 from buddy.sessions.state import SessionFold
-from buddy.tools.permissions.rules import LEVELS, Rule, Rules, Subject, read_rules, suggest
 from buddy.tools.toolbox import Supplies, toolbox
 
 RANK = {"deny": 0, "ask": 1, None: 1, "allow": 2}

@@ -15,10 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from buddy.errors import UserError
-from buddy.tools.permissions.dangerous import is_known, runs_code
-from buddy.tools.permissions.grammar import MAX_BYTES, Parsed, Words, parse
-from buddy.tools.permissions.matching import (
+from buddy.approvals.matching import (
     expands_to,
     host_matches,
     is_wild,
@@ -27,8 +24,11 @@ from buddy.tools.permissions.matching import (
     words_match,
     words_may_match,
 )
-from buddy.tools.permissions.named import Named, named_in, relative
-from buddy.tools.permissions.unwrap import MAX_STARTS, possible
+from buddy.errors import UserError
+from buddy.tools.shell.dangerous import is_known, runs_code
+from buddy.tools.shell.grammar import MAX_BYTES, Parsed, Words, parse
+from buddy.tools.shell.mentions import Mentions, mentions_in, relative
+from buddy.tools.shell.unwrap import MAX_STARTS, possible
 
 Decision = Literal["allow", "ask", "deny"]
 
@@ -108,7 +108,7 @@ class Rules:
         return self._command(subject, subject.command) if subject.command is not None else self._plain(subject)
 
     def _plain(self, subject: Subject) -> Opinion:
-        named = Named(
+        named = Mentions(
             frozenset() if subject.path is None else frozenset({subject.path}),
             frozenset() if subject.host is None else frozenset({subject.host}),
         )
@@ -133,7 +133,7 @@ class Rules:
         inner = list(possible(command, parsed))
         if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
             return Opinion("deny", "it has more in it than rules that deny can look through")
-        named = named_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Named()
+        named = mentions_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Mentions()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
                 if rule.argv in (None, ("**",)) or any(words_may_match(rule.argv or (), words) for words in inner):
@@ -143,7 +143,9 @@ class Rules:
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:
         used: list[Rule] = []
         for words in commands:
-            fitting = [rule for rule in self._of("allow", subject, Named()) if words_match(rule.argv or ("**",), words)]
+            fitting = [
+                rule for rule in self._of("allow", subject, Mentions()) if words_match(rule.argv or ("**",), words)
+            ]
             if not fitting:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
             rule, danger = _mildest(fitting, words, has_pipe=has_pipe)
@@ -155,7 +157,7 @@ class Rules:
         ids = "+".join(dict.fromkeys(rule.rule_id for rule in used))
         return Opinion("allow", f"by rule {ids}: {'; '.join(rule.describe() for rule in dict.fromkeys(used))}", ids)
 
-    def _of(self, decision: Decision, subject: Subject, named: Named) -> Iterable[Rule]:
+    def _of(self, decision: Decision, subject: Subject, named: Mentions) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject, named))
 
 
@@ -192,7 +194,7 @@ def suggest(subject: Subject) -> Rule | None:
     return replace(rule, host=subject.host) if subject.host is not None else None
 
 
-def _concerns(rule: Rule, subject: Subject, named: Named) -> bool:
+def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
     if rule.tool is not None and not fnmatch.fnmatchcase(subject.tool, rule.tool):
         return False
     if rule.target is not None and not fnmatch.fnmatchcase(subject.target, rule.target):
@@ -232,7 +234,7 @@ def _danger(rule: Rule, words: Words) -> str | None:
     return runs_code(words, fixed)
 
 
-def _names_path(rule: Rule, pattern: str, named: Named, subject: Subject) -> bool:
+def _names_path(rule: Rule, pattern: str, named: Mentions, subject: Subject) -> bool:
     """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")

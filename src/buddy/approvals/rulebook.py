@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from buddy.approvals.trust import HONOURED, Trust
 from buddy.config.places import Places
 from buddy.config.settings import Config
-from buddy.config.trust import HONOURED, Trust
 from buddy.errors import UserError
 from buddy.protocol.events import Warning  # noqa: A004 - the seed's word
 
 if TYPE_CHECKING:
-    from buddy.sessions.permissions import Permissions
-    from buddy.tools.permissions.rules import Rule, Rules
+    from buddy.approvals.permissions import Permissions
+    from buddy.approvals.rules import Rule, Rules
 
 
 class RuleBook:
@@ -42,7 +42,7 @@ class RuleBook:
 
     def permissions(self, root: str) -> "Permissions":
         """The rules of one workspace."""
-        from buddy.sessions.permissions import Permissions
+        from buddy.approvals.permissions import Permissions
 
         return Permissions(root, lambda: self._rules(root), self._remember, asks_for_shell=self._asks_for_shell)
 
@@ -68,7 +68,7 @@ class RuleBook:
         return self.permissions(root).is_closed(path)
 
     def _rules(self, root: str) -> "Rules":
-        from buddy.tools.permissions.rules import Rules
+        from buddy.approvals.rules import Rules
 
         own, project = self._current(), self._project_rules(root)
         return Rules((*own.rules, *project)) if project else own
@@ -81,7 +81,7 @@ class RuleBook:
         return known[1]
 
     def _read_project(self, root: str) -> "tuple[Rule, ...]":
-        from buddy.tools.permissions.rules import Rule
+        from buddy.approvals.rules import Rule
 
         try:
             return _read({"rules": list(self.trust.project_rules(root).rules)}).rules
@@ -102,7 +102,7 @@ class RuleBook:
             return self._own
 
     def _remember(self, rule: "Rule") -> None:
-        from buddy.config.rulefile import add_rule
+        from buddy.approvals.rule_file import add_rule
 
         if rule not in self._current().rules:
             add_rule(self._path, rule.given())
@@ -116,6 +116,6 @@ class RuleBook:
 
 
 def _read(given: Mapping[str, object]) -> "Rules":
-    from buddy.tools.permissions.rules import read_rules
+    from buddy.approvals.rules import read_rules
 
     return read_rules(given)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from buddy.tools.permissions.rules import Opinion, Rule, Rules, Subject
+from buddy.approvals.rules import Opinion, Rule, Rules, Subject
 
 GENEROUS = Rules([Rule("allow", argv=("**",)), Rule("allow", tool="run_shell")])
 NO_CURL = Rules([Rule("deny", argv=("curl", "**")), Rule("allow", argv=("**",))])

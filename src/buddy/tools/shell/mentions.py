@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from buddy.tools.permissions.grammar import Words
+from buddy.tools.shell.grammar import Words
 
 MAX_WORDS = 5000
 MAX_BASES = 8
@@ -20,7 +20,7 @@ _BRACES = re.compile(r"\{[^{}]*,[^{}]*\}")
 _HERE = re.compile(r"^(?:\$PWD|\$\{PWD\}|~\+)/")
 
 
-class Named(Struct, frozen=True):
+class Mentions(Struct, frozen=True):
     """`paths` as rules write them: below the workspace from there, others in full. `anything`: too many to look at."""
 
     paths: frozenset[str] = frozenset()
@@ -28,17 +28,17 @@ class Named(Struct, frozen=True):
     anything: bool = False
 
 
-def named_in(commands: Iterable[Words], files: Iterable[str], workspace: str, cwd: str) -> Named:
+def mentions_in(commands: Iterable[Words], files: Iterable[str], workspace: str, cwd: str) -> Mentions:
     """All that the words may name, each read in every way it could be meant."""
     commands = tuple(commands)
     bases = [cwd, *_moves(commands, cwd)]
     words = {*files, *(word for command in commands for word in (command[1:] or command))}
     if len(words) > MAX_WORDS:
-        return Named(anything=True)
+        return Mentions(anything=True)
     spellings = {spelling for word in words for spelling in _spellings(word)}
     paths = {relative(os.path.join(base, name), workspace) for name in spellings for base in bases}  # noqa: PTH118
     hosts = {host for word in words for host in _hosts(word)}
-    return Named(frozenset(paths), frozenset(hosts))
+    return Mentions(frozenset(paths), frozenset(hosts))
 
 
 def relative(path: str, workspace: str) -> str:

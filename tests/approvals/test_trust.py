@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from buddy.approvals.trust import HONOURED, MAX_FILES, Effect, Trust, effects_of, hash_of
 from buddy.cli.trusting import NAMES
-from buddy.config.trust import HONOURED, MAX_FILES, Effect, Trust, effects_of, hash_of
 from buddy.errors import UserError
 
 RULES = '[[permissions.rules]]\ndecision = "deny"\nargv = ["rm", "**"]\n'

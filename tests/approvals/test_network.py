@@ -2,7 +2,7 @@
 
 import pytest
 
-from buddy.tools.permissions.rules import Decision, Rule, Rules, Subject, suggest
+from buddy.approvals.rules import Decision, Rule, Rules, Subject, suggest
 
 
 def opinion(*rules: Rule, network: bool) -> Decision | None:

@@ -1,1 +1,0 @@
-"""Permission rules: what may run without asking, what must be asked, what must not run."""

@@ -1,0 +1,1 @@
+"""What a shell command says, read without running it."""
