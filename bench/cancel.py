@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from buddy.targets.confine.prove import prove  # noqa: E402
+from buddy.targets.confine.probe import probe  # noqa: E402
 from daemon.running import Daemon, section, shell  # noqa: E402
 from daemon.talking import Talker, send, start, talking  # noqa: E402
 
@@ -42,7 +42,7 @@ COMMANDS = {
 }
 
 
-def carriers(mark: bytes) -> list[int]:
+def marked_processes(mark: bytes) -> list[int]:
     """A handle on every process of a call."""
     handles: list[int] = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -82,7 +82,7 @@ async def cancelled(client: Talker, session_id: str, kind: str) -> float:
     up = await client.until("tool_output")
     mark = f"BUDDY_CALL={up['payload']['text'].split()[1]}".encode()
     # The command and at least one child of it, which cannot be seen while it becomes another program.
-    while len(handles := carriers(mark)) < 2:  # noqa: ASYNC110 - nobody tells
+    while len(handles := marked_processes(mark)) < 2:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -101,7 +101,7 @@ def show(what: str, found: list[float], bare: float) -> None:
 
 async def measure(folder: Path, rounds: int) -> None:
     play = [section(f"^{kind}$", {"calls": [shell(command)]}, {"text": "never"}) for kind, command in COMMANDS.items()]
-    levels = ["host", *(["confined"] if prove().how else [])]
+    levels = ["host", *(["confined"] if probe().method else [])]
     taken: dict[str, list[float]] = {f"{level}: {kind}": [] for level in levels for kind in COMMANDS}
     bare: list[float] = []
     with Daemon(folder, play=play) as daemon:

@@ -26,7 +26,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
-from buddy.targets import strays
+from buddy.targets import orphans
 from harness import Guest
 from sessions.stage import crash, read_all
 
@@ -228,7 +228,7 @@ async def test_nothing_is_left_running_after_the_end(cast: Cast, tmp_path: Path)
         session_id = await guest.start()
         await guest.send("wait")
         await guest.until(AssistantToken)
-    assert strays.find(agent_nonce(session_id, 1)) == []
+    assert orphans.find(agent_nonce(session_id, 1)) == []
 
 
 async def test_another_agent_cannot_be_confined(cast: Cast, tmp_path: Path) -> None:

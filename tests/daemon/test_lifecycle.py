@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from buddy.approvals.digest import nonce_of
-from buddy.targets import strays
+from buddy.targets import orphans
 from daemon.plain import Message, Plain, Refused
 from daemon.running import CANARY, Daemon, answers, wait_until
 from daemon.talking import attach, connect, decide, plain, read_log, send, start
@@ -38,7 +38,7 @@ async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: int) -> 
             await other.ended()
         assert daemon.wait() == 0
         assert not daemon.socket.exists()
-        assert strays.find(nonce_of(running, call["payload"]["callId"])) == []
+        assert orphans.find(nonce_of(running, call["payload"]["callId"])) == []
         log = await read_state(daemon.state_dir)
         assert {events[-1].type for events in log.values()} == {"run_complete"}
         received = next(event for event in log[asking] if event.type == "approval_received")

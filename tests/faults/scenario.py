@@ -20,7 +20,7 @@ from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import AssistantMessage
 from buddy.sessions.state import SessionFold
-from buddy.targets import strays
+from buddy.targets import orphans
 from checker import Received, Recorded, check
 from faults.driver import ENDLESS, FOLD, SESSION, received_events
 
@@ -155,7 +155,7 @@ def left_behind(recorded: Recorded) -> list[str]:
     nonces = [
         nonce_of(session_id, call_id) for session_id, events in recorded.log.items() for call_id in call_ids(events)
     ]
-    return [f"{strays.end(nonce)} processes of {nonce} were left behind" for nonce in nonces if strays.find(nonce)]
+    return [f"{orphans.kill(nonce)} processes of {nonce} were left behind" for nonce in nonces if orphans.find(nonce)]
 
 
 def call_ids(events: Sequence[Event]) -> list[str]:

@@ -170,7 +170,7 @@ class Simulated:
         content = self._world.files.get(path)
         return None if content is None else FileStat(len(content), is_dir=False, modified_ns=0)
 
-    async def end_strays(self, nonce: str) -> int:
+    async def kill_orphans(self, nonce: str) -> int:
         return await self._world.end(nonce)
 
     async def locate(self, path: str, *, root: str) -> str:
@@ -210,8 +210,8 @@ class SimulatedRuntime(Runtime):
         for task in opening:
             task.cancel()
         for session in self.sessions.open_sessions:
-            fence = await self.log.acquire(session.session_id, this_owner())
-            assert fence is not None, "the same process may always take its own session over"
+            policy = await self.log.acquire(session.session_id, this_owner())
+            assert policy is not None, "the same process may always take its own session over"
             session.broken = True
         if opening:
             await asyncio.wait(opening)

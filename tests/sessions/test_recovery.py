@@ -43,7 +43,7 @@ from buddy.protocol.requests import (
     SwitchModelReply,
 )
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
-from buddy.targets import strays
+from buddy.targets import orphans
 from checker import Recorded, check
 from harness import Guest, House, house, says
 from sessions.stage import Puppet, answer, asks_for, call, crash, read_all, shell, stage
@@ -191,7 +191,7 @@ async def test_a_call_that_was_started_is_not_started_again(tmp_path: Path, logs
         await guest.until(ToolOutput)
         await crash(home, session_id)
         nonce = nonce_of(session_id, command.call_id)
-        assert strays.find(nonce) != []
+        assert orphans.find(nonce) != []
         told = Puppet(answer("I looked"))
         async with taken_up(home, session_id, told, logs()) as after:
             assert (await after.until(RunComplete)).summary == "I looked"
@@ -201,7 +201,7 @@ async def test_a_call_that_was_started_is_not_started_again(tmp_path: Path, logs
             assert "outcome is unknown" in told.results()[0]
             assert len(after.bodies(ToolClaimed)) == 1
             assert [body.action for body in after.bodies(Recovery)] == ["unknown_outcome"]
-            assert strays.find(nonce) == []
+            assert orphans.find(nonce) == []
             assert not (tmp_path / "never").exists()
 
 

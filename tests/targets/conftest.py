@@ -13,17 +13,17 @@ from uuid import uuid4
 
 import pytest
 
-from buddy.targets.carriers import Container, Here, Ssh, hang_up
-from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.prove import Proof, attempt, prove
+from buddy.targets.confine.methods import METHODS
+from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.probe import ProbeResult, probe, probe_method
 from buddy.targets.confine.target import Confined
-from buddy.targets.confine.ways import WRAPS
+from buddy.targets.launchers import ContainerLauncher, LocalLauncher, SshLauncher, close_connections
 from buddy.targets.local import Local
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane
 from buddy.targets.tmux.target import Tmux
 from targets.machines import Engine, SshServer, need, ssh_server
-from targets.where import Where, there
+from targets.target_case import TargetCase, there
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def control_dir(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
     """Short: the name of a socket has 108 bytes at most."""
     place = tmp_path_factory.mktemp("c")
     yield place
-    asyncio.run(hang_up(place))
+    asyncio.run(close_connections(place))
 
 
 @pytest.fixture
@@ -68,39 +68,39 @@ PIPED = ["local", "confined", "container", "ssh"]
 
 
 @pytest.fixture(params=[*PIPED, "tmux"])
-async def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+async def where(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
     """Each target there is."""
     return await make(request, tmp_path)
 
 
 @pytest.fixture(params=PIPED)
-async def piped(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+async def piped(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
     """Each whose commands have pipes; in a pane they have a terminal, and test_tmux says what holds there."""
     return await make(request, tmp_path)
 
 
-async def make(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+async def make(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
     kind: str = request.param
     if kind == "container":
-        carrier = Container(request.getfixturevalue("container"), "podman")
-        found = Where(kind, Remote(carrier, grace=0.2), f"/work/{uuid4().hex[:12]}", carrier)
+        launcher = ContainerLauncher(request.getfixturevalue("container"), "podman")
+        found = TargetCase(kind, Remote(launcher, grace=0.2), f"/work/{uuid4().hex[:12]}", launcher)
         await there(found, f"mkdir {found.root}")
         return found
     if kind == "ssh":
         server: SshServer = request.getfixturevalue("sshd")
-        ssh = Ssh("127.0.0.1", request.getfixturevalue("control_dir"), server.options)
-        return Where(kind, Remote(ssh, grace=0.2), str(tmp_path), Here())
+        ssh = SshLauncher("127.0.0.1", request.getfixturevalue("control_dir"), server.options)
+        return TargetCase(kind, Remote(ssh, grace=0.2), str(tmp_path), LocalLauncher())
     if kind == "tmux":
         request.getfixturevalue("tmux_server")
-        pane = Pane(Here(), "buddy-table", str(tmp_path))
-        return Where(kind, Tmux(Local(grace=0.2), Here(), pane), str(tmp_path), Here())
+        pane = Pane(LocalLauncher(), "buddy-table", str(tmp_path))
+        return TargetCase(kind, Tmux(Local(grace=0.2), LocalLauncher(), pane), str(tmp_path), LocalLauncher())
     if kind == "confined":
-        proof = prove()
-        if not proof.how:
-            pytest.skip(proof.why)
-        fence = Fence(str(tmp_path), home=str(tmp_path.parent), own=())
-        return Where(kind, Confined(fence, prove, grace=0.2), str(tmp_path), Here())
-    return Where(kind, Local(grace=0.2), str(tmp_path), Here())
+        proof = probe()
+        if not proof.method:
+            pytest.skip(proof.reason)
+        policy = ConfinementPolicy(str(tmp_path), home=str(tmp_path.parent), own=())
+        return TargetCase(kind, Confined(policy, probe, grace=0.2), str(tmp_path), LocalLauncher())
+    return TargetCase(kind, Local(grace=0.2), str(tmp_path), LocalLauncher())
 
 
 @pytest.fixture
@@ -120,10 +120,10 @@ def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
         shutil.rmtree(place)
 
 
-why_not = cache(attempt)
+why_not = cache(probe_method)
 
 
-@pytest.fixture(params=sorted(WRAPS))
+@pytest.fixture(params=sorted(METHODS))
 def way(request: pytest.FixtureRequest) -> str:
     """Each way to confine that holds here."""
     how: str = request.param
@@ -158,8 +158,8 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def confined(way: str, root: Path, home: Path, own: Path) -> Confined:
-    fence = Fence(str(root), home=str(home), own=(str(own),))
-    return Confined(fence, lambda: Proof(way), grace=0.2)
+    policy = ConfinementPolicy(str(root), home=str(home), own=(str(own),))
+    return Confined(policy, lambda: ProbeResult(way), grace=0.2)
 
 
 @pytest.fixture

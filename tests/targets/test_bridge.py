@@ -8,21 +8,21 @@ from uuid import uuid4
 
 import pytest
 
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.bridge import Bridge
-from buddy.targets.carriers import Carrier, Container, Here, Ssh
+from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher, SshLauncher
 from buddy.targets.remote import Remote
 from targets.machines import SshServer
 
 
 @pytest.fixture(params=["here", "ssh"])
-def carrier(request: pytest.FixtureRequest) -> Carrier:
+def launcher(request: pytest.FixtureRequest) -> Launcher:
     """Both share this machine's loopback."""
     if request.param == "here":
-        return Here()
+        return LocalLauncher()
     server: SshServer = request.getfixturevalue("sshd")
     control_dir: Path = request.getfixturevalue("control_dir")
-    return Ssh("127.0.0.1", control_dir, server.options)
+    return SshLauncher("127.0.0.1", control_dir, server.options)
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,10 +34,10 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def test_connections_are_carried_apart_and_end_with_either_side(carrier: Carrier) -> None:
+async def test_connections_are_carried_apart_and_end_with_either_side(launcher: Launcher) -> None:
     server = await asyncio.start_server(echo, "127.0.0.1", 0, limit=2**20)
     nonce = uuid4().hex
-    bridge = Bridge(carrier, server.sockets[0].getsockname()[1], nonce)
+    bridge = Bridge(launcher, server.sockets[0].getsockname()[1], nonce)
     await bridge.open()
     try:
         (first, to_first), (second, to_second) = [
@@ -61,10 +61,10 @@ async def test_connections_are_carried_apart_and_end_with_either_side(carrier: C
 
 
 async def test_a_port_of_a_container_that_has_no_bash_is_reached_too(container: str) -> None:
-    carrier, nonce = Container(container, "podman"), uuid4().hex
-    words = ["env", f"{strays.VARIABLE}={nonce}", "nc", "-ll", "-p", "7007", "-e", "cat"]
-    listening = await asyncio.create_subprocess_exec(*await carrier.argv(words))
-    bridge = Bridge(carrier, 7007, nonce)
+    launcher, nonce = ContainerLauncher(container, "podman"), uuid4().hex
+    words = ["env", f"{orphans.NONCE_VARIABLE}={nonce}", "nc", "-ll", "-p", "7007", "-e", "cat"]
+    listening = await asyncio.create_subprocess_exec(*await launcher.argv(words))
+    bridge = Bridge(launcher, 7007, nonce)
     await bridge.open()
     try:
         said = b""
@@ -76,16 +76,16 @@ async def test_a_port_of_a_container_that_has_no_bash_is_reached_too(container: 
         assert said == b"heard\n"
     finally:
         await bridge.close()
-        await Remote(carrier).end_strays(nonce)
+        await Remote(launcher).kill_orphans(nonce)
         await listening.wait()
 
 
-async def test_where_nobody_listens_the_connection_just_ends(carrier: Carrier) -> None:
+async def test_where_nobody_listens_the_connection_just_ends(launcher: Launcher) -> None:
     silent = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     silent.close()
     await silent.wait_closed()
-    bridge = Bridge(carrier, port, uuid4().hex)
+    bridge = Bridge(launcher, port, uuid4().hex)
     await bridge.open()
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
@@ -96,5 +96,5 @@ async def test_where_nobody_listens_the_connection_just_ends(carrier: Carrier) -
 
 
 def _wait_gone(nonce: str) -> None:
-    while strays.find(nonce):
+    while orphans.find(nonce):
         time.sleep(0.01)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from buddy.targets import cgroups, strays
+from buddy.targets import cgroups, orphans
 from buddy.targets.contract import Finished
 from buddy.targets.local import Local
 from daemon.running import Daemon, section, shell
 from daemon.talking import attach, plain, send, start
-from targets.taking import Taken
+from targets.captured_output import CapturedOutput
 
 # Twice forked, in a session of its own, without any environment, and deaf.
 ESCAPE = """
@@ -59,14 +59,14 @@ def escaped(place: Path) -> int:
 
 
 async def test_cancelling_ends_what_left_its_session_and_its_environment(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     running = asyncio.create_task(
         Local(grace=0.1).run(f"{COMMAND} echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken)
     )
     await taken.wait_for(b"up")
     pid = escaped(tmp_path)
     assert is_alive(pid)
-    assert pid not in strays.find(nonce)
+    assert pid not in orphans.find(nonce)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -76,16 +76,18 @@ async def test_cancelling_ends_what_left_its_session_and_its_environment(tmp_pat
 
 async def test_a_timeout_does_too(tmp_path: Path, nonce: str) -> None:
     command = f"{COMMAND} sleep 600"
-    finished = await Local(grace=0.1).run(command, cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=5)
+    finished = await Local(grace=0.1).run(
+        command, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=5
+    )
     assert finished.timed_out
     assert not is_alive(escaped(tmp_path))
 
 
 async def test_what_was_left_on_purpose_goes_on_until_it_is_ended(tmp_path: Path, nonce: str) -> None:
-    assert await Local().run(COMMAND, cwd=str(tmp_path), nonce=nonce, on_output=Taken()) == Finished(0)
+    assert await Local().run(COMMAND, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput()) == Finished(0)
     pid = escaped(tmp_path)
     assert is_alive(pid)
-    assert await Local().end_strays(nonce) == 1
+    assert await Local().kill_orphans(nonce) == 1
     assert not is_alive(pid)
 
 
@@ -131,11 +133,11 @@ MAY_LEAVE = [
 
 
 def test_what_starts_nothing_that_could_stay_needs_no_group() -> None:
-    assert [command for command in ALONE + MAY_LEAVE if not cgroups.may_leave(command)] == ALONE
+    assert [command for command in ALONE + MAY_LEAVE if not cgroups.may_outlive(command)] == ALONE
 
 
 async def test_no_group_is_left_after_a_command(tmp_path: Path, nonce: str) -> None:
-    await Local().run("sh -c true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    await Local().run("sh -c true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     assert cgroups.find(nonce) is None
 
 
@@ -156,7 +158,7 @@ def test_a_group_waits_for_a_slow_shell_but_not_for_ever(
 
 
 def test_a_group_that_is_gone_leaves_no_word_in_the_output(tmp_path: Path) -> None:
-    argv = cgroups.Group(tmp_path / "gone").joined(["/bin/echo", "hello"])
+    argv = cgroups.Group(tmp_path / "gone").wrap(["/bin/echo", "hello"])
     done = subprocess.run(argv, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"hello\n", b"")
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets.choose import Own, Wish, check_reach, choose, levels, try_levels
-from buddy.targets.confine import prove
+from buddy.targets.choose import OwnDirectories, TargetRequest, choose, probe_levels, sandbox_levels, verify_target
+from buddy.targets.confine import probe
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Terminal
 from buddy.targets.local import Local
+from targets.captured_output import CapturedOutput
 from targets.machines import need
-from targets.taking import Taken
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Own:
-    return Own(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+def own(tmp_path: Path) -> OwnDirectories:
+    return OwnDirectories(tmp_path / "config", tmp_path / "state", tmp_path / "run")
 
 
 @pytest.fixture
@@ -37,50 +37,52 @@ def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_the_default_is_this_machine_as_it_is(own: Own, root: str) -> None:
-    chosen = choose(Wish("local", root), own)
+def test_the_default_is_this_machine_as_it_is(own: OwnDirectories, root: str) -> None:
+    chosen = choose(TargetRequest("local", root), own)
     assert type(chosen.target) is Local
     assert (chosen.root, chosen.sandbox) == (root, "host")
 
 
-@pytest.mark.parametrize("wish", [("confined", None), ("local", "confined"), ("confined", "confined")])
-def test_confined_is_had_where_it_is_proven(own: Own, root: str, wish: tuple[str, str | None]) -> None:
-    proof = prove.prove()
-    if not proof.how:
-        pytest.skip(proof.why)
-    chosen = choose(Wish(wish[0], root, wish[1]), own)
+@pytest.mark.parametrize("asked", [("confined", None), ("local", "confined"), ("confined", "confined")])
+def test_confined_is_had_where_it_is_proven(own: OwnDirectories, root: str, asked: tuple[str, str | None]) -> None:
+    proof = probe.probe()
+    if not proof.method:
+        pytest.skip(proof.reason)
+    chosen = choose(TargetRequest(asked[0], root, asked[1]), own)
     assert isinstance(chosen.target, Confined)
     assert chosen.sandbox == "confined"
-    assert levels()["confined"] == f"proven: {proof.how}"
+    assert sandbox_levels()["confined"] == f"proven: {proof.method}"
 
 
-async def test_confined_is_refused_where_it_is_not_proven(own: Own, root: str) -> None:
-    chosen = choose(Wish("confined", root), own, lambda: prove.Proof(why="bubblewrap: bwrap is not installed"))
+async def test_confined_is_refused_where_it_is_not_proven(own: OwnDirectories, root: str) -> None:
+    chosen = choose(
+        TargetRequest("confined", root), own, lambda: probe.ProbeResult(reason="bubblewrap: bwrap is not installed")
+    )
     with pytest.raises(ProtocolError, match=r"bwrap is not installed.*install bubblewrap") as refused:
-        await check_reach(chosen.target, root)
+        await verify_target(chosen.target, root)
     with pytest.raises(ToolError, match="cannot be proven"):
-        await chosen.target.run("true", cwd=root, nonce="n", on_output=Taken())
+        await chosen.target.run("true", cwd=root, nonce="n", on_output=CapturedOutput())
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
-def test_a_workspace_inside_our_own_directories_cannot_be_confined(own: Own) -> None:
-    if not prove.prove().how:
-        pytest.skip(prove.prove().why)
+def test_a_workspace_inside_our_own_directories_cannot_be_confined(own: OwnDirectories) -> None:
+    if not probe.probe().method:
+        pytest.skip(probe.probe().reason)
     inside = own.state_dir / "work"
     inside.mkdir(parents=True)
     with pytest.raises(ProtocolError, match="may not see"):
-        choose(Wish("confined", str(inside)), own)
+        choose(TargetRequest("confined", str(inside)), own)
 
 
-def test_the_whole_machine_is_no_workspace_to_be_confined_in(own: Own) -> None:
+def test_the_whole_machine_is_no_workspace_to_be_confined_in(own: OwnDirectories) -> None:
     with pytest.raises(ProtocolError, match="the whole machine"):
-        choose(Wish("confined", "/"), own)
+        choose(TargetRequest("confined", "/"), own)
 
 
 @pytest.mark.parametrize("target", ["ssh:me@host", "container:box"])
-def test_a_target_is_named_in_full(own: Own, target: str) -> None:
+def test_a_target_is_named_in_full(own: OwnDirectories, target: str) -> None:
     need("ssh", "podman")
-    chosen = choose(Wish(target, "/srv/app"), own)
+    chosen = choose(TargetRequest(target, "/srv/app"), own)
     assert chosen.target.name == target
     assert (chosen.root, chosen.sandbox) == ("/srv/app", "container" if "box" in target else "host")
 
@@ -96,42 +98,42 @@ UNAVAILABLE = [
 
 
 @pytest.mark.parametrize(("target", "sandbox"), UNAVAILABLE)
-def test_what_there_is_not_is_refused(own: Own, root: str, target: str, sandbox: str | None) -> None:
+def test_what_there_is_not_is_refused(own: OwnDirectories, root: str, target: str, sandbox: str | None) -> None:
     with pytest.raises(ProtocolError) as refused:
-        choose(Wish(target, root, sandbox), own)
+        choose(TargetRequest(target, root, sandbox), own)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
 @pytest.mark.usefixtures("empty_path")
-@pytest.mark.parametrize("wish", [("ssh:host", None), ("container:box", None), ("local", True)])
-def test_a_missing_program_is_named(own: Own, root: str, wish: tuple[str, bool | None]) -> None:
+@pytest.mark.parametrize("asked", [("ssh:host", None), ("container:box", None), ("local", True)])
+def test_a_missing_program_is_named(own: OwnDirectories, root: str, asked: tuple[str, bool | None]) -> None:
     with pytest.raises(ProtocolError, match=r"is installed here|is not installed here") as refused:
-        choose(Wish(wish[0], root, tmux=wish[1]), own)
+        choose(TargetRequest(asked[0], root, tmux=asked[1]), own)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
 @pytest.mark.parametrize("target", ["ssh:-oProxyCommand=id", "container:x --privileged", "ssh:", "container:"])
-def test_a_name_that_means_something_else_is_refused(own: Own, root: str, target: str) -> None:
+def test_a_name_that_means_something_else_is_refused(own: OwnDirectories, root: str, target: str) -> None:
     need("ssh", "podman")
     with pytest.raises(ProtocolError) as refused:
-        choose(Wish(target, root), own)
+        choose(TargetRequest(target, root), own)
     assert refused.value.code == "INVALID_REQUEST"
 
 
 @pytest.mark.parametrize("target", ["local", "ssh:host", "container:box"])
-def test_each_target_can_have_a_pane(own: Own, root: str, target: str) -> None:
+def test_each_target_can_have_a_pane(own: OwnDirectories, root: str, target: str) -> None:
     need("tmux", "ssh", "podman")
-    assert isinstance(choose(Wish(target, root, tmux=True), own).target, Terminal)
+    assert isinstance(choose(TargetRequest(target, root, tmux=True), own).target, Terminal)
     with pytest.raises(ProtocolError, match="tmux session name"):
-        choose(Wish(target, root, tmux="a;kill-server"), own)
+        choose(TargetRequest(target, root, tmux="a;kill-server"), own)
 
 
-def test_a_workspace_that_is_not_there_is_refused(own: Own) -> None:
+def test_a_workspace_that_is_not_there_is_refused(own: OwnDirectories) -> None:
     with pytest.raises(ProtocolError, match="not a directory"):
-        choose(Wish("local", "/no/such/place"), own)
+        choose(TargetRequest("local", "/no/such/place"), own)
     need("ssh")
     with pytest.raises(ProtocolError, match="must be absolute"):
-        choose(Wish("ssh:host", "relative"), own)
+        choose(TargetRequest("ssh:host", "relative"), own)
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ PROGRAMS = ["docker", "podman", "nerdctl", "ssh", "tmux", "bwrap", "bash", "sh",
 
 @pytest.mark.usefixtures("panes")
 async def test_no_program_of_the_workspace_is_taken_for_ours(
-    own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: OwnDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E05: `.` is in the path, and the folder we stand in has programs of these names."""
     work = tmp_path / "work"
@@ -161,9 +163,9 @@ async def test_no_program_of_the_workspace_is_taken_for_ours(
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}:")
     for target in ("local", "container:none", "ssh:127.0.0.1:1", "ssh:nowhere.invalid"):
         with suppress(ProtocolError, ToolError):
-            chosen = choose(Wish(target, str(work), tmux=target == "local" or None), own)
-            await check_reach(chosen.target, chosen.root)
-    await try_levels(own)
-    here = choose(Wish("local", str(work)), own).target
-    await here.run("git --version; env true", cwd=str(work), nonce="n", on_output=Taken())
+            chosen = choose(TargetRequest(target, str(work), tmux=target == "local" or None), own)
+            await verify_target(chosen.target, chosen.root)
+    await probe_levels(own)
+    here = choose(TargetRequest("local", str(work)), own).target
+    await here.run("git --version; env true", cwd=str(work), nonce="n", on_output=CapturedOutput())
     assert not (tmp_path / "ran").exists()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets import strays
-from buddy.targets.confine import prove
-from buddy.targets.confine.fence import Fence
+from buddy.targets import orphans
+from buddy.targets.confine import probe
+from buddy.targets.confine.methods import METHODS
+from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.target import Confined
-from buddy.targets.confine.ways import WRAPS
 from buddy.targets.contract import Finished
-from targets.looking import contents, mode_of, run
-from targets.taking import Taken
+from targets.captured_output import CapturedOutput
+from targets.inspect_files import contents, mode_of, run
 
 
 async def test_the_workspace_can_be_written_and_the_rest_cannot(
@@ -54,7 +54,7 @@ async def test_what_is_protected_cannot_be_moved_aside(confined: Confined, root:
 async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
-    target = Confined(Fence(str(bare), home=str(home), own=()), lambda: prove.Proof(way))
+    target = Confined(ConfinementPolicy(str(bare), home=str(home), own=()), lambda: probe.ProbeResult(way))
     code, _ = await run(target, "mkdir -p .git/hooks && echo evil >.git/hooks/pre-commit", bare, nonce)
     assert code != 0
     assert list(bare.iterdir()) == []
@@ -63,7 +63,7 @@ async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: P
 async def test_start_up_files_are_protected_where_the_home_directory_is_the_workspace(
     way: str, home: Path, nonce: str
 ) -> None:
-    target = Confined(Fence(str(home), home=str(home), own=()), lambda: prove.Proof(way))
+    target = Confined(ConfinementPolicy(str(home), home=str(home), own=()), lambda: probe.ProbeResult(way))
     (home / ".bashrc").write_text("mine\n")
     await run(
         target, "echo evil >>.bashrc; echo evil >.profile; mkdir .ssh; echo evil >.ssh/rc; echo ok >x", home, nonce
@@ -102,12 +102,12 @@ async def test_temporary_files_are_private(confined: Confined, root: Path, nonce
 
 
 async def test_codes_and_signals_come_back(confined: Confined, root: Path, nonce: str) -> None:
-    assert await confined.run("exit 7", cwd=str(root), nonce=nonce, on_output=Taken()) == Finished(7)
-    assert await confined.run("kill -9 $$", cwd=str(root), nonce=nonce, on_output=Taken()) == Finished(-9)
+    assert await confined.run("exit 7", cwd=str(root), nonce=nonce, on_output=CapturedOutput()) == Finished(7)
+    assert await confined.run("kill -9 $$", cwd=str(root), nonce=nonce, on_output=CapturedOutput()) == Finished(-9)
 
 
 async def test_a_cancelled_command_leaves_nothing(confined: Confined, root: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "trap '' TERM; (setsid sleep 600 &); echo up; sleep 600; sleep 600"
     running = asyncio.create_task(confined.run(command, cwd=str(root), nonce=nonce, on_output=taken))
     async with asyncio.timeout(30):
@@ -115,12 +115,12 @@ async def test_a_cancelled_command_leaves_nothing(confined: Confined, root: Path
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_a_directory_outside_is_no_place_to_run(confined: Confined, nonce: str) -> None:
     with pytest.raises(ToolError, match="outside"):
-        await confined.run("true", cwd="/", nonce=nonce, on_output=Taken())
+        await confined.run("true", cwd="/", nonce=nonce, on_output=CapturedOutput())
 
 
 @pytest.mark.parametrize("path", [*PROTECTED, ".git/hooks", "./.git/../.git/config"])
@@ -135,22 +135,22 @@ async def test_a_repository_behind_a_link_is_refused(way: str, tmp_path: Path, h
     work.mkdir()
     (work / "elsewhere").mkdir()
     (work / ".git").symlink_to("elsewhere")
-    target = Confined(Fence(str(work), home=str(home), own=()), lambda: prove.Proof(way))
+    target = Confined(ConfinementPolicy(str(work), home=str(home), own=()), lambda: probe.ProbeResult(way))
     with pytest.raises(ToolError, match="is a link"):
-        await target.run("true", cwd=str(work), nonce=nonce, on_output=Taken())
+        await target.run("true", cwd=str(work), nonce=nonce, on_output=CapturedOutput())
 
 
 def test_a_way_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WRAPS, "pretended", lambda _plan, argv, _cwd: list(argv))
-    why = prove.attempt("pretended")
+    monkeypatch.setitem(METHODS, "pretended", lambda _plan, argv, _cwd: list(argv))
+    why = probe.probe_method("pretended")
     assert "it does not hold here" in why
     assert "connect" in why
     assert "protected" in why
 
 
 def test_a_way_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(WRAPS, "broken", lambda _plan, _argv, _cwd: ["sh", "-c", "echo no namespaces >&2; exit 1"])
-    assert prove.attempt("broken") == "no namespaces"
+    monkeypatch.setitem(METHODS, "broken", lambda _plan, _argv, _cwd: ["sh", "-c", "echo no namespaces >&2; exit 1"])
+    assert probe.probe_method("broken") == "no namespaces"
 
 
 def test_it_is_proven_also_where_temporary_files_lie_deep(
@@ -159,4 +159,4 @@ def test_it_is_proven_also_where_temporary_files_lie_deep(
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    assert prove.attempt(way) == ""
+    assert probe.probe_method(way) == ""

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.confine import landlock
-from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.prove import Proof
+from buddy.targets.confine.methods import METHODS
+from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.probe import ProbeResult
 from buddy.targets.confine.target import Confined
-from buddy.targets.confine.ways import WRAPS
-from targets.looking import contents, run
+from targets.captured_output import CapturedOutput
+from targets.inspect_files import contents, run
 from targets.machines import need
-from targets.taking import Taken
 
 GIT = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "protocol.file.allow=always")
 
@@ -39,7 +39,7 @@ def python(program: str) -> str:
 
 
 def fenced(way: str, root: Path, home: Path) -> Confined:
-    return Confined(Fence(str(root), home=str(home), own=()), lambda: Proof(way), grace=0.2)
+    return Confined(ConfinementPolicy(str(root), home=str(home), own=()), lambda: ProbeResult(way), grace=0.2)
 
 
 # --- the network ---
@@ -169,7 +169,7 @@ async def test_what_is_left_in_the_background_ends_with_its_command(confined: Co
     marker = root / "alive"
     writer = f"(setsid env -i sh -c 'while :; do echo x >>{marker}; sleep 0.05; done' >/dev/null 2>&1 &); {command}"
     assert (await run(confined, writer, root, nonce))[1] == "up\n"
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
     before = marker.stat().st_size
     await asyncio.sleep(0.3)
     assert marker.stat().st_size == before
@@ -403,7 +403,7 @@ async def test_two_commands_at_once_keep_each_others_protection(
     work = tmp_path / "bare"
     work.mkdir()
     first, second = fenced(way, work, home), fenced(way, work, home)
-    taken = Taken()
+    taken = CapturedOutput()
     waiting = (
         "echo up; until [ -e go ]; do sleep 0.02; done; "
         "mkdir -p .git/hooks; echo evil >buddy.toml; echo evil >.git/hooks/x; true"
@@ -419,17 +419,19 @@ async def test_two_commands_at_once_keep_each_others_protection(
 async def test_a_loop_that_is_busy_is_not_held_up_by_the_proof(root: Path, home: Path) -> None:
     loop, inside, let_go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
-    def slow() -> Proof:
+    def slow() -> ProbeResult:
         loop.call_soon_threadsafe(inside.set)
         let_go.wait(30)
-        return Proof(why="tried")
+        return ProbeResult(reason="tried")
 
-    reaching = asyncio.create_task(Confined(Fence(str(root), home=str(home), own=()), slow).reach(str(root)))
+    verifying = asyncio.create_task(
+        Confined(ConfinementPolicy(str(root), home=str(home), own=()), slow).verify(str(root))
+    )
     await inside.wait()
-    assert not reaching.done()
+    assert not verifying.done()
     let_go.set()
     with pytest.raises(ToolError, match="cannot be proven"):
-        await reaching
+        await verifying
 
 
 @pytest.fixture
@@ -457,9 +459,9 @@ def test_it_holds_for_an_ordinary_user_as_well(way: str, strangers_place: Path) 
         "echo in >inside; echo x >/dev/null && echo heard; echo evil >.git/hooks/x; echo evil >.git/config; "
         ": >>/proc/sys/kernel/core_pattern; echo x >/dev/shm/x && echo shared; echo evil >/var/tmp/../../etc/x; true"
     )
-    fence = Fence(str(work), home=str(strangers_place), own=())
-    with fence.raised():
-        words = WRAPS[way](fence.plan(network=False), ["bash", "-c", attack], str(work))
+    policy = ConfinementPolicy(str(work), home=str(strangers_place), own=())
+    with policy.active():
+        words = METHODS[way](policy.plan(network=False), ["bash", "-c", attack], str(work))
         if way == "landlock":
             # Its helper needs the standard library alone, and this interpreter may be out of that user's reach.
             words[0], words[3] = "/usr/bin/python3", str(strangers_place / "landlock.py")

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets.carriers import Container
-from buddy.targets.choose import Own, Wish, check_reach, choose, try_levels
+from buddy.targets.choose import OwnDirectories, TargetRequest, choose, probe_levels, verify_target
 from buddy.targets.contract import Finished
-from buddy.targets.isolation import Isolated, doubt
+from buddy.targets.isolation import IsolatedContainer, doubt
+from buddy.targets.launchers import ContainerLauncher
 from buddy.targets.remote import Remote
+from targets.captured_output import CapturedOutput
 from targets.machines import Engine
-from targets.taking import Taken
 
 Started = Callable[..., str]
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Own:
-    return Own(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+def places(tmp_path: Path) -> OwnDirectories:
+    return OwnDirectories(tmp_path / "config", tmp_path / "state", tmp_path / "run")
 
 
 @pytest.fixture
@@ -41,11 +41,13 @@ def started(engine: Engine) -> Generator[Started]:
         engine.remove(name)
 
 
-async def test_a_container_is_looked_at_before_its_first_use(container: str, places: Own, nonce: str) -> None:
-    chosen = choose(Wish(f"container:{container}", "/work"), places)
+async def test_a_container_is_looked_at_before_its_first_use(
+    container: str, places: OwnDirectories, nonce: str
+) -> None:
+    chosen = choose(TargetRequest(f"container:{container}", "/work"), places)
     assert chosen.sandbox == "container"
-    await check_reach(chosen.target, chosen.root)
-    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=Taken()) == Finished(3)
+    await verify_target(chosen.target, chosen.root)
+    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=CapturedOutput()) == Finished(3)
     assert list(places.state_dir.iterdir()) == []
 
 
@@ -59,7 +61,7 @@ ODD = {
 
 @pytest.mark.parametrize("why", ODD)
 async def test_what_is_not_apart_from_this_machine_is_refused(
-    started: Started, places: Own, nonce: str, why: str
+    started: Started, places: OwnDirectories, nonce: str, why: str
 ) -> None:
     places.state_dir.mkdir()
     door = places.state_dir.parent / "door"
@@ -67,28 +69,28 @@ async def test_what_is_not_apart_from_this_machine_is_refused(
         engine.bind(str(door))
         flags = [flag.replace("OWN", str(places.state_dir)).replace("DOOR", str(door)) for flag in ODD[why]]
         name = started(*flags)
-    chosen = choose(Wish(f"container:{name}", "/work"), places)
+    chosen = choose(TargetRequest(f"container:{name}", "/work"), places)
     with pytest.raises(ProtocolError, match=why) as refused:
-        await check_reach(chosen.target, chosen.root)
+        await verify_target(chosen.target, chosen.root)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
     with pytest.raises(ToolError, match=why):
-        await chosen.target.run("touch here", cwd="/work", nonce=nonce, on_output=Taken())
+        await chosen.target.run("touch here", cwd="/work", nonce=nonce, on_output=CapturedOutput())
     with pytest.raises(ToolError, match=why):
         await chosen.target.write_file("here", b"", root="/work")
 
 
 async def test_such_a_container_can_be_worked_in_where_nothing_is_claimed_of_it(
-    started: Started, places: Own, nonce: str
+    started: Started, places: OwnDirectories, nonce: str
 ) -> None:
     name = started("--privileged")
-    chosen = choose(Wish(f"container:{name}", "/work", "host"), places)
+    chosen = choose(TargetRequest(f"container:{name}", "/work", "host"), places)
     assert chosen.sandbox == "host"
-    await check_reach(chosen.target, chosen.root)
-    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=Taken()) == Finished(3)
+    await verify_target(chosen.target, chosen.root)
+    assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=CapturedOutput()) == Finished(3)
 
 
 async def test_this_machine_is_not_taken_for_a_container(
-    tmp_path: Path, places: Own, monkeypatch: pytest.MonkeyPatch, nonce: str
+    tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch, nonce: str
 ) -> None:
     """An engine that runs everything here, whatever it is asked."""
     pretended = tmp_path / "bin" / "docker"
@@ -97,12 +99,14 @@ async def test_this_machine_is_not_taken_for_a_container(
     pretended.chmod(0o755)
     monkeypatch.setenv("PATH", f"{pretended.parent}:{os.environ['PATH']}")
     with pytest.raises(ToolError, match="no sandbox"):
-        await Remote(Isolated("box", places.state_dir)).run("true", cwd="/", nonce=nonce, on_output=Taken())
+        await Remote(IsolatedContainer("box", places.state_dir)).run(
+            "true", cwd="/", nonce=nonce, on_output=CapturedOutput()
+        )
 
 
-async def test_a_container_that_runs_proves_the_level(container: str, places: Own) -> None:
+async def test_a_container_that_runs_proves_the_level(container: str, places: OwnDirectories) -> None:
     assert container
-    assert (await try_levels(places))["container"].startswith("proven: podman, in the container buddy-")
+    assert (await probe_levels(places))["container"].startswith("proven: podman, in the container buddy-")
 
 
 @pytest.fixture
@@ -121,24 +125,24 @@ def nerdctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> 
 
 
 async def test_nerdctl_is_asked_in_the_words_that_it_has(
-    container: str, nerdctl: Path, places: Own, nonce: str
+    container: str, nerdctl: Path, places: OwnDirectories, nonce: str
 ) -> None:
-    target = choose(Wish(f"container:{container}", "/work"), places).target
-    taken = Taken()
+    target = choose(TargetRequest(f"container:{container}", "/work"), places).target
+    taken = CapturedOutput()
     assert await target.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
     assert taken.output["stdout"] == b"/work\n"
     await target.write_file("by-nerdctl", b"\0x", root="/work")
     assert await target.read_file("by-nerdctl", root="/work", limit=9) == b"\0x"
-    assert Container(container).typed(["sh"]).startswith("nerdctl exec -it ")
+    assert ContainerLauncher(container).shell_command(["sh"]).startswith("nerdctl exec -it ")
     assert set(nerdctl.read_text().split()) == {"container", "exec"}  # noqa: ASYNC240 - a look
 
 
 async def test_a_container_that_says_nothing_of_itself_proves_nothing(
-    tmp_path: Path, places: Own, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = tmp_path / "bin" / "docker"
     silent.parent.mkdir()
     silent.write_text("#!/bin/sh\nprintf 'mnt=\\npid=\\nboot=\\ndone=yes\\n'\n")
     silent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{silent.parent}:{os.environ['PATH']}")
-    assert "shares this machine's files" in await doubt(Container("box", "docker"), places.state_dir)
+    assert "shares this machine's files" in await doubt(ContainerLauncher("box", "docker"), places.state_dir)

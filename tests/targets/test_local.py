@@ -11,14 +11,14 @@ from typing import Literal
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.contract import Finished, Target
 from buddy.targets.local import Local
 
 Stream = Literal["stdout", "stderr"]
 
 
-class Taken:
+class CapturedOutput:
     """Takes output, and lets a test wait for a text in it."""
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ def nonce() -> str:
     return uuid.uuid4().hex
 
 
-async def run(command: str, cwd: Path, nonce: str, taken: Taken, timeout: float | None = None) -> Finished:
+async def run(command: str, cwd: Path, nonce: str, taken: CapturedOutput, timeout: float | None = None) -> Finished:
     return await Local(grace=0.1).run(command, cwd=str(cwd), nonce=nonce, on_output=taken, timeout=timeout)
 
 
 async def cancel_once(text: bytes, command: str, cwd: Path, nonce: str) -> None:
     """Cancel a command after it printed `text`."""
-    taken = Taken()
+    taken = CapturedOutput()
     running = asyncio.create_task(run(command, cwd, nonce, taken))
     await taken.wait_for(text)
     running.cancel()
@@ -78,14 +78,14 @@ def test_local_is_a_target() -> None:
 
 
 async def test_both_streams_and_the_exit_code_come_back(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     finished = await run("pwd; echo oops >&2; exit 7", tmp_path, nonce, taken)
     assert finished == Finished(exit_code=7)
     assert taken.output == {"stdout": f"{tmp_path}\n".encode(), "stderr": b"oops\n"}
 
 
 async def test_a_signal_is_a_negative_exit_code(tmp_path: Path, nonce: str) -> None:
-    assert await run("kill -9 $$", tmp_path, nonce, Taken()) == Finished(exit_code=-9)
+    assert await run("kill -9 $$", tmp_path, nonce, CapturedOutput()) == Finished(exit_code=-9)
 
 
 async def test_a_command_sees_the_environment_without_what_is_ours(
@@ -94,7 +94,7 @@ async def test_a_command_sees_the_environment_without_what_is_ours(
     monkeypatch.setenv("BUDDY_API_KEY", "sk-canary")
     monkeypatch.setenv("AGENT_API_KEY", "sk-canary")
     monkeypatch.setenv("THEIRS", "kept")
-    taken = Taken()
+    taken = CapturedOutput()
     await Local().run("env", cwd=str(tmp_path), nonce=nonce, on_output=taken, env={"MORE": "yes", "BUDDY_CALL": "x"})
     lines = bytes(taken.output["stdout"]).decode().splitlines()
     assert {"THEIRS=kept", "MORE=yes", f"BUDDY_CALL={nonce}"} <= set(lines)
@@ -102,7 +102,7 @@ async def test_a_command_sees_the_environment_without_what_is_ours(
 
 
 async def test_stdin_is_empty_and_the_command_leads_its_own_session(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     await run("cat; ps -o sid= -p $$; echo $$", tmp_path, nonce, taken)
     session, pid = taken.output["stdout"].split()
     assert session == pid
@@ -110,7 +110,7 @@ async def test_stdin_is_empty_and_the_command_leads_its_own_session(tmp_path: Pa
 
 
 async def test_a_command_that_starts_with_a_dash_is_not_an_option(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     assert await run("-c 'echo no'", tmp_path, nonce, taken) == Finished(exit_code=127)
     assert not taken.output["stdout"]
 
@@ -119,25 +119,25 @@ async def test_a_command_that_starts_with_a_dash_is_not_an_option(tmp_path: Path
 async def test_a_command_that_cannot_be_started_is_the_models_to_fix(tmp_path: Path, nonce: str, command: str) -> None:
     before = open_descriptors()
     with pytest.raises(ToolError):
-        await run(command, tmp_path, nonce, Taken())
+        await run(command, tmp_path, nonce, CapturedOutput())
     assert open_descriptors() == before
 
 
 async def test_a_directory_that_is_not_there_is_named(tmp_path: Path, nonce: str) -> None:
     with pytest.raises(ToolError, match="missing"):
-        await run("true", tmp_path / "missing", nonce, Taken())
+        await run("true", tmp_path / "missing", nonce, CapturedOutput())
 
 
 async def test_a_timeout_ends_the_group_and_keeps_the_output_until_then(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     finished = await run("echo begun; sleep 100 & sleep 100", tmp_path, nonce, taken, timeout=1)
     assert finished.timed_out
     assert taken.output["stdout"] == b"begun\n"
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_a_child_that_ends_when_asked_may_still_say_goodbye(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "trap 'echo bye; exit 3' TERM; echo begun; sleep 100 & wait"
     finished = await Local(grace=10).run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=1)
     assert finished == Finished(exit_code=3, timed_out=True)
@@ -146,7 +146,7 @@ async def test_a_child_that_ends_when_asked_may_still_say_goodbye(tmp_path: Path
 
 async def test_cancelling_ends_a_child_that_ignores_being_asked(tmp_path: Path, nonce: str) -> None:
     await cancel_once(b"begun", "trap '' TERM HUP INT; echo begun; while :; do sleep 100; done", tmp_path, nonce)
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_cancelling_ends_a_grandchild_that_left_the_group(tmp_path: Path, nonce: str) -> None:
@@ -163,11 +163,11 @@ async def test_cancelling_ends_a_grandchild_that_left_the_group(tmp_path: Path, 
     )
     (tmp_path / "daemon.py").write_text(program)
     await cancel_once(b"daemon", f"{sys.executable} daemon.py", tmp_path, nonce)
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_cancelling_twice_still_ends_everything(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     running = asyncio.create_task(run("trap '' TERM; echo begun; while :; do sleep 9; done", tmp_path, nonce, taken))
     await taken.wait_for(b"begun")
     running.cancel()
@@ -175,29 +175,29 @@ async def test_cancelling_twice_still_ends_everything(tmp_path: Path, nonce: str
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_no_child_and_no_descriptor_is_left_behind(tmp_path: Path, nonce: str) -> None:
-    await run("true", tmp_path, nonce, Taken())
+    await run("true", tmp_path, nonce, CapturedOutput())
     before = open_descriptors()
-    await run("true", tmp_path, nonce, Taken())
-    await run("sleep 100", tmp_path, nonce, Taken(), timeout=0.05)
+    await run("true", tmp_path, nonce, CapturedOutput())
+    await run("sleep 100", tmp_path, nonce, CapturedOutput(), timeout=0.05)
     await cancel_once(b"begun", "echo begun; sleep 100", tmp_path, nonce)
     assert open_descriptors() == before
     assert not has_children()
 
 
 async def test_a_background_job_goes_on_and_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     started = time.monotonic()
     finished = await run("sleep 100 & echo done", tmp_path, nonce, taken)
     assert time.monotonic() - started < 50
     assert finished == Finished(exit_code=0)
     assert taken.output["stdout"] == b"done\n"
-    assert len(strays.find(nonce)) == 1
-    assert await Local().end_strays(nonce) == 1
-    assert strays.find(nonce) == []
+    assert len(orphans.find(nonce)) == 1
+    assert await Local().kill_orphans(nonce) == 1
+    assert orphans.find(nonce) == []
 
 
 async def test_all_that_a_child_wrote_arrives_although_a_background_job_keeps_the_pipe(
@@ -214,25 +214,25 @@ async def test_all_that_a_child_wrote_arrives_although_a_background_job_keeps_th
     try:
         await Local().run(command, cwd=str(tmp_path), nonce=nonce, on_output=take_slowly)
     finally:
-        await Local().end_strays(nonce)
+        await Local().kill_orphans(nonce)
     assert received == 1_000_000
 
 
 async def test_a_background_job_that_never_stops_writing_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
     try:
-        assert await run("yes & exit 4", tmp_path, nonce, Taken()) == Finished(exit_code=4)
+        assert await run("yes & exit 4", tmp_path, nonce, CapturedOutput()) == Finished(exit_code=4)
     finally:
-        await Local().end_strays(nonce)
+        await Local().kill_orphans(nonce)
 
 
 async def test_a_child_that_closes_its_output_is_waited_for(tmp_path: Path, nonce: str) -> None:
     command = "exec >&- 2>&-; sleep 0.2; touch finished; exit 5"
-    assert await run(command, tmp_path, nonce, Taken()) == Finished(exit_code=5)
+    assert await run(command, tmp_path, nonce, CapturedOutput()) == Finished(exit_code=5)
     assert (tmp_path / "finished").exists()
 
 
 async def test_a_child_that_closed_its_output_can_time_out(tmp_path: Path, nonce: str) -> None:
-    finished = await run("exec >&- 2>&-; sleep 100", tmp_path, nonce, Taken(), timeout=0.2)
+    finished = await run("exec >&- 2>&-; sleep 100", tmp_path, nonce, CapturedOutput(), timeout=0.2)
     assert finished.timed_out
 
 
@@ -262,21 +262,21 @@ async def test_an_error_of_the_taker_ends_the_command_and_is_raised_as_it_is(tmp
 
     with pytest.raises(LookupError, match="no room"):
         await Local(grace=0.1).run("echo x; sleep 100", cwd=str(tmp_path), nonce=nonce, on_output=fail)
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_many_commands_at_once_do_not_mix(tmp_path: Path, nonce: str) -> None:
-    taken = [Taken() for _ in range(20)]
+    taken = [CapturedOutput() for _ in range(20)]
     await asyncio.gather(*(run(f"echo {n}; echo {n} >&2", tmp_path, nonce, one) for n, one in enumerate(taken)))
     for number, one in enumerate(taken):
         assert one.output == {"stdout": f"{number}\n".encode(), "stderr": f"{number}\n".encode()}
 
 
 async def test_strays_of_another_nonce_are_left_alone(tmp_path: Path, nonce: str) -> None:
-    await run("sleep 100 &", tmp_path, nonce, Taken())
-    assert await Local().end_strays("another") == 0
-    assert await Local().end_strays(nonce[:-1]) == 0
-    (stray,) = strays.find(nonce)
+    await run("sleep 100 &", tmp_path, nonce, CapturedOutput())
+    assert await Local().kill_orphans("another") == 0
+    assert await Local().kill_orphans(nonce[:-1]) == 0
+    (stray,) = orphans.find(nonce)
     os.kill(stray, signal.SIGKILL)
 
 
@@ -307,15 +307,15 @@ def test_the_boundaries_of_a_call_are_passed_in_order(tmp_path: Path) -> None:
         "async def take(stream, chunk): pass\n"
         f"asyncio.run(Local().run('env', cwd={str(tmp_path)!r}, nonce='n', on_output=take))\n"
     )
-    source = str(Path(strays.__file__).parents[2])
+    source = str(Path(orphans.__file__).parents[2])
     env = {**os.environ, "BUDDY_FAULT_LOG": str(listing), "PYTHONPATH": source}
     subprocess.run([sys.executable, "-c", program], env=env, check=True)
     assert listing.read_text().split() == ["tool.start.before:1", "tool.start.after:1", "tool.end:1"]
 
 
 def test_a_process_never_ends_itself_by_its_own_nonce(nonce: str) -> None:
-    program = f"from buddy.targets import strays; print(strays.end({nonce!r}))"
-    source = str(Path(strays.__file__).parents[2])
+    program = f"from buddy.targets import orphans; print(orphans.kill({nonce!r}))"
+    source = str(Path(orphans.__file__).parents[2])
     env = {**os.environ, "BUDDY_CALL": nonce, "PYTHONPATH": source}
     done = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True)
     assert done.stdout == b"0\n"

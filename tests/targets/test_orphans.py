@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from buddy.targets.carriers import Carrier, Container, Here
-from buddy.targets.confine.prove import prove
-from buddy.targets.exchange import ask
+from buddy.targets.confine.probe import probe
+from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher
+from buddy.targets.oneshot import ask
 from daemon.plain import Plain
 from daemon.running import Daemon, section, shell
 from daemon.talking import attach, plain, read_log, send
@@ -29,17 +29,17 @@ class Site(Struct, frozen=True):
     daemon: Daemon
     root: str
     options: dict[str, object]
-    beside: Carrier
+    beside: Launcher
 
-    async def carriers(self, nonce: str) -> int:
+    async def launchers(self, nonce: str) -> int:
         counted = f"grep -lszxF BUDDY_CALL={nonce} /proc/[0-9]*/environ 2>/dev/null | wc -l"
         return int((await ask(self.beside, ["sh", "-c", counted])).output)
 
     async def begin(self, client: Plain) -> tuple[str, str, str]:
         """A session with a command under way: its id, its run's, and the mark of the command."""
         repo = {"rootPath": self.root}
-        wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": repo}
-        reply = await client.ask("start_session", {**wish, "options": {"approvalPolicy": "all", **self.options}})
+        request = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": repo}
+        reply = await client.ask("start_session", {**request, "options": {"approvalPolicy": "all", **self.options}})
         session_id = str(reply["sessionId"])
         run_id = await send(client, session_id, "stay")
         up = await client.until("tool_output", lambda payload: "up" in payload["text"])
@@ -52,16 +52,16 @@ def site(
 ) -> Generator[Site]:
     kind: str = request.param
     place = tmp_path_factory.mktemp("o")
-    beside: Carrier = Here()
+    beside: Launcher = LocalLauncher()
     options: dict[str, object] = {}
     root = str(place / "d" / "workspace")
     if kind == "confined":
-        if not prove().how:
-            pytest.skip(prove().why)
+        if not probe().method:
+            pytest.skip(probe().reason)
         options = {"sandbox": "confined"}
     elif kind == "container":
         name: str = request.getfixturevalue("container")
-        beside, root = Container(name, "podman"), "/work"
+        beside, root = ContainerLauncher(name, "podman"), "/work"
         options = {"target": f"container:{name}"}
     elif kind == "ssh":
         server: SshServer = request.getfixturevalue("sshd")
@@ -89,10 +89,10 @@ HERE = pytest.mark.parametrize("site", ["local", "confined"], indirect=True)
 async def test_cancelling_a_run_leaves_no_process(site: Site) -> None:
     async with plain(site.daemon) as client:
         session_id, run_id, nonce = await site.begin(client)
-        assert await site.carriers(nonce) >= 2
+        assert await site.launchers(nonce) >= 2
         await client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
         assert (await client.until("run_complete"))["payload"]["outcome"] == "cancelled"
-        assert await site.carriers(nonce) == 0
+        assert await site.launchers(nonce) == 0
 
 
 @HERE
@@ -100,7 +100,7 @@ async def test_stopping_the_daemon_leaves_no_process(site: Site) -> None:
     async with plain(site.daemon) as client:
         _, _, nonce = await site.begin(client)
     assert site.daemon.stop() == 0
-    assert await site.carriers(nonce) == 0
+    assert await site.launchers(nonce) == 0
 
 
 async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) -> None:
@@ -108,11 +108,11 @@ async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) 
         session_id, _, nonce = await site.begin(client)
     site.daemon.kill()
     # What is confined dies with whoever confined it; the rest lives on, there.
-    assert site.kind == "confined" or await site.carriers(nonce) >= 2
+    assert site.kind == "confined" or await site.launchers(nonce) >= 2
     site.daemon.start()
     async with plain(site.daemon) as client:
         await attach(client, session_id)
         assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
         (result,) = [event["payload"] for event in await read_log(client, session_id) if event["type"] == "tool_result"]
     assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME"
-    assert await site.carriers(nonce) == 0
+    assert await site.launchers(nonce) == 0

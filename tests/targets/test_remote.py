@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets import names, strays
-from buddy.targets.carriers import Container, Ssh, hang_up
+from buddy.targets import names, orphans
 from buddy.targets.contract import Finished
+from buddy.targets.launchers import ContainerLauncher, SshLauncher, close_connections
 from buddy.targets.remote import Remote
+from targets.captured_output import CapturedOutput
 from targets.machines import Engine, SshServer, need, ssh_server
-from targets.taking import Taken
 
 
 @pytest.mark.parametrize("name", ["x --privileged", "-it", "", "a;b", "a/b", "$(id)", "a\nb", "x" * 300])
 def test_a_container_name_that_means_something_else_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match="container name"):
-        Container(name)
+        ContainerLauncher(name)
 
 
 HOSTS = ["-oProxyCommand=id", "a b", "", "a;id", "u@-oX", "-l@host", "a\nb", "$(id)", "user@", "@host", "h:22"]
@@ -32,7 +32,7 @@ HOSTS = ["-oProxyCommand=id", "a b", "", "a;id", "u@-oX", "-l@host", "a\nb", "$(
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_means_something_else_is_refused(host: str, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="ssh host"):
-        Ssh(host, tmp_path)
+        SshLauncher(host, tmp_path)
 
 
 @pytest.mark.parametrize("host", ["host", "me@host.example", "10.0.0.1", "::1", "me@[fe80::1]", "alias_1"])
@@ -52,7 +52,7 @@ def names_in(place: Path) -> list[str]:
 
 async def test_a_control_directory_that_is_open_to_others_is_refused(open_dir: Path, nonce: str) -> None:
     with pytest.raises(ToolError, match="not private"):
-        await Remote(Ssh("host", open_dir)).run("true", cwd="/", nonce=nonce, on_output=Taken())
+        await Remote(SshLauncher("host", open_dir)).run("true", cwd="/", nonce=nonce, on_output=CapturedOutput())
 
 
 async def test_a_host_that_does_not_answer_is_unreachable(control_dir: Path, tmp_path: Path, nonce: str) -> None:
@@ -60,10 +60,10 @@ async def test_a_host_that_does_not_answer_is_unreachable(control_dir: Path, tmp
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        ssh = Ssh("127.0.0.1", control_dir, ("-F", "none", "-p", str(port)))
+        ssh = SshLauncher("127.0.0.1", control_dir, ("-F", "none", "-p", str(port)))
         target = Remote(ssh)
         for asked in (
-            target.run("touch here", cwd=str(tmp_path), nonce=nonce, on_output=Taken()),
+            target.run("touch here", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput()),
             target.read_file("x", root=str(tmp_path), limit=1),
             target.write_file("x", b"", root=str(tmp_path)),
             target.stat("x", root=str(tmp_path)),
@@ -72,7 +72,7 @@ async def test_a_host_that_does_not_answer_is_unreachable(control_dir: Path, tmp
             with pytest.raises(ToolError) as gone:
                 await asked
             assert gone.value.code == "SANDBOX_UNREACHABLE"
-        assert await target.end_strays(nonce) == 0
+        assert await target.kill_orphans(nonce) == 0
     assert names_in(tmp_path) == []
 
 
@@ -85,8 +85,8 @@ def own_sshd(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshServer]:
 async def test_a_connection_that_is_lost_leaves_the_outcome_unknown(
     own_sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
 ) -> None:
-    ssh = Ssh("127.0.0.1", tmp_path_factory.mktemp("d"), own_sshd.options)
-    taken = Taken()
+    ssh = SshLauncher("127.0.0.1", tmp_path_factory.mktemp("d"), own_sshd.options)
+    taken = CapturedOutput()
     command = "echo up; sleep 600"
     running = asyncio.create_task(Remote(ssh).run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
     await taken.wait_for(b"up")
@@ -96,14 +96,14 @@ async def test_a_connection_that_is_lost_leaves_the_outcome_unknown(
     with pytest.raises(ToolError) as lost:
         await running
     assert lost.value.code == "UNKNOWN_OUTCOME"
-    assert strays.end(nonce) >= 1
+    assert orphans.kill(nonce) >= 1
 
 
 async def test_calls_share_one_connection(sshd: SshServer, control_dir: Path, tmp_path: Path, nonce: str) -> None:
-    target = Remote(Ssh("127.0.0.1", control_dir, sshd.options))
-    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    target = Remote(SshLauncher("127.0.0.1", control_dir, sshd.options))
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     sockets = names_in(control_dir)
-    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     assert len(sockets) == 1
     assert names_in(control_dir) == sockets
 
@@ -112,18 +112,18 @@ async def test_no_connection_is_left_after_hanging_up(
     sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
 ) -> None:
     shared = tmp_path_factory.mktemp("h")
-    target = Remote(Ssh("127.0.0.1", shared, sshd.options))
-    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    target = Remote(SshLauncher("127.0.0.1", shared, sshd.options))
+    await target.run("true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     assert len(names_in(shared)) == 1
-    await hang_up(shared)
+    await close_connections(shared)
     assert shared.name not in names_in(shared.parent)
 
 
 async def test_a_container_that_was_removed_fails_the_call(engine: Engine, nonce: str) -> None:
     name = f"buddy-gone-{os.getpid()}"
     engine.start(name)
-    target = Remote(Container(name))
-    taken = Taken()
+    target = Remote(ContainerLauncher(name))
+    taken = CapturedOutput()
     running = asyncio.create_task(target.run("echo up; sleep 600", cwd="/work", nonce=nonce, on_output=taken))
     await taken.wait_for(b"up")
     await asyncio.to_thread(engine.remove, name)
@@ -155,8 +155,8 @@ def docker(
 
 @pytest.mark.usefixtures("docker")
 async def test_the_docker_command_works_as_well(container: str, nonce: str) -> None:
-    target = Remote(Container(container, "docker"))
-    taken = Taken()
+    target = Remote(ContainerLauncher(container, "docker"))
+    taken = CapturedOutput()
     assert await target.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
     assert taken.output["stdout"] == b"/work\n"
     await target.write_file("by-docker", b"\0x", root="/work")
@@ -176,4 +176,6 @@ def _wait_for(door: Path) -> None:
 async def test_an_engine_that_knows_the_container_is_found(engine: Engine, container: str, nonce: str) -> None:
     assert shutil.which("podman")
     assert engine.containers
-    assert await Remote(Container(container)).run("exit 4", cwd="/", nonce=nonce, on_output=Taken()) == Finished(4)
+    assert await Remote(ContainerLauncher(container)).run(
+        "exit 4", cwd="/", nonce=nonce, on_output=CapturedOutput()
+    ) == Finished(4)

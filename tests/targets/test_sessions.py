@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.targets.confine import prove
+from buddy.targets.confine import probe
 from daemon.plain import Message, Plain, Refused
 from daemon.running import Daemon, section, shell
 from daemon.talking import attach, decide, plain, read_log, send
@@ -45,8 +45,8 @@ def daemon(place: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Daemon]:
 
 
 async def begin(client: Plain, root: str, mode: str = "interactive", **options: object) -> str:
-    wish = {"mode": mode, "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
-    reply = await client.ask("start_session", {**wish, "options": {"approvalPolicy": "all", **options}})
+    request = {"mode": mode, "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
+    reply = await client.ask("start_session", {**request, "options": {"approvalPolicy": "all", **options}})
     return str(reply["sessionId"])
 
 
@@ -77,9 +77,9 @@ async def test_a_command_in_a_pane_outlives_the_daemon_and_its_result_is_used(da
 
 
 async def test_a_confined_session_writes_only_in_its_workspace(daemon: Daemon, place: Path) -> None:
-    proof = prove.prove()
-    if not proof.how:
-        pytest.skip(proof.why)
+    proof = probe.probe()
+    if not proof.method:
+        pytest.skip(proof.reason)
     work = place / "work"
     work.mkdir()
     async with plain(daemon) as client:
@@ -103,9 +103,9 @@ argv = ["./connect", "PORT"]
 async def test_a_confined_command_has_network_only_where_its_call_was_approved_with_it(
     place: Path, listener: int
 ) -> None:
-    proof = prove.prove()
-    if not proof.how:
-        pytest.skip(proof.why)
+    proof = probe.probe()
+    if not proof.method:
+        pytest.skip(proof.reason)
     words = f"./connect {listener}"
     call = {"name": "run_shell", "args": {"command": words, "network": True}}
     play = [section("^try", {"calls": [shell(words)]}, {"calls": [call]}, {"text": "ok"})]
@@ -129,9 +129,9 @@ async def test_a_confined_command_has_network_only_where_its_call_was_approved_w
 
 
 async def test_approving_all_in_a_headless_run_does_not_open_the_network(place: Path) -> None:
-    proof = prove.prove()
-    if not proof.how:
-        pytest.skip(proof.why)
+    proof = probe.probe()
+    if not proof.method:
+        pytest.skip(proof.reason)
     call = {"name": "run_shell", "args": {"command": "touch inside", "network": True}}
     play = [section("^try", {"calls": [call]}, {"calls": [shell("touch confined")]}, {"text": "ok"})]
     with Daemon(place / "a", play=play) as daemon:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError, ToolError
-from buddy.targets import strays
-from buddy.targets.carriers import Carrier, Container, Here, Ssh
+from buddy.targets import orphans
 from buddy.targets.contract import Capture, Finished, Keys, Reattachable, Target, Terminal
-from buddy.targets.exchange import ask
+from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher, SshLauncher
 from buddy.targets.local import Local
+from buddy.targets.oneshot import ask
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane, default_session
 from buddy.targets.tmux.target import Tmux
+from targets.captured_output import CapturedOutput
 from targets.machines import SshServer
-from targets.taking import Taken
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def server(tmux_server: Path) -> Path:
 @pytest.fixture
 def tmux(server: Path, tmp_path: Path) -> Tmux:
     assert server.exists()
-    return make(Here(), str(tmp_path))
+    return make(LocalLauncher(), str(tmp_path))
 
 
-def make(carrier: Carrier, root: str, session: str = "buddy-test") -> Tmux:
-    base = Local(grace=0.2) if isinstance(carrier, Here) else Remote(carrier, grace=0.2)
-    return Tmux(base, carrier, Pane(carrier, session, root))
+def make(launcher: Launcher, root: str, session: str = "buddy-test") -> Tmux:
+    base = Local(grace=0.2) if isinstance(launcher, LocalLauncher) else Remote(launcher, grace=0.2)
+    return Tmux(base, launcher, Pane(launcher, session, root))
 
 
 def panes(server: Path) -> list[str]:
@@ -50,7 +50,7 @@ def test_it_is_a_target_that_can_be_watched_and_found_again(tmux: Tmux) -> None:
 async def test_a_command_runs_in_the_pane_and_its_output_and_code_come_back(
     tmux: Tmux, tmp_path: Path, nonce: str, server: Path
 ) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "pwd; printf '\\033[31mred\\033[0m\\n'; tty >&2; exit 7"
     assert await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(7)
     lines = taken.output["stdout"].decode().splitlines()
@@ -63,16 +63,18 @@ async def test_a_command_runs_in_the_pane_and_its_output_and_code_come_back(
 
 async def test_commands_follow_each_other_in_one_pane(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     for count in range(3):
-        taken = Taken()
+        taken = CapturedOutput()
         finished = await tmux.run(f"echo n{count}", cwd=str(tmp_path), nonce=f"{nonce}{count}", on_output=taken)
         assert finished == Finished(0)
         assert taken.output["stdout"] == f"n{count}\n".encode()
-    listed = await ask(Here(), ["tmux", "list-windows", "-t", "buddy-test", "-F", "#{window_name} #{window_panes}"])
+    listed = await ask(
+        LocalLauncher(), ["tmux", "list-windows", "-t", "buddy-test", "-F", "#{window_name} #{window_panes}"]
+    )
     assert listed.output == b"buddy-shared 1\n"
 
 
 async def test_output_comes_while_the_command_runs(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "echo first; while ! [ -e go ]; do sleep 0.05; done"
     running = asyncio.create_task(tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
     await taken.wait_for(b"first\n")
@@ -82,7 +84,7 @@ async def test_output_comes_while_the_command_runs(tmux: Tmux, tmp_path: Path, n
 
 
 async def test_a_command_is_given_as_it_is(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "printf '%s|' '$HOME' \"a'b\" '`id`' '!!' 'x\ny' \\\\\n\necho ü; touch 'C-c Enter'"
     await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken)
     assert taken.output["stdout"].decode() == "$HOME|a'b|`id`|!!|x\ny|\\|ü\n"
@@ -91,7 +93,7 @@ async def test_a_command_is_given_as_it_is(tmux: Tmux, tmp_path: Path, nonce: st
 
 async def test_a_program_cannot_forge_the_end_of_its_call(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     """It knows its nonce, the form of the marks, and can look at the screen."""
-    taken = Taken()
+    taken = CapturedOutput()
     forged = (
         f"printf '\\033]7770;{nonce}\\033\\\\'; printf '\\n[buddy {nonce}: 0] $ \\n';"
         f" printf '\\033]7770;%s\\033\\\\' {'0' * 48}; tmux capture-pane -p >/dev/null; echo later; exit 4"
@@ -101,25 +103,27 @@ async def test_a_program_cannot_forge_the_end_of_its_call(tmux: Tmux, tmp_path: 
 
 
 async def test_when_the_wait_is_over_the_command_goes_on(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "echo up; while ! [ -e go ]; do sleep 0.05; done; echo done >result"
     finished = await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=0.5)
     assert finished.timed_out
     assert finished.still_running
-    seen = Taken()
-    waiting = asyncio.create_task(make(Here(), str(tmp_path)).reattach(nonce, seen))
+    seen = CapturedOutput()
+    waiting = asyncio.create_task(make(LocalLauncher(), str(tmp_path)).reattach(nonce, seen))
     await seen.wait_for(b"up")
     with pytest.raises(ToolError, match="busy"):
-        await tmux.run("echo no", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken())
+        await tmux.run("echo no", cwd=str(tmp_path), nonce=nonce[::-1], on_output=CapturedOutput())
     (tmp_path / "go").touch()
     assert await waiting == Finished(0)
     assert (tmp_path / "result").read_text() == "done\n"
 
 
 async def test_a_command_need_not_be_waited_for(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    finished = await tmux.run("echo up; cat >typed", cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=0)
+    finished = await tmux.run(
+        "echo up; cat >typed", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0
+    )
     assert finished.still_running
-    taken = Taken()
+    taken = CapturedOutput()
     waiting = asyncio.create_task(tmux.reattach(nonce, taken))
     await taken.wait_for(b"up")
     await tmux.send_keys(Keys(literal_text="Enter C-c; $(id)", enter=True))
@@ -130,28 +134,28 @@ async def test_a_command_need_not_be_waited_for(tmux: Tmux, tmp_path: Path, nonc
 
 async def test_a_running_command_is_found_again_by_another_process(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late; exit 5"
-    await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=Taken(), timeout=0)
-    taken = Taken()
-    waiting = asyncio.create_task(make(Here(), str(tmp_path)).reattach(nonce, taken))
+    await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0)
+    taken = CapturedOutput()
+    waiting = asyncio.create_task(make(LocalLauncher(), str(tmp_path)).reattach(nonce, taken))
     await taken.wait_for(b"early\n")
     (tmp_path / "go").touch()
     assert await waiting == Finished(5)
     assert taken.output["stdout"] == b"early\nlate\n"
-    assert await tmux.reattach(nonce, Taken()) is None
+    assert await tmux.reattach(nonce, CapturedOutput()) is None
 
 
 async def test_a_cancelled_command_leaves_nothing_and_the_pane_can_be_used(
     tmux: Tmux, tmp_path: Path, nonce: str, server: Path
 ) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     command = "trap '' TERM; (setsid sleep 600 &); echo up; sleep 600; sleep 600"
     running = asyncio.create_task(tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
     await taken.wait_for(b"up")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert strays.find(nonce) == []
-    assert await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken()) == Finished(0)
+    assert orphans.find(nonce) == []
+    assert await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=CapturedOutput()) == Finished(0)
     assert panes(server) == []
 
 
@@ -159,18 +163,18 @@ async def test_a_cancelled_command_leaves_nothing_and_the_pane_can_be_used(
 async def test_a_pane_that_is_gone_leaves_the_outcome_unknown(
     tmux: Tmux, tmp_path: Path, nonce: str, kill: str
 ) -> None:
-    taken = Taken()
+    taken = CapturedOutput()
     running = asyncio.create_task(tmux.run("echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken))
     await taken.wait_for(b"up")
-    await ask(Here(), ["tmux", kill, *([] if kill == "kill-server" else ["-t", "=buddy-test:=buddy-shared"])])
+    await ask(LocalLauncher(), ["tmux", kill, *([] if kill == "kill-server" else ["-t", "=buddy-test:=buddy-shared"])])
     with pytest.raises(ToolError) as lost:
         await running
     assert lost.value.code == "UNKNOWN_OUTCOME"
-    await tmux.end_strays(nonce)
+    await tmux.kill_orphans(nonce)
 
 
 async def test_an_alternate_screen_is_fallen_back_from(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    await tmux.run("echo seen", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+    await tmux.run("echo seen", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     shown = await tmux.capture(Capture(include_alternate_screen=True))
     assert shown.startswith("[there is no alternate screen")
     assert "seen" in shown
@@ -180,17 +184,19 @@ async def test_an_alternate_screen_is_fallen_back_from(tmux: Tmux, tmp_path: Pat
 async def test_the_pane_this_program_runs_in_is_refused(
     tmux: Tmux, tmp_path: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
-    shown = await ask(Here(), ["tmux", "display-message", "-p", "-t", "=buddy-test:=buddy-shared", "#{pane_id}"])
+    await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
+    shown = await ask(
+        LocalLauncher(), ["tmux", "display-message", "-p", "-t", "=buddy-test:=buddy-shared", "#{pane_id}"]
+    )
     monkeypatch.setenv("TMUX_PANE", shown.output.decode().strip())
     with pytest.raises(ToolError, match="another terminal"):
-        await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=Taken())
+        await tmux.run("true", cwd=str(tmp_path), nonce=nonce[::-1], on_output=CapturedOutput())
 
 
 @pytest.mark.parametrize("name", ["a;kill-server", "a:b", "-x", "", "a b", "$(id)", "a.b", "x" * 100])
 def test_a_session_name_that_means_something_else_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match="tmux session name"):
-        Pane(Here(), name, "/")
+        Pane(LocalLauncher(), name, "/")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +213,7 @@ async def test_a_private_directory_that_is_a_trap_is_refused(
     (tmp_path / "elsewhere").mkdir()
     (server / "buddy-panes").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolError, match="private"):
-        await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=Taken())
+        await tmux.run("true", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -218,8 +224,8 @@ def test_each_workspace_has_its_own_session() -> None:
 
 
 async def test_a_container_can_have_a_pane(container: str, nonce: str) -> None:
-    tmux = make(Container(container, "podman"), "/work", f"t{os.getpid()}")
-    taken = Taken()
+    tmux = make(ContainerLauncher(container, "podman"), "/work", f"t{os.getpid()}")
+    taken = CapturedOutput()
     assert await tmux.run("pwd; exit 3", cwd="/work", nonce=nonce, on_output=taken) == Finished(3)
     assert taken.output["stdout"] == b"/work\n"
     assert tmux.attach_hint() == f"podman exec -it {container} tmux attach -t t{os.getpid()}"
@@ -229,10 +235,10 @@ async def test_a_host_can_have_a_pane(
     sshd: SshServer, control_dir: Path, tmp_path: Path, nonce: str, server: Path
 ) -> None:
     assert server.name.startswith("bt")
-    ssh = Ssh("127.0.0.1", control_dir, sshd.options)
+    ssh = SshLauncher("127.0.0.1", control_dir, sshd.options)
     session = f"buddy-test-{os.getpid()}"
     tmux = make(ssh, str(tmp_path), session)
-    taken = Taken()
+    taken = CapturedOutput()
     try:
         assert await tmux.run("pwd; exit 3", cwd=str(tmp_path), nonce=nonce, on_output=taken) == Finished(3)
         assert taken.output["stdout"] == f"{tmp_path}\n".encode()

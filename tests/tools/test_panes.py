@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets.carriers import Here
+from buddy.targets.launchers import LocalLauncher
 from buddy.targets.local import Local
 from buddy.targets.tmux.pane import Pane
 from buddy.targets.tmux.target import Tmux
@@ -32,7 +32,7 @@ def pane(call: Call, monkeypatch: pytest.MonkeyPatch) -> Generator[Call]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
     monkeypatch.setenv("SHELL", "/bin/bash")
     root = call.place.root
-    target = Tmux(Local(grace=0.1), Here(), Pane(Here(), "buddy-tools", root))
+    target = Tmux(Local(grace=0.1), LocalLauncher(), Pane(LocalLauncher(), "buddy-tools", root))
     try:
         yield msgspec.structs.replace(call, place=Place(target, root))
     finally:
@@ -59,7 +59,7 @@ async def test_when_a_wait_is_over_the_model_is_told_that_the_command_goes_on(pa
     seen = ""
     while "begun\n" not in seen:
         seen = (await CapturePane().run(CapturePaneArgs(delay_ms=50), pane)).text + "\n"
-    assert await pane.place.target.end_strays(pane.nonce) >= 1
+    assert await pane.place.target.kill_orphans(pane.nonce) >= 1
 
 
 async def test_keys_are_shown_in_full_to_who_decides(pane: Call) -> None:

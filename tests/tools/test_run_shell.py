@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.kept import Kept
 from buddy.tools.run_shell import RunShell, RunShellArgs
@@ -39,7 +39,7 @@ async def test_a_command_beyond_its_limit_is_ended_and_that_is_said(call: Call, 
         await RunShell().run(RunShellArgs("echo begun; sleep 100 & sleep 100", wait=wait), call)
     assert caught.value.code == "EXEC_TIMEOUT"
     assert "begun" in str(caught.value)
-    assert strays.find(call.nonce) == []
+    assert orphans.find(call.nonce) == []
 
 
 @pytest.mark.parametrize("wait", ["soon", "-1s", "0", 0, -5, "", "1w", "99999999999s"])
@@ -86,7 +86,7 @@ async def test_cancelling_the_call_ends_the_command(place: Place) -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert strays.find(nonce) == []
+    assert orphans.find(nonce) == []
 
 
 async def test_a_flood_is_kept_by_head_and_tail_and_memory_stays_bounded(place: Place) -> None:

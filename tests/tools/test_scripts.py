@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from buddy.targets.carriers import Here
+from buddy.targets.launchers import LocalLauncher
 from buddy.targets.remote import Remote
 from buddy.tools.contract import Place
 from buddy.tools.scripts import scripts_of
 
 
-class Counting(Here):
+class Counting(LocalLauncher):
     """This machine as if it were another, with a count of the ways there."""
 
     name = "ssh:counted"
@@ -24,11 +24,11 @@ class Counting(Here):
 
 
 async def test_words_that_are_no_files_cost_nothing(tmp_path: Path) -> None:
-    carrier = Counting()
+    launcher = Counting()
     command = "echo " + " ".join(f"word{number}" for number in range(50)) + " && make all && npm test"
-    found = await scripts_of(command, str(tmp_path), Place(Remote(carrier), str(tmp_path)))
+    found = await scripts_of(command, str(tmp_path), Place(Remote(launcher), str(tmp_path)))
     assert (found.digests, found.complete) == ({}, True)
-    assert carrier.ways == 1
+    assert launcher.ways == 1
 
 
 async def test_what_is_there_is_bound_wherever_it_lies(tmp_path: Path) -> None:

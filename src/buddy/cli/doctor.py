@@ -34,7 +34,7 @@ from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
 from buddy.scrub import Scrubber
-from buddy.targets.choose import Own, try_levels
+from buddy.targets.choose import OwnDirectories, probe_levels
 from buddy.terminal.escape import escape, escape_json
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
@@ -181,8 +181,8 @@ def _programs() -> Iterator[Check]:
 
 def _sandboxes(places: Places) -> Iterator[Check]:
     """Each level by what it stands on here; each is really tried."""
-    own = Own(places.config_dir, places.state_dir, places.socket.parent)
-    for level, word in asyncio.run(try_levels(own)).items():
+    own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
+    for level, word in asyncio.run(probe_levels(own)).items():
         missing = word.startswith("unavailable")
         hint = "install bubblewrap" if missing and level == "confined" else ""
         yield Check(f"sandbox {level}", "ok" if word.startswith("proven") else "info", word, hint)

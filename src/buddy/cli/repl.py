@@ -68,10 +68,10 @@ def _check_pane(options: argparse.Namespace) -> None:
     """Refuse the pane that commands are typed into: this program would talk to itself."""
     if not os.environ.get("TMUX_PANE") or options.no_tmux:
         return
-    from buddy.targets.choose import own_window
+    from buddy.targets.choose import current_tmux_window
     from buddy.targets.tmux.pane import WINDOW
 
-    if own_window().endswith(f":{WINDOW}"):
+    if current_tmux_window().endswith(f":{WINDOW}"):
         raise UserError("commands run in this very pane", hint="start buddy in another terminal, or with --no-tmux")
 
 

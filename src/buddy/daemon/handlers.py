@@ -16,7 +16,7 @@ from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import BudgetState, Replay, SessionSummary, Shape
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions, token_hash
-from buddy.targets.choose import levels
+from buddy.targets.choose import sandbox_levels
 
 CAPABILITIES = (
     "stream_tokens",
@@ -109,7 +109,7 @@ class Requests:
     async def hello(self, peer: Connection, wish: ask.Hello, _: str) -> Shape:
         peer.introduce(wish.client_name)
         # Nothing is tried here: a client that only wants to say hello does not wait for proofs.
-        held = levels()
+        held = sandbox_levels()
         return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, held)
 
     async def ping(self, _peer: Connection, _wish: ask.Ping, _: str) -> Shape:

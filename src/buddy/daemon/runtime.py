@@ -40,7 +40,7 @@ from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
 from buddy.sessions.session import Surroundings
 from buddy.sessions.sessions import Makers, Sessions
-from buddy.targets.choose import Own, Wish, choose, let_go
+from buddy.targets.choose import OwnDirectories, TargetRequest, choose, close_connections
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
@@ -94,7 +94,7 @@ class Runtime:
         self._make_provider = parts.provider or self._make_own
         self._user_folder = places.config_dir
         self._auth_file = places.config_dir / "auth.json"
-        self._own = Own(places.config_dir, places.state_dir, places.socket.parent)
+        self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
         self._pool = Pool()
         self._registry = toolbox(config.tools, Supplies(parts.clock, self.log.read_blob, self._has_secret))
@@ -174,7 +174,7 @@ class Runtime:
         """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""
         await self.sessions.close()
         await self.agents.close()
-        await let_go(self._own)
+        await close_connections(self._own)
         tasks = list(self._connections)
         for task in tasks:
             task.cancel()
@@ -200,7 +200,7 @@ class Runtime:
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options
-        wish = Wish(
+        wish = TargetRequest(
             (options.target if options else None) or started.sandbox_provider,
             started.repo.root_path if started.repo else ".",
             options.sandbox if options else None,

@@ -332,7 +332,7 @@ class RecordedTarget:
     async def list_dir(self, path: str, *, root: str) -> list[Listed]:
         return await self._local.list_dir(path, root=root)
 
-    async def end_strays(self, nonce: str) -> int:
+    async def kill_orphans(self, nonce: str) -> int:
         del nonce
         return 0
 

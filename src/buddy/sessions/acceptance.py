@@ -67,7 +67,7 @@ async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
         kept.add("stdout", data)
 
     nonce = nonce_of(run.session_id, f"{run.run_id}/{criterion.id}")
-    await run.place.target.end_strays(nonce)
+    await run.place.target.kill_orphans(nonce)
     finished = await run.place.target.run(criterion.check, cwd=run.place.root, nonce=nonce, on_output=on_output)
     return AcceptanceResult(
         id=criterion.id,

@@ -109,7 +109,7 @@ async def _end_left_behind(run: Run, left: float | None) -> None:
         return
     for call in run.state.open_calls.values():
         if call.stage == "claimed":
-            await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
+            await run.place.target.kill_orphans(nonce_of(run.session_id, call.item.call_id))
 
 
 def _unseen_call(run: Run, call: OpenCall) -> ToolCall:

@@ -36,7 +36,7 @@ class Gone:
     async def execute(self, run: Run) -> None:
         for call in run.state.open_calls.values():
             if call.stage == "claimed":
-                await run.place.target.end_strays(nonce_of(run.session_id, call.item.call_id))
+                await run.place.target.kill_orphans(nonce_of(run.session_id, call.item.call_id))
         raise RunEnded("interrupted", f"the run was cut off and cannot be taken up: {self._why}")
 
     async def close(self) -> None: ...

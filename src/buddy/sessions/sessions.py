@@ -26,7 +26,7 @@ from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
 from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.state import SessionFold
-from buddy.targets.choose import check_reach
+from buddy.targets.choose import verify_target
 from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
 
@@ -83,7 +83,7 @@ class Sessions:
         )
         started, notes = self._makers.settle(started)
         place = self._makers.place(started)
-        await check_reach(place.target, place.root)
+        await verify_target(place.target, place.root)
         if isinstance(place.target, Terminal):
             started = replace(started, watch=place.target.attach_hint())
         backend = self._makers.backend(

@@ -8,10 +8,10 @@ import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 
-from buddy.targets.carriers import Carrier
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.environment import environment
-from buddy.targets.strays import VARIABLE
+from buddy.targets.launchers import Launcher
+from buddy.targets.orphans import NONCE_VARIABLE
 
 CHUNK = 64 * 1024
 GRACE = 2.0
@@ -32,9 +32,9 @@ echo "bash, nc or socat is needed there" >&2; exit 69
 class Bridge:
     """Listens here while it is open; `port` is where."""
 
-    def __init__(self, carrier: Carrier, port: int, nonce: str) -> None:
+    def __init__(self, launcher: Launcher, port: int, nonce: str) -> None:
         self.port = 0
-        self._carrier = carrier
+        self._launcher = launcher
         self._there = port
         self._nonce = nonce
         self._server: asyncio.Server | None = None
@@ -57,8 +57,8 @@ class Bridge:
         connection.add_done_callback(self._connections.discard)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mark = f"{VARIABLE}={self._nonce}"
-        argv = await self._carrier.argv(["env", mark, "sh", "-c", _SHELL, "sh", str(self._there)])
+        mark = f"{NONCE_VARIABLE}={self._nonce}"
+        argv = await self._launcher.argv(["env", mark, "sh", "-c", _SHELL, "sh", str(self._there)])
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment(), start_new_session=True
         )
@@ -74,7 +74,7 @@ class Bridge:
                     await asyncio.wait({there, back})
         finally:
             writer.close()
-            await see_through(_end(process))
+            await finish_despite_cancel(_end(process))
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

@@ -36,7 +36,7 @@ JOIN = '{ echo 0 >"$0"; } 2>/dev/null; exec "$@"'
 class Group(Struct, frozen=True):
     place: Path
 
-    def joined(self, argv: Sequence[str]) -> list[str]:
+    def wrap(self, argv: Sequence[str]) -> list[str]:
         """The same command, started inside."""
         return ["/bin/sh", "-c", JOIN, str(self.place / "cgroup.procs"), *argv]
 
@@ -66,7 +66,7 @@ class Group(Struct, frozen=True):
             self.place.rmdir()
 
 
-def may_leave(command: str) -> bool:
+def may_outlive(command: str) -> bool:
     """Whether a command could leave a process behind; to enter a group takes the kernel some ten milliseconds.
 
     What is quoted is read as if it were not, which finds more commands than there are, never fewer.
@@ -111,7 +111,7 @@ def _base() -> Path | None:
     try:
         group.place.mkdir()
         entered = subprocess.run(
-            group.joined(["/bin/cat", "/proc/self/cgroup"]), capture_output=True, timeout=10, check=False
+            group.wrap(["/bin/cat", "/proc/self/cgroup"]), capture_output=True, timeout=10, check=False
         )
         holds = (group.place / "cgroup.kill").exists() and group.place.name in entered.stdout.decode()
     except (OSError, subprocess.TimeoutExpired):

@@ -71,16 +71,16 @@ class Target(Protocol):
         """What is in a directory below `root`, by name; ToolError where it is not one or lies outside."""
         ...
 
-    async def end_strays(self, nonce: str) -> int:
+    async def kill_orphans(self, nonce: str) -> int:
         """End every process that carries this nonce; give how many there were, 0 where it cannot be reached."""
         ...
 
 
 @runtime_checkable
-class Distant(Protocol):
+class Verifiable(Protocol):
     """A target that may not be there."""
 
-    async def reach(self, root: str) -> None:
+    async def verify(self, root: str) -> None:
         """Go there once; ToolError where it, or the workspace on it, cannot be reached."""
         ...
 
@@ -129,7 +129,7 @@ class Keys(Struct, frozen=True):
 class Terminal(Protocol):
     """A target whose commands run in a pane that people can watch."""
 
-    async def capture(self, wish: Capture) -> str: ...
+    async def capture(self, request: Capture) -> str: ...
 
     async def send_keys(self, keys: Keys) -> None: ...
 

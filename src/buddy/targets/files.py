@@ -34,16 +34,16 @@ def read_small(path: str, root: str, limit: int) -> bytes | None:
 
 
 def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
-    with reach(path, root) as spot:
-        if len(spot.rest) != 1:
-            raise _not_a_file(path) if not spot.rest else _missing(path)
+    with reach(path, root) as location:
+        if len(location.rest) != 1:
+            raise _not_a_file(path) if not location.rest else _missing(path)
         try:
             # Looked at before it is opened: opening alone can already have an effect on a device.
-            info = os.stat(spot.rest[0], dir_fd=spot.directory, follow_symlinks=False)
+            info = os.stat(location.rest[0], dir_fd=location.directory, follow_symlinks=False)
             _check_regular(info, path)
             if most is not None and info.st_size > most:
                 return None
-            opened = os.open(spot.rest[0], _READ, dir_fd=spot.directory)
+            opened = os.open(location.rest[0], _READ, dir_fd=location.directory)
             with open(opened, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 _check_regular(os.fstat(opened), path)
                 return _read_up_to(file.fileno(), limit)
@@ -55,12 +55,12 @@ def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
 
 def stat(path: str, root: str) -> FileStat | None:
     """What is there, a file or a directory; None where nothing is."""
-    with reach(path, root) as spot:
-        if len(spot.rest) > 1:
+    with reach(path, root) as location:
+        if len(location.rest) > 1:
             return None
-        name = spot.rest[0] if spot.rest else "."
+        name = location.rest[0] if location.rest else "."
         try:
-            info = os.stat(name, dir_fd=spot.directory, follow_symlinks=False)
+            info = os.stat(name, dir_fd=location.directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -73,11 +73,11 @@ def stat(path: str, root: str) -> FileStat | None:
 
 def list_dir(path: str, root: str) -> list[Entry]:
     """What is in a directory, by name; of a very large one only `MAX_ENTRIES`."""
-    with reach(path, root) as spot:
-        if len(spot.rest) > 1:
+    with reach(path, root) as location:
+        if len(location.rest) > 1:
             raise _missing(path)
         try:
-            opened = os.open(spot.rest[0] if spot.rest else ".", _LIST, dir_fd=spot.directory)
+            opened = os.open(location.rest[0] if location.rest else ".", _LIST, dir_fd=location.directory)
             try:
                 return sorted(islice(_entries(opened), MAX_ENTRIES), key=lambda entry: entry.name)
             finally:
@@ -101,14 +101,14 @@ def _entries(opened: int) -> Iterator[Entry]:
 
 def write(path: str, content: bytes, root: str) -> None:
     """Replace or make a regular file; directories on the way are made."""
-    with reach(path, root) as spot:
-        if not spot.rest:
+    with reach(path, root) as location:
+        if not location.rest:
             raise _not_a_file(path, "WRITE_FAILED")
-        directory = os.dup(spot.directory)
+        directory = os.dup(location.directory)
         try:
-            for name in spot.rest[:-1]:
+            for name in location.rest[:-1]:
                 directory = _make_and_enter(name, directory)
-            _replace(path, spot.rest[-1], directory, content)
+            _replace(path, location.rest[-1], directory, content)
         except OSError as error:
             raise ToolError(f"{path!r} was not written: {error.strerror}", code="WRITE_FAILED") from error
         finally:

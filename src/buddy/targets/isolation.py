@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from buddy.errors import ToolError
-from buddy.targets.carriers import ENGINES, Carrier, Container, engines
 from buddy.targets.environment import environment
-from buddy.targets.exchange import ask
-from buddy.targets.scripts import words_of
+from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, engines
+from buddy.targets.oneshot import ask
+from buddy.targets.scripts import script_argv
 
 SPACES = ("mnt", "pid")
 LIST_SECONDS = 20.0
 
 
-class Isolated(Container):
+class IsolatedContainer(ContainerLauncher):
     """A container that is looked at before its first use; `own` is a directory that it must not see."""
 
     def __init__(self, container: str, own: Path, engine: str | None = None) -> None:
@@ -31,12 +31,12 @@ class Isolated(Container):
 
     async def argv(self, words: Sequence[str]) -> list[str]:
         if not self._proven:
-            await self._prove()
+            await self._probe()
         return await super().argv(words)
 
-    async def _prove(self) -> None:
+    async def _probe(self) -> None:
         engine = await self.engine()
-        why = await doubt(Container(self.container, engine), self._own)
+        why = await doubt(ContainerLauncher(self.container, engine), self._own)
         if why:
             raise ToolError(
                 f"{self.name} is no sandbox: {why}; to work in it all the same, ask for the sandbox host",
@@ -45,14 +45,14 @@ class Isolated(Container):
         self._proven = True
 
 
-async def doubt(container: Carrier, own: Path) -> str:
+async def doubt(container: Launcher, own: Path) -> str:
     """Why a container cannot be called one; nothing where it can."""
     try:
         probe = await asyncio.to_thread(_leave_probe, own)
     except OSError as error:
         return f"nothing can be left in {own} to look for ({error.strerror})"
     try:
-        answer = await ask(container, words_of("isolation", str(probe)))
+        answer = await ask(container, script_argv("isolation", str(probe)))
     finally:
         await asyncio.to_thread(probe.unlink, missing_ok=True)
     facts = dict(line.split("=", 1) for line in answer.output.decode("ascii", "replace").splitlines() if "=" in line)
@@ -73,7 +73,7 @@ async def describe(own: Path) -> str:
             if not names:
                 reasons.append(f"{engine} answers, but no container is running")
                 continue
-            why = await doubt(Container(names[0], engine), own)
+            why = await doubt(ContainerLauncher(names[0], engine), own)
         except ToolError as error:
             reasons.append(f"{engine}: {error}")
             continue

@@ -27,7 +27,7 @@ CANCEL_GRACE = 0.1
 class Local:
     """Satisfies `Target`; `grace` is the time between asking a group to end and killing it.
 
-    `looking` is the same place for commands of our own that only look: they need no control group.
+    `without_cgroups` is the same place for commands of our own that only look: they need no control group.
     """
 
     name: str = "local"
@@ -36,7 +36,7 @@ class Local:
         self._grace = grace
         self._groups = groups
         self._shell = _find_shell()
-        self.looking: Local = Local(grace=grace, groups=False) if groups else self
+        self.without_cgroups: Local = Local(grace=grace, groups=False) if groups else self
 
     async def run(
         self,
@@ -50,10 +50,10 @@ class Local:
     ) -> Finished:
         from buddy.targets import cgroups
 
-        group = cgroups.make(nonce) if self._groups and cgroups.may_leave(command) else None
+        group = cgroups.make(nonce) if self._groups and cgroups.may_outlive(command) else None
         argv = self._argv(command)
         try:
-            return await self._start(group.joined(argv) if group else argv, cwd, nonce, on_output, timeout, env)
+            return await self._start(group.wrap(argv) if group else argv, cwd, nonce, on_output, timeout, env)
         finally:
             if group:
                 group.leave()
@@ -79,23 +79,23 @@ class Local:
         timeout: float | None,
         env: Mapping[str, str] | None,
     ) -> Finished:
-        from buddy.targets import child, strays
-        from buddy.targets.completion import see_through
+        from buddy.targets import child, orphans
+        from buddy.targets.cancellation import finish_despite_cancel
 
         faults.reached("tool.start.before")
-        given = encoded({**(env or {}), strays.VARIABLE: nonce})
+        given = encoded({**(env or {}), orphans.NONCE_VARIABLE: nonce})
         started = child.start(argv, cwd, {**self._environment, **given})
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
             in_time = await started.follow(on_output, timeout, self._grace)
             if not in_time:
-                await self.end_strays(nonce)
+                await self.kill_orphans(nonce)
             settled = True
         finally:
             try:
                 if not settled:
-                    await see_through(self._abandon(started, nonce))
+                    await finish_despite_cancel(self._abandon(started, nonce))
             finally:
                 code = started.close()
         faults.reached("tool.end")
@@ -107,10 +107,10 @@ class Local:
         return small if small is not None else await asyncio.to_thread(files.read, path, root, limit)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
-        from buddy.targets.completion import see_through
+        from buddy.targets.cancellation import finish_despite_cancel
 
         # Seen through: whoever is told that the call was cancelled must not find the file changed later.
-        await see_through(asyncio.to_thread(files.write, path, content, root))
+        await finish_despite_cancel(asyncio.to_thread(files.write, path, content, root))
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
         return files.stat(path, root)
@@ -118,7 +118,7 @@ class Local:
     async def list_dir(self, path: str, *, root: str) -> list[Entry]:
         return await asyncio.to_thread(files.list_dir, path, root)
 
-    async def end_strays(self, nonce: str) -> int:
+    async def kill_orphans(self, nonce: str) -> int:
         return await asyncio.to_thread(_end_all, nonce)
 
     async def locate(self, path: str, *, root: str) -> str:
@@ -126,14 +126,14 @@ class Local:
 
     async def _abandon(self, started: "Child", nonce: str) -> None:
         await started.end(min(self._grace, CANCEL_GRACE))
-        await self.end_strays(nonce)
+        await self.kill_orphans(nonce)
 
 
 def _end_all(nonce: str) -> int:
-    from buddy.targets import cgroups, strays
+    from buddy.targets import cgroups, orphans
 
     group = cgroups.find(nonce)
-    return (group.end() if group else 0) + strays.end(nonce)
+    return (group.end() if group else 0) + orphans.kill(nonce)
 
 
 def _find_shell() -> str:

@@ -26,7 +26,7 @@ MAX_STEPS = 10_000
 _ENTER = (os.O_PATH if sys.platform == "linux" else os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Spot(Struct, frozen=True):
+class Location(Struct, frozen=True):
     """Where a walk ended: an open directory, how it was reached, and the names that are left to go.
 
     `rest` is empty for the root itself, one name for a thing in `directory` that is no link or does not exist, and
@@ -49,7 +49,7 @@ def locate(path: str, root: str) -> str:
 
 
 @contextmanager
-def reach(path: str, root: str) -> Generator[Spot]:
+def reach(path: str, root: str) -> Generator[Location]:
     """Walk to a path below `root`; the directory it gives is open as long as the context."""
     check_text(path)
     walk = _Walk(path, root)
@@ -95,13 +95,13 @@ class _Walk:
         except OSError as error:
             raise ToolError(f"the workspace {self.root} cannot be opened: {error.strerror}") from error
 
-    def go(self) -> Spot:
+    def go(self) -> Location:
         try:
             rest = self._walk()
         except OSError as error:
             raise ToolError(f"{self.asked!r} cannot be reached: {error.strerror}; check the path") from error
         path = "/".join((self.root.rstrip("/"), *self.names, *rest)) or "/"
-        return Spot(self.directory, path, rest)
+        return Location(self.directory, path, rest)
 
     def _walk(self) -> tuple[str, ...]:
         for _ in range(MAX_STEPS):
@@ -171,9 +171,9 @@ class _Walk:
     def _parts(self, path: str) -> list[str]:
         relative = path
         if path.startswith("/"):
-            below = _below(path, self.root)
-            below = _below(path, self.given_root) if below is None else below
-            below = _below(_real(path), self.root) if below is None else below
+            below = _relative_to(path, self.root)
+            below = _relative_to(path, self.given_root) if below is None else below
+            below = _relative_to(_real(path), self.root) if below is None else below
             if below is None:
                 raise self._outside()
             relative = below
@@ -197,7 +197,7 @@ def _real(path: str) -> str:
         return path
 
 
-def _below(path: str, base: str) -> str | None:
+def _relative_to(path: str, base: str) -> str | None:
     prefix = base.rstrip("/") + "/"
     if path == base:
         return ""

@@ -14,12 +14,12 @@ from typing import Literal
 from buddy import faults
 from buddy.errors import ToolError
 from buddy.targets import child
-from buddy.targets.carriers import Carrier
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
 from buddy.targets.environment import environment
-from buddy.targets.exchange import ask, unreachable
-from buddy.targets.scripts import words_of
+from buddy.targets.launchers import Launcher
+from buddy.targets.oneshot import ask, unreachable
+from buddy.targets.scripts import script_argv
 from buddy.targets.shell_files import ShellFiles
 
 GRACE = 0.5
@@ -28,13 +28,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Remote:
-    """Satisfies `Target` over whatever its carrier reaches."""
+    """Satisfies `Target` over whatever its launcher reaches."""
 
-    def __init__(self, carrier: Carrier, *, grace: float = GRACE) -> None:
-        self.name: str = carrier.name
-        self.carrier = carrier
+    def __init__(self, launcher: Launcher, *, grace: float = GRACE) -> None:
+        self.name: str = launcher.name
+        self.launcher = launcher
         self._grace = grace
-        self._files = ShellFiles(carrier)
+        self._files = ShellFiles(launcher)
 
     async def run(
         self,
@@ -46,11 +46,11 @@ class Remote:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        words = words_of("run", cwd, nonce, *_assignments(env or {}))
-        ending = Ending(on_output)
+        words = script_argv("run", cwd, nonce, *_assignments(env or {}))
+        ending = OutputParser(on_output)
         faults.reached("tool.start.before")
         stdin = ending.token + b"\n" + encoded(command)
-        started = child.start(await self.carrier.argv(words), "/", environment(), stdin)
+        started = child.start(await self.launcher.argv(words), "/", environment(), stdin)
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")
@@ -60,13 +60,13 @@ class Remote:
             settled = True
         finally:
             try:
-                await see_through(started.end(0) if settled else self._abandon(started, nonce))
+                await finish_despite_cancel(started.end(0) if settled else self._abandon(started, nonce))
             finally:
                 code = started.close()
         faults.reached("tool.end")
         return Finished(0, timed_out=True) if not in_time else self._judge(ending, cwd, code)
 
-    async def reach(self, root: str) -> None:
+    async def verify(self, root: str) -> None:
         await self._files.locate(".", root=root)
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
@@ -85,13 +85,13 @@ class Remote:
         """The canonical path there, whether it exists or not."""
         return await self._files.locate(path, root=root)
 
-    async def end_strays(self, nonce: str) -> int:
+    async def kill_orphans(self, nonce: str) -> int:
         return await self._end(nonce, 0)
 
     async def _end(self, nonce: str, grace: float) -> int:
         """Where the place is gone, so is what can be done about its processes."""
         try:
-            answer = await ask(self.carrier, words_of("end", nonce, str(round(grace * 10))))
+            answer = await ask(self.launcher, script_argv("end", nonce, str(round(grace * 10))))
         except ToolError:
             return 0
         found = re.fullmatch(rb"ended (\d+)\n", answer.output)
@@ -101,13 +101,13 @@ class Remote:
         await self._end(nonce, self._grace)
         await started.end(0)
 
-    def _judge(self, ending: "Ending", cwd: str, code: int) -> Finished:
+    def _judge(self, ending: "OutputParser", cwd: str, code: int) -> Finished:
         if ending.code is not None:
-            return Finished(signed(ending.code))
+            return Finished(exit_code_of(ending.code))
         if ending.stage == "nodir":
             raise ToolError(f"the directory {cwd!r} is not there on {self.name}; give another cwd")
         if ending.stage == "waiting":
-            raise unreachable(self.carrier, ending.preamble() or f"it ended with {code} before the command started")
+            raise unreachable(self.launcher, ending.preamble() or f"it ended with {code} before the command started")
         raise ToolError(
             f"the connection to {self.name} was lost while the command ran, so its outcome is unknown: it may have "
             "happened, wholly or in part, or still be running. Find out before repeating it.",
@@ -115,7 +115,7 @@ class Remote:
         )
 
 
-class Ending:
+class OutputParser:
     """Takes a command's output and finds its start and its end in stderr; the rest is given on."""
 
     def __init__(self, on_output: OnOutput) -> None:
@@ -187,6 +187,6 @@ def encoded(command: str) -> bytes:
     return text
 
 
-def signed(code: int) -> int:
+def exit_code_of(code: int) -> int:
     """A shell tells the signal that ended a command as 128 and its number."""
     return 128 - code if 128 < code <= 128 + 64 else code

@@ -10,20 +10,20 @@ import secrets
 import stat as modes
 
 from buddy.errors import ToolError
-from buddy.targets.carriers import Carrier
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Entry, FileStat
-from buddy.targets.exchange import ask, unreachable
+from buddy.targets.launchers import Launcher
+from buddy.targets.oneshot import ask, unreachable
 from buddy.targets.paths import check_text
-from buddy.targets.scripts import words_of
+from buddy.targets.scripts import script_argv
 
 _STAT = re.compile(rb"([fd]) (\d+) (\d+)(?: [^\n]*?\.(\d{9}))?")
 _LISTED = re.compile(rb"(\d+) ([0-9a-f]+) \./")
 
 
 class ShellFiles:
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
 
     async def locate(self, path: str, *, root: str) -> str:
         return os.fsdecode(await self._do("locate", path, root))
@@ -34,7 +34,7 @@ class ShellFiles:
     async def write(self, path: str, content: bytes, *, root: str) -> None:
         temporary = f".buddy-{secrets.token_hex(8)}.tmp"
         # Seen through: whoever is told that the call was cancelled must not find the file changed later.
-        await see_through(self._do("write", path, root, temporary, str(len(content)), stdin=content))
+        await finish_despite_cancel(self._do("write", path, root, temporary, str(len(content)), stdin=content))
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
         try:
@@ -45,7 +45,7 @@ class ShellFiles:
             raise
         found = _STAT.match(answer)
         if found is None:
-            raise ToolError(f"{path!r} cannot be looked at on {self._carrier.name}: its stat says {answer[:80]!r}")
+            raise ToolError(f"{path!r} cannot be looked at on {self._launcher.name}: its stat says {answer[:80]!r}")
         modified = int(found[3]) * 1_000_000_000 + int(found[4] or 0)
         return FileStat(size=int(found[2]), is_dir=found[1] == b"d", modified_ns=modified)
 
@@ -65,10 +65,10 @@ class ShellFiles:
 
     async def _do(self, operation: str, path: str, root: str, *more: str, stdin: bytes = b"") -> bytes:
         check_text(path)
-        answer = await ask(self._carrier, words_of("files", operation, root, path, *more), stdin)
+        answer = await ask(self._launcher, script_argv("files", operation, root, path, *more), stdin)
         word, newline, rest = answer.output.partition(b"\n")
         if not newline:
-            raise unreachable(self._carrier, answer.errors or f"its shell gave {answer.code}")
+            raise unreachable(self._launcher, answer.errors or f"its shell gave {answer.code}")
         if word == b"ok" and answer.code == 0:
             return rest
         raise _problem(word.decode("ascii", "replace"), path, root, operation, answer.errors)

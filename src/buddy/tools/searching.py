@@ -51,16 +51,16 @@ class Found(Struct, frozen=True):
 
 @runtime_checkable
 class Watched(Protocol):
-    """A target whose commands people see; `unwatched` is the same place without an audience."""
+    """A target whose commands people see; `without_terminal` is the same place without an audience."""
 
-    unwatched: Target
+    without_terminal: Target
 
 
 @runtime_checkable
 class Careful(Protocol):
     """A target that prepares for what a command could leave behind; `looking` is the same place without that."""
 
-    looking: Target
+    without_cgroups: Target
 
 
 class Programs:
@@ -124,5 +124,5 @@ async def _run(command: str, call: Call) -> Found:
 
 
 def _quiet(place: Place) -> Target:
-    target = place.target.unwatched if isinstance(place.target, Watched) else place.target
-    return target.looking if isinstance(target, Careful) else target
+    target = place.target.without_terminal if isinstance(place.target, Watched) else place.target
+    return target.without_cgroups if isinstance(target, Careful) else target

@@ -33,7 +33,7 @@ from buddy.backends.external.contract import (
     ToolStarted,
 )
 from buddy.errors import ProviderError, UserError
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.local import Local
 
 DIALECTS = pytest.mark.parametrize("mode", ["", "old", "double", "old double"])
@@ -71,7 +71,7 @@ async def test_streaming_session_lifecycle(tmp_path: Path, mode: str) -> None:
         await executor.close()
         assert executor.is_closed
         assert await executor.wait() == 0
-    assert strays.find(wish(tmp_path).nonce) == []
+    assert orphans.find(wish(tmp_path).nonce) == []
 
 
 @DIALECTS
@@ -133,7 +133,7 @@ async def test_a_session_that_is_not_known_any_more_is_lost(tmp_path: Path) -> N
     async with droid(tmp_path) as agent:
         with pytest.raises(SessionLost, match="not found"):
             await agent.execute(wish(tmp_path, session_id="gone"))
-    assert strays.find(wish(tmp_path).nonce) == []
+    assert orphans.find(wish(tmp_path).nonce) == []
 
 
 async def test_droid_graceful_shutdown(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_droid_graceful_shutdown(tmp_path: Path) -> None:
         await executor.close()
         methods = [request["method"] for request in requests(tmp_path)]
         assert methods[-2:] == ["droid.interrupt_session", "droid.close_session"]
-        assert strays.find(wish(tmp_path).nonce) == []
+        assert orphans.find(wish(tmp_path).nonce) == []
         with pytest.raises(ProviderError, match="not running"):
             await executor.send_message("say more")
 
@@ -162,7 +162,7 @@ async def test_one_message_alone_is_answered_and_leaves_nothing_behind(tmp_path:
         denied = await agent.execute_once(wish(tmp_path, "run touch made"))
         assert denied.text.startswith("heard: That was not allowed: nobody is there to ask")
     assert not (workspace(tmp_path) / "made").exists()
-    assert strays.find(wish(tmp_path).nonce) == []
+    assert orphans.find(wish(tmp_path).nonce) == []
 
 
 async def test_a_session_is_opened_so_that_everything_is_asked(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ async def test_a_session_that_cannot_be_opened_is_an_error_and_leaves_nothing(
     async with droid(tmp_path, FACTORY_FAKE=mode) as agent:
         with pytest.raises(ProviderError, match=told):
             await agent.execute(wish(tmp_path))
-    assert strays.find(wish(tmp_path).nonce) == []
+    assert orphans.find(wish(tmp_path).nonce) == []
 
 
 async def test_a_message_that_is_refused_is_complete_with_its_error(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_means
 from buddy.errors import UserError
 from buddy.protocol.events import Error, RunComplete
-from buddy.targets.carriers import Here
+from buddy.targets.launchers import LocalLauncher
 from buddy.targets.local import Local
 from buddy.targets.remote import Remote
 
@@ -91,7 +91,7 @@ async def test_a_session_works_once_its_folder_is_trusted(tmp_path: Path) -> Non
         assert (await guest.until(RunComplete)).outcome == "success"
 
 
-class There(Here):
+class There(LocalLauncher):
     """Another machine, as far as anybody can tell."""
 
     name = "ssh:there"

@@ -19,7 +19,7 @@ from buddy.daemon.runtime import Parts, Runtime, unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplete, ToolResult, Usage
 from buddy.protocol.requests import SubmitApproval
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.local import Local
 from fake_model import Answer, FakeModel, delta, ending, says
 from fake_model import Request as Asked
@@ -109,7 +109,7 @@ async def test_a_session_is_asked_answered_and_gone_on_with_after_a_crash(tmp_pa
             assert ended.summary == "4 before"
     assert (workspace(tmp_path) / "ledger.txt").read_text() == "once\n"
     assert not (workspace(tmp_path) / "forbidden").exists()
-    assert strays.find(nonce_of(session_id, "agent")) == []
+    assert orphans.find(nonce_of(session_id, "agent")) == []
 
 
 async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_can_be_called_off(tmp_path: Path) -> None:

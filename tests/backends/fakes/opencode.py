@@ -265,7 +265,7 @@ class Session:
         half, _, rest = text.partition(" ")
         part = self.part(message, type="text", text="", time={"start": 1})
         self.go_on(part, half)
-        await hang_up()
+        await close_connections()
         whole = f"{half} {rest}"
         if ends:
             part.update(text=whole, time={"start": 1, "end": 2})
@@ -306,7 +306,7 @@ class Session:
             if (refused := await self.ask(part, "external_directory", ["/etc/*"], outside)) is not None:
                 return self.refuse(message, part, refused)
         if word == "dropask":
-            await hang_up()
+            await close_connections()
             self.run(part, given)
         asking = asyncio.ensure_future(self.ask(part if word != "loop" else None, wanted, [rest], metadata))
         if word == "early":
@@ -384,7 +384,7 @@ class Session:
         child = Session(fresh("ses"), self.directory, self.id)
         sessions[child.id] = child
         if command.startswith("true;"):  # nobody hears of it
-            await hang_up()
+            await close_connections()
         emit("session.created", info=child.info(), sessionID=child.id)
         child.become("busy")
         work = child.message("assistant")
@@ -397,7 +397,7 @@ class Session:
         return self.message("assistant")
 
 
-async def hang_up() -> None:
+async def close_connections() -> None:
     listened.clear()
     for stream in list(streams):
         streams.discard(stream)

@@ -17,13 +17,13 @@ from buddy.backends.external.pool import Pool
 from buddy.backends.opencode import server
 from buddy.backends.opencode.settings import session_rules
 from buddy.errors import ProviderError, UserError
-from buddy.targets import strays
+from buddy.targets import orphans
 from buddy.targets.local import Local
 
 
 def server_of(place: Path) -> list[int]:
     """The processes of the server that was started for this place."""
-    return strays.find(nonce_of(str(place), "opencode on local"))
+    return orphans.find(nonce_of(str(place), "opencode on local"))
 
 
 # --- the scenarios of the agent runtime ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from backends.opencode.serving import make, request, tell
 from buddy.backends.external.contract import Completion, Permission
 from buddy.errors import UserError
-from buddy.targets.carriers import Ssh, hang_up
+from buddy.targets.launchers import SshLauncher, close_connections
 from buddy.targets.remote import Remote
 from targets.machines import ssh_server
 
@@ -16,7 +16,7 @@ from targets.machines import ssh_server
 async def test_over_ssh_it_works_as_it_does_here(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     control = tmp_path_factory.mktemp("c")
     with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
-        target = Remote(Ssh("127.0.0.1", control, server.options))
+        target = Remote(SshLauncher("127.0.0.1", control, server.options))
         try:
             with pytest.raises(UserError, match=r"no-such-opencode is not installed on ssh:127\.0\.0\.1"):
                 await make(str(tmp_path), "no-such-opencode").start(target, str(tmp_path))
@@ -32,4 +32,4 @@ async def test_over_ssh_it_works_as_it_does_here(tmp_path: Path, tmp_path_factor
             finally:
                 await agent.close()
         finally:
-            await hang_up(control)
+            await close_connections(control)

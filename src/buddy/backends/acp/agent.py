@@ -10,7 +10,7 @@ from buddy.backends.acp.presets import PRESETS
 from buddy.backends.external.contract import Executor, Request, Result, once
 from buddy.errors import ProviderError, UserError
 from buddy.targets.contract import Target
-from buddy.targets.hosting import host
+from buddy.targets.programs import start_program
 
 
 class Acp:
@@ -69,7 +69,7 @@ class Acp:
 
         await self._check_folder(self._target, request)
         words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
-        program = await host(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
+        program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
         conversation = Conversation(program, self.name, self._login)
         try:
             await conversation.open(request)

@@ -10,7 +10,7 @@ from buddy.backends.external.channel import Channel
 from buddy.backends.external.contract import Answer, Completion, Failure, Permission, Request, SessionLost
 from buddy.backends.external.loose import mapping, mappings, text
 from buddy.errors import ProviderError, UserError
-from buddy.targets.hosting import Program
+from buddy.targets.programs import Program
 
 START_SECONDS = 60.0
 AUTH_REQUIRED = -32000
@@ -52,7 +52,7 @@ class Conversation(Channel):
             raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
         except ConnectionError:
             code = await self._program.end()
-            why = self._program.complaint or (str(self.errors[-1]) if self.errors else "without a word")
+            why = self._program.stderr_tail or (str(self.errors[-1]) if self.errors else "without a word")
             raise ProviderError(f"{self._name} ended with {code} at its start: {why}", retryable=False) from None
         self._hears = True
 
@@ -125,7 +125,7 @@ class Conversation(Channel):
 
     async def send_message(self, text: str) -> None:
         if self.done.is_set():
-            raise ProviderError(f"{self._name} is gone: {self._program.complaint}", retryable=False)
+            raise ProviderError(f"{self._name} is gone: {self._program.stderr_tail}", retryable=False)
         before = self._prompt
         self._prompt = asyncio.create_task(self._work(text, before))
 
@@ -247,7 +247,7 @@ class Conversation(Channel):
 
     async def _until_gone(self) -> None:
         code = await self._program.wait()
-        if complaint := self._program.complaint:
-            self.errors.append(RuntimeError(f"{complaint} (exit code {code})"))
+        if stderr_tail := self._program.stderr_tail:
+            self.errors.append(RuntimeError(f"{stderr_tail} (exit code {code})"))
         await asyncio.sleep(0.05)  # what it said last may still be on its way through the connection
         self.end()

@@ -1,6 +1,6 @@
 """The lines that an ACP agent writes, for the SDK's connection.
 
-What always holds: a line that is no message is passed over and kept as a complaint; none takes more memory than a
+What always holds: a line that is no message is passed over and reported as an error; none takes more memory than a
 program's pipe may hold. The SDK's own reader ends at the first that is not an object, and takes lines of any length.
 """
 
@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.backends.external import loose
 from buddy.errors import ProviderError
-from buddy.targets.hosting import Program
+from buddy.targets.programs import Program
 
 
 class Lines:

@@ -15,9 +15,9 @@ from buddy.backends.droid.credentials import KEY, factory_key, has_own_means
 from buddy.backends.droid.project import check_project
 from buddy.backends.external.contract import Request, Result, once
 from buddy.errors import ProviderError, UserError
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
-from buddy.targets.hosting import host, is_here
+from buddy.targets.programs import runs_locally, start_program
 
 INSTALL = "npm install -g droid"
 CHECKING = 30.0
@@ -75,7 +75,7 @@ class Droid:
             )
 
     async def start(self, target: Target, project: str) -> None:
-        if is_here(target):
+        if runs_locally(target):
             self.check()
         else:
             await self._check_there(target, project)
@@ -84,7 +84,7 @@ class Droid:
     async def execute(self, request: Request) -> Conversation:
         target = self._ready()
         await check_project(target, request.cwd, self._is_trusted)
-        program = await host(
+        program = await start_program(
             target, self._words(target, request.cwd), cwd=request.cwd, nonce=request.nonce, env=self._given(target)
         )
         conversation = Conversation(program, plan=request.plan)
@@ -95,7 +95,7 @@ class Droid:
             opened = True
         finally:
             if not opened:
-                await see_through(conversation.close())
+                await finish_despite_cancel(conversation.close())
         if request.text:
             await conversation.send_message(request.text)
         return conversation
@@ -122,13 +122,13 @@ class Droid:
         return shutil.which(self._program, path=self._env.get("PATH"))
 
     def _words(self, target: Target, cwd: str) -> list[str]:
-        program = (self._found() if is_here(target) else None) or self._program
+        program = (self._found() if runs_locally(target) else None) or self._program
         return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *WORDS, "--cwd", cwd]
 
     def _given(self, target: Target) -> dict[str, str]:
         """Its own variables; those of this machine only where it runs here."""
         given = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
-        if is_here(target):
+        if runs_locally(target):
             given |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}
         if key := factory_key(self._env, self._config_dir):
             given[KEY] = key

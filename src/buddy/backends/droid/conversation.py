@@ -20,7 +20,7 @@ from buddy.backends.droid.turns import Turns
 from buddy.backends.external.channel import Channel
 from buddy.backends.external.contract import AgentEvent, Answer, Completion, Message, Request, SessionLost, System
 from buddy.errors import ProviderError
-from buddy.targets.hosting import Program
+from buddy.targets.programs import Program
 
 OPENING = 60.0
 CLOSING = 2.0
@@ -161,8 +161,8 @@ class Conversation(Channel):
         finally:
             # One that closed its stdout and stays says nothing more, and would be waited for without end.
             self._code = await self._program.end()
-            if complaint := self._program.complaint:
-                self.errors.append(ProviderError(complaint, retryable=False))
+            if stderr_tail := self._program.stderr_tail:
+                self.errors.append(ProviderError(stderr_tail, retryable=False))
             self.end()
 
     async def _take(self, envelope: wire.Envelope) -> None:

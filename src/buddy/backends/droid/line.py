@@ -1,7 +1,7 @@
 """Requests and answers over a running Droid's stdin and stdout.
 
 What always holds: every request ends, by its answer, by time, or by the end of the program; an error without an id is
-the oldest waiting request's; a line that is not theirs to understand is kept as a complaint and harms nothing.
+the oldest waiting request's; a line that is not theirs to understand is reported as an error and harms nothing.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from msgspec import Raw
 from buddy.backends.droid import wire
 from buddy.backends.external import loose
 from buddy.errors import ProviderError
-from buddy.targets.hosting import Program
+from buddy.targets.programs import Program
 
 PATIENCE = 30.0
 SHOWN = 200

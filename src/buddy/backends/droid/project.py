@@ -9,7 +9,7 @@ from pathlib import Path
 
 from buddy.errors import UserError
 from buddy.targets.contract import Target
-from buddy.targets.hosting import is_here
+from buddy.targets.programs import runs_locally
 
 FILES = tuple(f".factory/{name}.json" for name in ("settings", "settings.local", "hooks", "mcp"))
 
@@ -18,7 +18,7 @@ async def check_project(target: Target, cwd: str, is_trusted: Callable[[str], bo
     """UserError where the folder would have a say and is not trusted; in a container it harms nobody outside."""
     if target.name.startswith("container:"):
         return
-    here = is_here(target)
+    here = runs_locally(target)
     for folder in _folders(cwd) if here else (cwd,):
         for name in FILES:
             if await target.stat(name, root=folder) is None or (here and is_trusted(folder)):

@@ -28,7 +28,7 @@ from buddy.protocol.events import (
     Warning,  # noqa: A004 - the seed's word
 )
 from buddy.protocol.shapes import ToolFailure
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
 
 ASSUMED_WINDOW = 200_000
@@ -113,7 +113,7 @@ class External:
             settled = True
         finally:
             if not settled:
-                await see_through(self._interrupt(executor))
+                await finish_despite_cancel(self._interrupt(executor))
         await scribe.finish(completion)
         if completion.reason == "error":
             raise ProviderError(completion.error or f"{self.name} failed without saying why", retryable=False)
@@ -141,7 +141,7 @@ class External:
             return self._executor
         await self._let_go()
         Budget.of(run).check()
-        await run.place.target.end_strays(agent_nonce(self._session_id, self._history.starts))
+        await run.place.target.kill_orphans(agent_nonce(self._session_id, self._history.starts))
         run.emit(Status(source="delegate", phase=STARTING, detail=f"{self.name} on {run.place.target.name}"))
         await run.commit()
         nonce = agent_nonce(self._session_id, self._history.starts)

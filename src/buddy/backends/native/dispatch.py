@@ -102,7 +102,7 @@ class Dispatch:
         nonce = nonce_of(run.session_id, call.item.call_id)
         if (output := await reattach(run, call.item.call_id, nonce)) is not None:
             return output
-        await run.place.target.end_strays(nonce)
+        await run.place.target.kill_orphans(nonce)
         run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
         raise ToolError(
             "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "

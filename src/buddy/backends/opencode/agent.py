@@ -179,7 +179,7 @@ class OpenCode:
 
     async def _mourn(self, server: "Server") -> None:
         code = await server.program.wait()
-        why = server.program.complaint
+        why = server.program.stderr_tail
         self._streaming.set()  # there is nothing to wait for any more
         for conversation in list(self._conversations.values()):
             conversation.lose(f"OpenCode's server ended with {code}{': ' + why if why else ''}")

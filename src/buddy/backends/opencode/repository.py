@@ -57,7 +57,7 @@ async def _look(target: Target, directory: str, nonce: str) -> list[tuple[str, s
         if stream == "stdout":
             said.append(chunk)
 
-    place: Target = getattr(target, "unwatched", target)
+    place: Target = getattr(target, "without_terminal", target)
     command = _LOOK % (" ".join(FILES), shlex.quote(directory))
     ended = await place.run(command, cwd=directory, nonce=nonce, on_output=hear, timeout=SECONDS)
     if ended.exit_code or ended.timed_out:

@@ -17,7 +17,7 @@ from buddy.backends.opencode.wire import Missing
 from buddy.errors import ProviderError, UserError
 from buddy.targets.bridge import Bridge
 from buddy.targets.contract import Target
-from buddy.targets.hosting import LINE_LIMIT, Program, host
+from buddy.targets.programs import LINE_LIMIT, Program, start_program
 from buddy.targets.remote import Remote
 
 START_SECONDS = 30.0
@@ -96,18 +96,18 @@ class Server:
 
 async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
     """A server that answers. UserError where the program is missing, ProviderError where it does not come up."""
-    await target.end_strays(nonce)
+    await target.kill_orphans(nonce)
     why = ""
     for _ in range(ATTEMPTS):  # another program may have the port
         password, port = secrets.token_urlsafe(24), secrets.randbelow(30_000) + 20_000
         asked = [*words, "serve", "--port", str(port), "--hostname", "127.0.0.1"]
         # Not in the workspace: the program would take a repository's `.env` for its own environment.
-        program = await host(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
+        program = await start_program(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
         try:
             if await _listens(program):
                 return await _reach(target, program, port, password, nonce)
             code = await program.end()  # also one that closed its stdout and stays
-            why = program.complaint or f"it ended with {code}"
+            why = program.stderr_tail or f"it ended with {code}"
         except BaseException:
             await program.end()
             raise
@@ -125,7 +125,7 @@ async def _listens(program: Program) -> bool:
                     return True
     except TimeoutError:
         raise ProviderError(
-            f"OpenCode's server does not listen after {START_SECONDS:g} s: {program.complaint}", retryable=True
+            f"OpenCode's server does not listen after {START_SECONDS:g} s: {program.stderr_tail}", retryable=True
         ) from None
     except ValueError:
         raise ProviderError("OpenCode's server wrote a line without an end", retryable=False) from None
@@ -144,10 +144,10 @@ async def _reach(target: Target, program: Program, port: int, password: str, non
 
 
 async def _bridged(target: Target, port: int, nonce: str) -> Bridge | None:
-    place = getattr(target, "unwatched", target)
+    place = getattr(target, "without_terminal", target)
     if not isinstance(place, Remote):
         return None
-    bridge = Bridge(place.carrier, port, nonce)
+    bridge = Bridge(place.launcher, port, nonce)
     await bridge.open()
     return bridge
 

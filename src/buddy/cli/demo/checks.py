@@ -18,7 +18,7 @@ from buddy.protocol.events import (
     ToolClaimed,
     ToolResult,
 )
-from buddy.targets import strays
+from buddy.targets import orphans
 
 Result = tuple[str, bool]
 
@@ -89,7 +89,7 @@ def _is_once(evidence: Evidence, bodies: list[EventBody]) -> bool:
     outbox = evidence.workspace / "outbox"
     if call is None or not outbox.is_file():
         return False
-    return outbox.read_text(encoding="utf-8") == "sent\n" and not strays.find(nonce_of(evidence.session_id, call))
+    return outbox.read_text(encoding="utf-8") == "sent\n" and not orphans.find(nonce_of(evidence.session_id, call))
 
 
 def _is_complete(bodies: list[EventBody]) -> bool:

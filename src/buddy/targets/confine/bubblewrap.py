@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from buddy.targets.confine.fence import Plan, is_below
+from buddy.targets.confine.policy import Plan, is_below
 
 
 def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:

@@ -147,8 +147,8 @@ def _set_readonly(place: str, *, on: bool, recursive: bool = False) -> None:
 
 
 def _set_attributes(place: str, added: int, removed: int, flags: int = 0) -> None:
-    wish = struct.pack("QQQQ", added, removed, 0, 0)
-    _check(_libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(place), flags, wish, len(wish)), f"protect {place}")
+    request = struct.pack("QQQQ", added, removed, 0, 0)
+    _check(_libc.syscall(MOUNT_SETATTR, AT_FDCWD, os.fsencode(place), flags, request, len(request)), f"protect {place}")
 
 
 def _landlock(plan: Plan) -> None:
@@ -160,8 +160,8 @@ def _landlock(plan: Plan) -> None:
         parts.append(0 if plan["network"] else 3)
     if abi >= 6:
         parts.append(1)
-    wish = struct.pack(f"{len(parts)}Q", *parts)
-    rules = _check(_libc.syscall(CREATE_RULESET, wish, len(wish), 0), "make Landlock rules")
+    request = struct.pack(f"{len(parts)}Q", *parts)
+    rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
     for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108
         _allow(rules, place, CHANGES)
     for name in DEVICES:

@@ -1,7 +1,7 @@
 """What of the git repositories in a workspace would make git run something: hooks, configuration, what they name.
 
 What always holds: looking is bounded, follows no link and runs nothing of the repository. A file that git must not
-find by itself stands in for one that is missing: see `stand_in`.
+find by itself stands in for one that is missing: see `placeholder_content`.
 """
 
 import os
@@ -42,20 +42,20 @@ def repositories(root: str) -> list[str]:
     return found
 
 
-def guarded(repository: str) -> Iterator[tuple[str, bool]]:
+def protected_paths(repository: str) -> Iterator[tuple[str, bool]]:
     """The paths of a repository that must stay as they are, and whether each is a directory."""
     if os.path.isfile(repository):  # noqa: PTH113 - plain text: it names the repository of a worktree or submodule
         yield repository, False
         return
     yield from ((f"{repository}/{name}", True) for name in DIRS)
     yield from ((f"{repository}/{name}", False) for name in FILES)
-    yield from named(repository)
+    yield from configured_paths(repository)
     trees = f"{repository}/worktrees"
     for name in _names(trees):
         yield from ((f"{trees}/{name}/{file}", False) for file in ("commondir", "config.worktree"))
 
 
-def named(repository: str) -> Iterator[tuple[str, bool]]:
+def configured_paths(repository: str) -> Iterator[tuple[str, bool]]:
     """What its configuration has git run or read: a directory of hooks, a file to include."""
     section = ""
     for line in _text(f"{repository}/config").splitlines():
@@ -72,8 +72,8 @@ def named(repository: str) -> Iterator[tuple[str, bool]]:
             yield os.path.normpath(os.path.join(repository, value)), False  # noqa: PTH118
 
 
-def stand_in(path: str) -> bytes:
-    """What a missing file holds while it is guarded: an empty `commondir` would break git, this one means itself."""
+def placeholder_content(path: str) -> bytes:
+    """What a placeholder file contains: an empty `commondir` would break git, this one points to itself."""
     return b".\n" if path.endswith("/commondir") else b""
 
 

@@ -12,13 +12,13 @@ import msgspec
 from buddy.errors import ToolError
 from buddy.scrub.environment import secrets_of
 from buddy.targets import paths
-from buddy.targets.completion import see_through
-from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.prove import Proof, prove
-from buddy.targets.confine.ways import WRAPS, Wrap
+from buddy.targets.cancellation import finish_despite_cancel
+from buddy.targets.confine.methods import METHODS, Wrap
+from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
-from buddy.targets.remote import signed
+from buddy.targets.remote import exit_code_of
 
 
 class Confined(Local):
@@ -26,21 +26,21 @@ class Confined(Local):
 
     def __init__(
         self,
-        fence: Fence,
-        proof: Callable[[], Proof] = prove,
+        policy: ConfinementPolicy,
+        proof: Callable[[], ProbeResult] = probe,
         *,
         network: bool = False,
         grace: float = GRACE,
     ) -> None:
         super().__init__(grace=grace, groups=False)  # its process namespace ends as a whole
-        self._fence = fence
+        self._policy = policy
         self._proof = proof
         self._network = network
 
     def with_network(self) -> "Confined":
-        return Confined(self._fence, self._proof, network=True, grace=self._grace)
+        return Confined(self._policy, self._proof, network=True, grace=self._grace)
 
-    async def reach(self, root: str) -> None:  # noqa: ARG002 - it holds everywhere here, or nowhere
+    async def verify(self, root: str) -> None:  # noqa: ARG002 - it holds everywhere here, or nowhere
         await self._proven()
 
     async def run(
@@ -54,14 +54,14 @@ class Confined(Local):
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         wrap = await self._proven()
-        with self._fence.raised():
-            plan = await see_through(asyncio.to_thread(self._fence.plan, network=self._network))
-            argv = wrap(plan, self._argv(command), paths.locate(cwd, self._fence.root))
+        with self._policy.active():
+            plan = await finish_despite_cancel(asyncio.to_thread(self._policy.plan, network=self._network))
+            argv = wrap(plan, self._argv(command), paths.locate(cwd, self._policy.root))
             finished = await self._start(argv, cwd, nonce, on_output, timeout, env)
-        return msgspec.structs.replace(finished, exit_code=signed(finished.exit_code))
+        return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
-        self._fence.check(paths.locate(path, root))
+        self._policy.check(paths.locate(path, root))
         await super().write_file(path, content, root=root)
 
     def _inherited(self) -> dict[str, str]:
@@ -72,9 +72,9 @@ class Confined(Local):
 
     async def _proven(self) -> Wrap:
         proof = await asyncio.to_thread(self._proof)
-        if not proof.how:
+        if not proof.method:
             raise ToolError(
-                f"confined cannot be proven here ({proof.why}); install bubblewrap, or use a container",
+                f"confined cannot be proven here ({proof.reason}); install bubblewrap, or use a container",
                 code="SANDBOX_UNREACHABLE",
             )
-        return WRAPS[proof.how]
+        return METHODS[proof.method]

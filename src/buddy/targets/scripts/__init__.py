@@ -11,10 +11,10 @@ Name = Literal["run", "end", "files", "prepare", "pane", "follow", "finish", "is
 
 
 @cache
-def text_of(name: Name) -> str:
+def script_text(name: Name) -> str:
     return resources.files("buddy.targets.scripts").joinpath(f"{name}.sh").read_text(encoding="utf-8")
 
 
-def words_of(name: Name, *arguments: str) -> list[str]:
+def script_argv(name: Name, *arguments: str) -> list[str]:
     """The program and its arguments, as one argv."""
-    return ["sh", "-c", text_of(name), "buddy", *arguments]
+    return ["sh", "-c", script_text(name), "buddy", *arguments]

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from buddy.errors import ToolError
 from buddy.targets import names
-from buddy.targets.carriers import Carrier, Here
 from buddy.targets.contract import Capture, Keys
-from buddy.targets.exchange import Answer, ask, unreachable
-from buddy.targets.scripts import text_of, words_of
+from buddy.targets.launchers import Launcher, LocalLauncher
+from buddy.targets.oneshot import Answer, ask, unreachable
+from buddy.targets.scripts import script_argv, script_text
 
 WINDOW = "buddy-shared"
 SNAPSHOT = 2500
@@ -25,7 +25,7 @@ _LINE = re.compile(r"-|-?\d{1,7}")
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 
 
-class Typed(Struct, frozen=True):
+class PaneCommand(Struct, frozen=True):
     """A command that was typed into the pane: where its files are, and the marks around its output."""
 
     directory: str
@@ -38,16 +38,16 @@ def default_session(root: str) -> str:
 
 
 class Pane:
-    def __init__(self, carrier: Carrier, session: str, root: str) -> None:
+    def __init__(self, launcher: Launcher, session: str, root: str) -> None:
         self.session = names.session(session)
-        self._carrier = carrier
+        self._launcher = launcher
         self._root = root
 
-    async def type(self, command: bytes, cwd: str, nonce: str) -> Typed:
+    async def type(self, command: bytes, cwd: str, nonce: str) -> PaneCommand:
         """Type a command into the pane; ToolError where it is busy with something else."""
         begin, end = (secrets.token_hex(24).encode() for _ in range(2))
         _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)))
-        return Typed(directory, begin, end)
+        return PaneCommand(directory, begin, end)
 
     async def make(self) -> None:
         """Have the pane there, for whoever wants to watch; ToolError where it cannot be had."""
@@ -57,17 +57,17 @@ class Pane:
         _, private = await self._prepare("", "", b"")
         return f"{private}/{nonce}"
 
-    async def capture(self, wish: Capture) -> str:
-        words = ["tmux", "capture-pane", "-p", *_flags(wish)]
-        target = await self._target(wish.target)
-        for name, line in (("-S", wish.start), ("-E", wish.end)):
+    async def capture(self, request: Capture) -> str:
+        words = ["tmux", "capture-pane", "-p", *_flags(request)]
+        target = await self._target(request.target)
+        for name, line in (("-S", request.start), ("-E", request.end)):
             if line is not None:
                 words += [name, _checked(line, _LINE, "line: give a number, or - for the start or end of the history")]
-        alternate = ["-a"] if wish.include_alternate_screen else []
-        answer = await ask(self._carrier, [*words, *alternate, "-t", target])
+        alternate = ["-a"] if request.include_alternate_screen else []
+        answer = await ask(self._launcher, [*words, *alternate, "-t", target])
         notice = ""
         if answer.code != 0 and alternate and "no alternate screen" in answer.errors:
-            answer = await ask(self._carrier, [*words, "-t", target])
+            answer = await ask(self._launcher, [*words, "-t", target])
             notice = "[there is no alternate screen; this is the normal one]\n"
         return notice + self._output(answer)
 
@@ -76,18 +76,18 @@ class Pane:
         if keys.literal_text:
             if "\0" in keys.literal_text:
                 raise ToolError("literal_text has a NUL byte; leave it out")
-            self._output(await ask(self._carrier, ["tmux", "send-keys", "-t", target, "-l", "--", keys.literal_text]))
+            self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "-l", "--", keys.literal_text]))
         named = [_checked(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
         named += ["Enter"] if keys.enter else []
         if named:
-            self._output(await ask(self._carrier, ["tmux", "send-keys", "-t", target, "--", *named]))
+            self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "--", *named]))
 
     async def snapshot(self) -> str:
-        answer = await ask(self._carrier, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
+        answer = await ask(self._launcher, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
         return answer.output.decode("utf-8", "replace").rstrip()[-SNAPSHOT:] if answer.code == 0 else ""
 
     def attach_hint(self) -> str:
-        return self._carrier.typed(["tmux", "attach", "-t", self.session])
+        return self._launcher.shell_command(["tmux", "attach", "-t", self.session])
 
     def _window(self) -> str:
         return f"={self.session}:={WINDOW}"
@@ -100,13 +100,13 @@ class Pane:
 
     def _output(self, answer: Answer) -> str:
         if answer.code != 0:
-            raise ToolError(f"tmux on {self._carrier.name}: {answer.errors[-300:] or f'it gave {answer.code}'}")
+            raise ToolError(f"tmux on {self._launcher.name}: {answer.errors[-300:] or f'it gave {answer.code}'}")
         return answer.output.decode("utf-8", "replace")
 
     async def _prepare(self, cwd: str, nonce: str, stdin: bytes) -> tuple[str, str]:
-        own = os.environ.get("TMUX_PANE", "") if isinstance(self._carrier, Here) else ""
-        words = words_of("prepare", self.session, self._root, cwd, nonce, own, text_of("pane"))
-        answer = await ask(self._carrier, words, stdin)
+        own = os.environ.get("TMUX_PANE", "") if isinstance(self._launcher, LocalLauncher) else ""
+        words = script_argv("prepare", self.session, self._root, cwd, nonce, own, script_text("pane"))
+        answer = await ask(self._launcher, words, stdin)
         said = answer.output.decode("utf-8", "replace").removesuffix("\n").split(" ", 2)
         if len(said) == 3 and said[0] == "ok":
             return said[1], said[2]
@@ -120,25 +120,25 @@ class Pane:
                     f"{where} is busy: a program runs in it. See it with capture-pane; wait, or end it with C-c."
                 )
             case "nodir":
-                return ToolError(f"the directory is not there on {self._carrier.name}; give another cwd")
+                return ToolError(f"the directory is not there on {self._launcher.name}; give another cwd")
             case "own":
                 return ToolError(f"{where} is the one that this program runs in; start it from another terminal")
             case "notmux":
-                return ToolError(f"tmux is not installed on {self._carrier.name}", code="SANDBOX_UNREACHABLE")
+                return ToolError(f"tmux is not installed on {self._launcher.name}", code="SANDBOX_UNREACHABLE")
             case "noprivate":
                 return ToolError(f"there is no private directory for {where}", code="SANDBOX_UNREACHABLE")
             case "again":
                 return ToolError("this call was typed into the pane before", code="UNKNOWN_OUTCOME")
             case _:
-                return unreachable(self._carrier, answer.errors or "tmux made no pane")
+                return unreachable(self._launcher, answer.errors or "tmux made no pane")
 
 
-def _flags(wish: Capture) -> list[str]:
+def _flags(request: Capture) -> list[str]:
     flags = {
-        "-J": wish.join_wrapped_lines,
-        "-N": wish.preserve_trailing_spaces,
-        "-e": wish.include_escape_sequences,
-        "-C": wish.escape_non_printable,
+        "-J": request.join_wrapped_lines,
+        "-N": request.preserve_trailing_spaces,
+        "-e": request.include_escape_sequences,
+        "-C": request.escape_non_printable,
     }
     return [flag for flag, wanted in flags.items() if wanted]
 

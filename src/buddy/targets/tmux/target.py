@@ -14,15 +14,15 @@ from contextlib import suppress
 from buddy import faults
 from buddy.errors import ToolError
 from buddy.targets import child
-from buddy.targets.carriers import Carrier
-from buddy.targets.completion import see_through
-from buddy.targets.contract import Capture, Distant, Entry, FileStat, Finished, Keys, OnOutput, Target
+from buddy.targets.cancellation import finish_despite_cancel
+from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, Target, Verifiable
 from buddy.targets.environment import environment
-from buddy.targets.exchange import ask, unreachable
-from buddy.targets.remote import encoded, signed
-from buddy.targets.scripts import words_of
-from buddy.targets.strays import VARIABLE
-from buddy.targets.tmux.pane import Pane, Typed
+from buddy.targets.launchers import Launcher
+from buddy.targets.oneshot import ask, unreachable
+from buddy.targets.orphans import NONCE_VARIABLE
+from buddy.targets.remote import encoded, exit_code_of
+from buddy.targets.scripts import script_argv
+from buddy.targets.tmux.pane import Pane, PaneCommand
 from buddy.targets.tmux.screen import MARK, Screen
 
 GRACE_TENTHS = "5"
@@ -31,11 +31,11 @@ GRACE_TENTHS = "5"
 class Tmux:
     """Satisfies `Target`, `Terminal` and `Reattachable`."""
 
-    def __init__(self, base: Target, carrier: Carrier, pane: Pane) -> None:
+    def __init__(self, base: Target, launcher: Launcher, pane: Pane) -> None:
         self.name: str = base.name
         self._base = base
-        self.unwatched: Target = base
-        self._carrier = carrier
+        self.without_terminal: Target = base
+        self._launcher = launcher
         self._pane = pane
 
     async def run(
@@ -52,22 +52,22 @@ class Tmux:
         if env:
             raise ToolError("a command in the shared pane takes its environment from there; set variables in it")
         faults.reached("tool.start.before")
-        typed = await see_through(self._pane.type(encoded(command), cwd, nonce))
+        typed = await finish_despite_cancel(self._pane.type(encoded(command), cwd, nonce))
         faults.reached("tool.start.after")
         if timeout is not None and timeout <= 0:
             return Finished(0, timed_out=True, still_running=True)
         return await self._follow(typed, nonce, on_output, timeout)
 
     async def reattach(self, nonce: str, on_output: OnOutput) -> Finished | None:
-        typed = Typed(await self._pane.directory_of(nonce), b"", b"")
+        typed = PaneCommand(await self._pane.directory_of(nonce), b"", b"")
         try:
             return await self._follow(typed, nonce, on_output, None)
         except ToolError:
             return None
 
-    async def reach(self, root: str) -> None:
-        if isinstance(self._base, Distant):
-            await self._base.reach(root)
+    async def verify(self, root: str) -> None:
+        if isinstance(self._base, Verifiable):
+            await self._base.verify(root)
         await self._pane.make()
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
@@ -85,11 +85,11 @@ class Tmux:
     async def list_dir(self, path: str, *, root: str) -> list[Entry]:
         return await self._base.list_dir(path, root=root)
 
-    async def end_strays(self, nonce: str) -> int:
-        return await self._base.end_strays(nonce)
+    async def kill_orphans(self, nonce: str) -> int:
+        return await self._base.kill_orphans(nonce)
 
-    async def capture(self, wish: Capture) -> str:
-        return await self._pane.capture(wish)
+    async def capture(self, request: Capture) -> str:
+        return await self._pane.capture(request)
 
     async def send_keys(self, keys: Keys) -> None:
         await self._pane.send_keys(keys)
@@ -100,11 +100,11 @@ class Tmux:
     def attach_hint(self) -> str:
         return self._pane.attach_hint()
 
-    async def _follow(self, typed: Typed, nonce: str, on_output: OnOutput, timeout: float | None) -> Finished:
-        reading = _Reading(Screen(typed.begin, typed.end), on_output)
+    async def _follow(self, typed: PaneCommand, nonce: str, on_output: OnOutput, timeout: float | None) -> Finished:
+        reading = _PaneOutput(Screen(typed.begin, typed.end), on_output)
         own = secrets.token_hex(16)
-        words = ["env", f"{VARIABLE}={own}", *words_of("follow", typed.directory)]
-        follower = child.start(await self._carrier.argv(words), "/", environment())
+        words = ["env", f"{NONCE_VARIABLE}={own}", *script_argv("follow", typed.directory)]
+        follower = child.start(await self._launcher.argv(words), "/", environment())
         in_time, settled = True, False
         try:
             in_time = await follower.follow(reading.take, timeout, 0)
@@ -112,21 +112,21 @@ class Tmux:
         finally:
             try:
                 if not settled:
-                    await see_through(self._end(typed, nonce))
+                    await finish_despite_cancel(self._end(typed, nonce))
                 if not (settled and in_time):
-                    await see_through(self._stop_following(follower, own))
+                    await finish_despite_cancel(self._stop_following(follower, own))
             finally:
                 follower.close()
         if not in_time:
             return Finished(0, timed_out=True, still_running=True)
-        return await see_through(self._finish(typed, reading))
+        return await finish_despite_cancel(self._finish(typed, reading))
 
-    async def _finish(self, typed: Typed, reading: "_Reading") -> Finished:
+    async def _finish(self, typed: PaneCommand, reading: "_PaneOutput") -> Finished:
         mark = (MARK + typed.end).decode()[1:]
-        answer = await ask(self._carrier, words_of("finish", typed.directory, str(reading.count), mark))
+        answer = await ask(self._launcher, script_argv("finish", typed.directory, str(reading.count), mark))
         word, newline, rest = answer.output.partition(b"\n")
         if not newline:
-            raise unreachable(self._carrier, answer.errors or "tmux gave no answer")
+            raise unreachable(self._launcher, answer.errors or "tmux gave no answer")
         await reading.rest(rest)
         faults.reached("tool.end")
         ended = re.fullmatch(rb"ended (\d+)", word)
@@ -136,20 +136,20 @@ class Tmux:
                 "happened, wholly or in part. Find out before repeating it.",
                 code="UNKNOWN_OUTCOME",
             )
-        return Finished(signed(int(ended[1])))
+        return Finished(exit_code_of(int(ended[1])))
 
-    async def _end(self, typed: Typed, nonce: str) -> None:
+    async def _end(self, typed: PaneCommand, nonce: str) -> None:
         # Where the place is gone there is nothing left to end.
         with suppress(ToolError):
-            await ask(self._carrier, words_of("end", nonce, GRACE_TENTHS))
-            await ask(self._carrier, words_of("finish", typed.directory, "0", ""))
+            await ask(self._launcher, script_argv("end", nonce, GRACE_TENTHS))
+            await ask(self._launcher, script_argv("finish", typed.directory, "0", ""))
 
     async def _stop_following(self, follower: child.Child, own: str) -> None:
         await follower.end(0)
-        await self._base.end_strays(own)
+        await self._base.kill_orphans(own)
 
 
-class _Reading:
+class _PaneOutput:
     """Output on its way from the pane; `count` is how many raw bytes came."""
 
     def __init__(self, screen: Screen, on_output: OnOutput) -> None:

@@ -14,7 +14,14 @@ from threading import Lock
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.targets.confine.repositories import DIRS, FILES, guarded, named, repositories, stand_in
+from buddy.targets.confine.repositories import (
+    DIRS,
+    FILES,
+    configured_paths,
+    placeholder_content,
+    protected_paths,
+    repositories,
+)
 from buddy.targets.confine.sockets import bound_sockets
 
 # What a program that comes by later would run: git, an editor, a shell, another agent, this one. An empty directory
@@ -51,7 +58,7 @@ class Plan(Struct, frozen=True):
     network: bool
 
 
-class Made:
+class Placeholders:
     """What stands in for missing paths, counted over all commands of this process.
 
     A mount inside one command's view ends when the path below it is removed, so that nothing is removed while any
@@ -69,7 +76,7 @@ class Made:
                 place.mkdir()
                 self._places[place] = None
             else:
-                content = stand_in(str(place))
+                content = placeholder_content(str(place))
                 with place.open("xb") as file:
                     file.write(content)
                 self._places[place] = content
@@ -97,10 +104,10 @@ class Made:
         self._places.clear()
 
 
-_made = Made()
+_placeholders = Placeholders()
 
 
-class Fence:
+class ConfinementPolicy:
     """Around one workspace; `own` are the directories of this program itself."""
 
     def __init__(self, root: str, *, home: str, own: tuple[str, ...]) -> None:
@@ -112,16 +119,16 @@ class Fence:
     def check(self, path: str) -> None:
         """Refuse to write a protected path, or what stands where one would be; `path` is canonical."""
         inside = path.removeprefix(self.root).split("/") if is_below(path, self.root) else []
-        places = (*self._dirs, *self._files, *(place for place, _ in named(f"{self.root}/.git")))
+        places = (*self._dirs, *self._files, *(place for place, _ in configured_paths(f"{self.root}/.git")))
         met = (path == place or is_below(path, place) or is_below(place, path) for place in places)
         if ".git" in inside or any(met):
             raise ToolError(
                 f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
             )
 
-    def raised(self) -> AbstractContextManager[None]:
+    def active(self) -> AbstractContextManager[None]:
         """While this is open, what a plan had made stays."""
-        return _made.used()
+        return _placeholders.used()
 
     def plan(self, *, network: bool) -> Plan:
         """For one command that starts now. It looks through the workspace: not in an event loop."""
@@ -146,7 +153,7 @@ class Fence:
     def _protected(self) -> Iterator[tuple[str, bool]]:
         """The paths below the root that must stay as they are, and whether a directory stands in for each."""
         places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
-        places += [place for repository in repositories(self.root) for place in guarded(repository)]
+        places += [place for repository in repositories(self.root) for place in protected_paths(repository)]
         return (place for place in places if is_below(place[0], self.root))
 
     def _is_seen(self, place: str) -> bool:
@@ -163,7 +170,7 @@ class Fence:
             if at.is_symlink():
                 raise ToolError(f"{at} is a link, and what it protects could be swapped; a confined run needs its own")
             if not at.exists():
-                _made.make(at, is_dir=is_dir or not is_last)
+                _placeholders.make(at, is_dir=is_dir or not is_last)
                 yield str(at)
                 return
             yield str(at)

@@ -7,7 +7,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-async def see_through(work: Coroutine[object, object, Result]) -> Result:
+async def finish_despite_cancel(work: Coroutine[object, object, Result]) -> Result:
     """Await `work` to its end; a cancellation that came meanwhile is raised after it, not instead of it."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

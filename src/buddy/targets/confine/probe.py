@@ -17,8 +17,8 @@ from threading import Lock
 
 from msgspec import Struct
 
-from buddy.targets.confine.fence import Fence
-from buddy.targets.confine.ways import WRAPS
+from buddy.targets.confine.methods import METHODS
+from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.environment import environment, find_program
 
 SECONDS = 20
@@ -53,38 +53,38 @@ print(json.dumps(through))
 """
 
 
-class Proof(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     """`how` confinement was proven to work, or, where that is empty, `why` it was not."""
 
-    how: str = ""
-    why: str = ""
+    method: str = ""
+    reason: str = ""
 
 
 _trying = Lock()
 
 
-def prove() -> Proof:
+def probe() -> ProbeResult:
     """The first way that holds; tried once per process. It takes a while: not in an event loop."""
     with _trying:
-        return _prove()
+        return _probe()
 
 
-def is_tried() -> bool:
-    return _prove.cache_info().currsize > 0
+def was_probed() -> bool:
+    return _probe.cache_info().currsize > 0
 
 
 @cache
-def _prove() -> Proof:
+def _probe() -> ProbeResult:
     reasons: list[str] = []
-    for how in WRAPS:
-        why = attempt(how)
+    for how in METHODS:
+        why = probe_method(how)
         if not why:
-            return Proof(how)
+            return ProbeResult(how)
         reasons.append(f"{how}: {why}")
-    return Proof(why="; ".join(reasons))
+    return ProbeResult(reason="; ".join(reasons))
 
 
-def attempt(how: str) -> str:
+def probe_method(how: str) -> str:
     """What is wrong with one way to confine; nothing where it holds."""
     if sys.platform != "linux":
         return "only Linux has it"
@@ -110,11 +110,11 @@ def _judge(how: str, work: Path, port: int) -> str:
     (work / "own").mkdir()
     (work / "own" / "secret").touch()
     outside = [work.parent / "outside", Path.home() / f".buddy-probe-{os.getpid()}"]
-    fence = Fence(str(work), home=str(Path.home()), own=(str(work / "own"),))
+    policy = ConfinementPolicy(str(work), home=str(Path.home()), own=(str(work / "own"),))
     words = [sys.executable, "-I", "-S", "-c", ATTEMPTS, str(work), *map(str, outside), str(port)]
     try:
-        with fence.raised():
-            argv = WRAPS[how](fence.plan(network=False), words, str(work))
+        with policy.active():
+            argv = METHODS[how](policy.plan(network=False), words, str(work))
             done = subprocess.run(
                 argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, env=environment()
             )

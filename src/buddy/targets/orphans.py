@@ -9,11 +9,11 @@ import signal
 import sys
 from contextlib import suppress
 
-VARIABLE = "BUDDY_CALL"
+NONCE_VARIABLE = "BUDDY_CALL"
 MAX_ROUNDS = 20
 
 
-def end(nonce: str) -> int:
+def kill(nonce: str) -> int:
     """Kill every process that carries the nonce, and those they start meanwhile; give how many there were."""
     ended: set[int] = set()
     for _ in range(MAX_ROUNDS):
@@ -40,7 +40,7 @@ def _carries(pid: str, nonce: str) -> bool:
             return False
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
             # A zombie's is empty, so that what was killed is not found again.
-            return f"{VARIABLE}={nonce}".encode() in file.read().split(b"\0")
+            return f"{NONCE_VARIABLE}={nonce}".encode() in file.read().split(b"\0")
     except OSError:
         return False
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from buddy.errors import ProtocolError
-from buddy.targets.choose import Own, Wish, check_reach, choose
+from buddy.targets.choose import OwnDirectories, TargetRequest, choose, verify_target
 from buddy.targets.contract import Finished
 from docs.documents import ROOT, blocks_of
-from targets.taking import Taken
+from targets.captured_output import CapturedOutput
 
 TARGET, ENTRY = [block.text for block in blocks_of(ROOT / "docs" / "extend.md") if block.kind in ("python", "toml")][
     2:4
@@ -51,8 +51,8 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Own:
-    return Own(tmp_path / "config", tmp_path / "state", tmp_path / "run")
+def places(tmp_path: Path) -> OwnDirectories:
+    return OwnDirectories(tmp_path / "config", tmp_path / "state", tmp_path / "run")
 
 
 def test_the_entry_point_of_the_documentation_is_what_is_installed_here() -> None:
@@ -61,39 +61,39 @@ def test_the_entry_point_of_the_documentation_is_what_is_installed_here() -> Non
 
 @pytest.mark.usefixtures("kubectl")
 async def test_the_target_of_the_documentation_can_be_installed_and_worked_on(
-    install: Install, tmp_path: Path, places: Own, nonce: str
+    install: Install, tmp_path: Path, places: OwnDirectories, nonce: str
 ) -> None:
     install("pods", TARGET)
-    chosen = choose(Wish("pod:web", str(tmp_path)), places)
+    chosen = choose(TargetRequest("pod:web", str(tmp_path)), places)
     assert (chosen.target.name, chosen.sandbox) == ("pod:web", "host")
-    await check_reach(chosen.target, chosen.root)
-    taken = Taken()
+    await verify_target(chosen.target, chosen.root)
+    taken = CapturedOutput()
     assert await chosen.target.run("pwd; exit 3", cwd=chosen.root, nonce=nonce, on_output=taken) == Finished(3)
     assert taken.output["stdout"].decode() == f"{tmp_path}\n"
     await chosen.target.write_file("x", b"1", root=chosen.root)
     assert await chosen.target.read_file("x", root=chosen.root, limit=9) == b"1"
     with pytest.raises(ProtocolError, match="cannot be reached"):
-        await check_reach(choose(Wish("pod:other", str(tmp_path)), places).target, str(tmp_path))
+        await verify_target(choose(TargetRequest("pod:other", str(tmp_path)), places).target, str(tmp_path))
 
 
 BROKEN = {
     "no such pod": "def Pod(name): raise OSError('no such pod')",
-    "gave no name": "class Pod:\n    def __init__(self, name): pass",
+    "it lacks name": "class Pod:\n    def __init__(self, name): pass",
     "No module named": "import nowhere.to.be.found",
 }
 
 
 @pytest.mark.parametrize("why", BROKEN)
-def test_one_that_does_not_work_is_told(install: Install, places: Own, why: str) -> None:
+def test_a_broken_target_plugin_is_reported(install: Install, places: OwnDirectories, why: str) -> None:
     install("pods", BROKEN[why])
     with pytest.raises(ProtocolError, match=why) as refused:
-        choose(Wish("pod:web", "/srv"), places)
+        choose(TargetRequest("pod:web", "/srv"), places)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
-def test_what_is_installed_proves_no_level_and_gets_no_odd_name(install: Install, places: Own) -> None:
+def test_what_is_installed_proves_no_level_and_gets_no_odd_name(install: Install, places: OwnDirectories) -> None:
     install("pods", TARGET)
     with pytest.raises(ProtocolError, match="cannot be proven"):
-        choose(Wish("pod:web", "/srv", "container"), places)
+        choose(TargetRequest("pod:web", "/srv", "container"), places)
     with pytest.raises(ProtocolError, match="container name"):
-        choose(Wish("pod:web --privileged", "/srv"), places)
+        choose(TargetRequest("pod:web --privileged", "/srv"), places)

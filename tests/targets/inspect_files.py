@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from buddy.targets.contract import Target
-from targets.taking import Taken
+from targets.captured_output import CapturedOutput
 
 
 def contents(place: Path) -> dict[str, bytes]:
@@ -16,6 +16,6 @@ def mode_of(path: str) -> int:
 
 
 async def run(target: Target, command: str, root: Path, nonce: str, timeout: float | None = None) -> tuple[int, str]:
-    taken = Taken()
+    taken = CapturedOutput()
     finished = await target.run(command, cwd=str(root), nonce=nonce, on_output=taken, timeout=timeout)
     return finished.exit_code, (taken.output["stdout"] + taken.output["stderr"]).decode()

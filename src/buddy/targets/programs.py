@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from buddy.errors import ToolError
-from buddy.targets.completion import see_through
+from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
 from buddy.targets.environment import environment
 from buddy.targets.local import Local
-from buddy.targets.strays import VARIABLE
+from buddy.targets.orphans import NONCE_VARIABLE
 
 # One line of a wire may hold a whole file.
 LINE_LIMIT = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ class Program:
         self._drain = asyncio.create_task(self._keep_tail())
 
     @property
-    def complaint(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what it wrote to stderr."""
         return self._tail.decode(errors="replace").strip()
 
@@ -51,14 +51,14 @@ class Program:
         return self._process.returncode is None
 
     async def wait(self) -> int:
-        """Its exit code; all of its complaint has been read by then."""
+        """Its exit code; its stderr has been read to the end by then."""
         code = await self._process.wait()
         await asyncio.wait({self._drain}, timeout=GRACE)
         return code
 
     async def end(self, grace: float = GRACE) -> int:
         """End it with all it started: its stdin first, then by asking, then by force."""
-        return await see_through(self._end(grace))
+        return await finish_despite_cancel(self._end(grace))
 
     async def _end(self, grace: float) -> int:
         with suppress(OSError):
@@ -71,7 +71,7 @@ class Program:
                 async with asyncio.timeout(grace):
                     await self._process.wait()
                 break
-        await self._target.end_strays(self._nonce)
+        await self._target.kill_orphans(self._nonce)
         self._drain.cancel()
         await asyncio.wait({self._drain})
         return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
@@ -81,16 +81,18 @@ class Program:
             self._tail = (self._tail + chunk)[-STDERR_KEPT:]
 
 
-def is_here(target: Target) -> bool:
+def runs_locally(target: Target) -> bool:
     """Whether a program that is hosted there runs on this machine."""
-    return type(getattr(target, "unwatched", target)) is Local
+    return type(getattr(target, "without_terminal", target)) is Local
 
 
-async def host(target: Target, words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str]) -> Program:
+async def start_program(
+    target: Target, words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str]
+) -> Program:
     """Start a program on a target; ToolError where that cannot be done there."""
-    given = {**env, VARIABLE: nonce}
-    target = getattr(target, "unwatched", target)
-    if is_here(target):
+    given = {**env, NONCE_VARIABLE: nonce}
+    target = getattr(target, "without_terminal", target)
+    if runs_locally(target):
         return await _start(words, cwd, environment(given), target, nonce)
     from buddy.targets.remote import Remote
 
@@ -100,7 +102,7 @@ async def host(target: Target, words: Sequence[str], *, cwd: str, nonce: str, en
         )
     if any("\n" in value for value in given.values()):
         raise ToolError("a value of the agent's environment has more than one line, which cannot be handed over")
-    argv = await target.carrier.argv(["sh", "-c", _SHELL, "sh", cwd, *words])
+    argv = await target.launcher.argv(["sh", "-c", _SHELL, "sh", cwd, *words])
     program = await _start(argv, "/", environment(), target, nonce)
     program.stdin.write("".join(f"{name}={value}\n" for name, value in given.items()).encode() + b"\n")
     return program

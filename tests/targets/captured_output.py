@@ -6,7 +6,7 @@ from typing import Literal
 Stream = Literal["stdout", "stderr"]
 
 
-class Taken:
+class CapturedOutput:
     def __init__(self) -> None:
         self.output: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._grew = asyncio.Event()

@@ -1,6 +1,6 @@
 """How a program is started somewhere: here, in a container, on another machine.
 
-What always holds: programs are argv lists; a name that came from outside was checked in `names`; a carrier reaches its
+What always holds: programs are argv lists; a name that came from outside was checked in `names`; a launcher reaches its
 own place or fails, and never another one.
 """
 
@@ -20,29 +20,29 @@ PROBE_SECONDS = 20.0
 
 
 @runtime_checkable
-class Carrier(Protocol):
+class Launcher(Protocol):
     name: str
 
     async def argv(self, words: Sequence[str]) -> list[str]:
         """What to start here so that `words` run there."""
         ...
 
-    def typed(self, words: Sequence[str]) -> str:
+    def shell_command(self, words: Sequence[str]) -> str:
         """What a person types to run `words` there, with a terminal."""
         ...
 
 
-class Here:
+class LocalLauncher:
     name: str = "local"
 
     async def argv(self, words: Sequence[str]) -> list[str]:
         return list(words)
 
-    def typed(self, words: Sequence[str]) -> str:
-        return _typed(words)
+    def shell_command(self, words: Sequence[str]) -> str:
+        return _join(words)
 
 
-class Container:
+class ContainerLauncher:
     """A running container, by whichever engine knows it; `engine` names one for certain."""
 
     def __init__(self, container: str, engine: str | None = None) -> None:
@@ -59,12 +59,12 @@ class Container:
     async def argv(self, words: Sequence[str]) -> list[str]:
         return [await self.engine(), "exec", "-i", self.container, *words]
 
-    def typed(self, words: Sequence[str]) -> str:
+    def shell_command(self, words: Sequence[str]) -> str:
         engine = self._engine or next(iter(engines()), ENGINES[0])
-        return _typed([engine, "exec", "-it", self.container, *words])
+        return _join([engine, "exec", "-it", self.container, *words])
 
 
-class Ssh:
+class SshLauncher:
     """A host, by the system's ssh and the user's configuration of it; calls share one connection."""
 
     def __init__(self, host: str, control_dir: Path, options: Sequence[str] = ()) -> None:
@@ -77,13 +77,13 @@ class Ssh:
         _make_private(self._control_dir)
         sharing = ("ControlMaster=auto", "ControlPersist=60", f"ControlPath={self._control_dir}/%C", "BatchMode=yes")
         given = [word for option in sharing for word in ("-o", option)]
-        return ["ssh", "-T", *given, *self._options, "--", self._host, _typed(words)]
+        return ["ssh", "-T", *given, *self._options, "--", self._host, _join(words)]
 
-    def typed(self, words: Sequence[str]) -> str:
-        return _typed(["ssh", "-t", *self._options, self._host, _typed(words)])
+    def shell_command(self, words: Sequence[str]) -> str:
+        return _join(["ssh", "-t", *self._options, self._host, _join(words)])
 
 
-async def hang_up(directory: Path) -> None:
+async def close_connections(directory: Path) -> None:
     """End the connections that were shared through a directory, and take it away."""
     if not os.path.isdir(directory):  # noqa: ASYNC240, PTH112 - one look, and mostly all there is to do
         return
@@ -115,7 +115,7 @@ def _make_private(directory: Path) -> None:
         raise ToolError(f"{directory} is not private to you; remove it", code="SANDBOX_UNREACHABLE")
 
 
-def _typed(words: Sequence[str]) -> str:
+def _join(words: Sequence[str]) -> str:
     import shlex
 
     return shlex.join(words)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.targets.carriers import Carrier
 from buddy.targets.environment import environment
+from buddy.targets.launchers import Launcher
 
 SECONDS = 30.0
 
@@ -25,9 +25,9 @@ class Answer(Struct, frozen=True):
     errors: str
 
 
-async def ask(carrier: Carrier, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> Answer:
+async def ask(launcher: Launcher, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> Answer:
     """Run `words` there to their end."""
-    argv = await carrier.argv(words)
+    argv = await launcher.argv(words)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -38,12 +38,12 @@ async def ask(carrier: Carrier, words: Sequence[str], stdin: bytes = b"", second
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise unreachable(carrier, f"{argv[0]} could not be started ({error})") from error
+        raise unreachable(launcher, f"{argv[0]} could not be started ({error})") from error
     try:
         async with asyncio.timeout(seconds):
             output, errors = await process.communicate(stdin)
     except TimeoutError:
-        raise unreachable(carrier, f"no answer within {seconds:g} s") from None
+        raise unreachable(launcher, f"no answer within {seconds:g} s") from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -52,5 +52,5 @@ async def ask(carrier: Carrier, words: Sequence[str], stdin: bytes = b"", second
     return Answer(process.returncode or 0, output, errors.decode("utf-8", "replace").strip())
 
 
-def unreachable(carrier: Carrier, why: str) -> ToolError:
-    return ToolError(f"{carrier.name} cannot be reached: {why[-500:]}", code="SANDBOX_UNREACHABLE", retryable=True)
+def unreachable(launcher: Launcher, why: str) -> ToolError:
+    return ToolError(f"{launcher.name} cannot be reached: {why[-500:]}", code="SANDBOX_UNREACHABLE", retryable=True)
