@@ -29,7 +29,7 @@ from buddy.protocol.events import (
     ToolClaimed,
     ToolResult,
     UserMessage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.sessions.state import SessionFold
 from buddy.tools.registry import Registry
@@ -364,7 +364,7 @@ def _deduplicated(events: Sequence[Event]) -> Iterator[Event]:
 
 def _announces_gap(event: Event) -> bool:
     body = event.body()
-    return isinstance(body, SessionSnapshot) or (isinstance(body, Warning) and body.code == "EVENT_GAP")
+    return isinstance(body, SessionSnapshot) or (isinstance(body, WarningRaised) and body.code == "EVENT_GAP")
 
 
 def check_secrets(recorded: Recorded) -> Iterator[str]:

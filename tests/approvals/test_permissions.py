@@ -24,7 +24,7 @@ from buddy.protocol.events import (
     RunComplete,
     ToolClaimed,
     ToolResult,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
 from buddy.tools.contract import Intent
@@ -237,7 +237,7 @@ async def test_a_session_is_told_what_a_folders_own_files_do_not_do(tmp_path: Pa
             await guest.start()
             await guest.send("go")
             await guest.until(RunComplete)
-            return [(body.code, body.message) for body in guest.bodies(Warning)]
+            return [(body.code, body.message) for body in guest.bodies(WarningRaised)]
 
         async def trust(*, trusted: bool) -> None:
             await guest.client.request(TrustFolder(str(tmp_path / "work"), trusted), TrustFolderReply)

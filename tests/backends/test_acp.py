@@ -21,7 +21,7 @@ from buddy.protocol.events import (
     RunComplete,
     ToolClaimed,
     ToolResult,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import BudgetLimits, RunOptions
 from buddy.targets.local import Local
@@ -215,7 +215,7 @@ async def test_an_offer_to_allow_always_only_is_not_taken(tmp_path: Path) -> Non
         run_id = await guest.send("always touch made")
         await decide(guest, run_id, "approve")
         await guest.until(RunComplete)
-        assert "no way to allow this once" in guest.bodies(Warning)[0].message
+        assert "no way to allow this once" in guest.bodies(WarningRaised)[0].message
         assert guest.bodies(ToolResult)[0].is_error
     assert not (tmp_path / "made").exists()
 
@@ -227,7 +227,7 @@ async def test_a_session_the_agent_lost_starts_anew_and_is_told_what_was_said(tm
         await ask(guest, "die")
         (tmp_path / ".fake-agent.json").unlink()
         await ask(guest, "say more")
-        assert guest.bodies(Warning)[0].code == "BACKEND_SESSION_LOST"
+        assert guest.bodies(WarningRaised)[0].code == "BACKEND_SESSION_LOST"
         assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake says what it was told
 
 

@@ -9,7 +9,7 @@ import pytest
 from backends.casts import Cast, runtime_of
 from buddy.backends.choose import Choice, check_name, choose
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.events import SessionStarted, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import (
     CreateProject,
     CreateProjectReply,
@@ -73,7 +73,7 @@ EMPTY = {"PATH": "/nowhere", "FACTORY_API_KEY": "", "HOME": "/nowhere"}
 async def test_a_session_of_auto_with_nothing_installed_is_told_that_it_is_native(tmp_path: Path) -> None:
     async with at(Cast("auto", runtime="auto"), tmp_path, EMPTY) as home, home.client() as guest:
         await guest.start()
-        warned = await guest.until(Warning)
+        warned = await guest.until(WarningRaised)
         assert warned.code == "AGENT_RUNTIME"
         started = guest.bodies(SessionStarted)[0]
         assert started.options is not None

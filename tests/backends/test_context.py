@@ -11,7 +11,7 @@ from backends.workers import Worker, texts
 from buddy.daemon.runtime import Parts, unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Provider
-from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage, WarningRaised
 from buddy.protocol.requests import CompactSession, CompactSessionReply, GetSnapshot, GetSnapshotReply
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
 from harness import Guest, House, house
@@ -72,7 +72,7 @@ async def test_a_filling_context_is_warned_about_then_compacted_and_all_of_it_is
     async with working(tmp_path, model) as (_, guest):
         await guest.send(RULE)
         await guest.until(RunComplete)
-        warnings = [body.code for body in guest.bodies(Warning)]
+        warnings = [body.code for body in guest.bodies(WarningRaised)]
         assert warnings[0] == "CONTEXT_80"
         kinds = [event.type for event in guest.received if event.type != "status"]
         at = kinds.index("session_compacted")
@@ -113,7 +113,7 @@ async def test_a_model_that_writes_no_good_summary_is_done_without(tmp_path: Pat
         await guest.send(RULE)
         assert (await guest.until(RunComplete)).outcome == "success"
         assert {body.strategy for body in guest.bodies(SessionCompacted)} == {"lines"}
-        assert ("SUMMARY_FAILED" in [body.code for body in guest.bodies(Warning)]) is (summary is None)
+        assert ("SUMMARY_FAILED" in [body.code for body in guest.bodies(WarningRaised)]) is (summary is None)
         assert all(RULE in "".join(texts(tuple(prompt.items))) for prompt in model.prompts)
 
 

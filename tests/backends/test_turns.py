@@ -15,7 +15,7 @@ from buddy.protocol.events import (
     RunComplete,
     RunStarted,
     ToolResult,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import BudgetLimits, RunOptions
 from harness import Guest
@@ -117,7 +117,7 @@ async def test_the_same_call_with_the_same_result_is_reported_and_goes_on(tmp_pa
         await guest.start()
         await guest.send("go")
         assert (await guest.until(RunComplete)).outcome == "success"
-        told = [(warning.code, warning.message) for warning in guest.bodies(Warning)]
+        told = [(warning.code, warning.message) for warning in guest.bodies(WarningRaised)]
         text = "read_file was called {} times in a row with the same arguments and the same result"
         assert told == [("REPEATED_CALL", text.format(3)), ("REPEATED_CALL", text.format(4))]
 
@@ -128,7 +128,7 @@ async def test_calls_that_differ_in_what_they_say_or_bring_are_no_repetition(tmp
         await guest.start(approval_policy="all")
         await guest.send("go")
         await guest.until(RunComplete)
-        assert guest.bodies(Warning) == []
+        assert guest.bodies(WarningRaised) == []
 
 
 async def test_a_long_tool_is_heard_of_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

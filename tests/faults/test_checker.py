@@ -23,7 +23,7 @@ from buddy.protocol.events import (
     ToolClaimed,
     ToolResult,
     UserMessage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import BudgetLimits, ToolCallItem, ToolFailure
 from buddy.sessions.state import SessionFold
@@ -234,7 +234,7 @@ def test_a_client_that_received_what_is_not_in_the_log_is_found() -> None:
 
 
 def test_an_announced_gap_is_no_violation() -> None:
-    gap = Warning(code="EVENT_GAP", message="Replay gap detected; snapshot sent.")
+    gap = WarningRaised(code="EVENT_GAP", message="Replay gap detected; snapshot sent.")
     events = events_of((*without(COMPLETE), gap, COMPLETE))
     received = Received(SESSION, 0, events[10:], to_end=True)
     assert check(Recorded({SESSION: events}, (received,), LEDGER)) == []

@@ -15,7 +15,7 @@ from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Request, Response, encode, event_of
 from buddy.protocol.events import EVENTS, EventBody
 from buddy.protocol.requests import REQUESTS
-from buddy.protocol.schema import ENVELOPE, EVENT, REQUEST, RESPONSE, RUN_EVENTS, Schema, render, schemas, write
+from buddy.protocol.schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
 from buddy.protocol.shapes import ErrorInfo, Shape
 from protocol.anything import ids, shapes
 
@@ -318,7 +318,7 @@ def test_each_field_of_a_response_is_required(kind: str):
 
 def test_the_run_is_named_by_every_event_of_a_run_and_is_never_null():
     for kind, payload in EVENT_EXAMPLES.items():
-        assert is_valid(without(event(kind, payload), "runId")) == (kind not in RUN_EVENTS)
+        assert is_valid(without(event(kind, payload), "runId")) == (not EVENTS[kind].facts.of_run)
         assert not is_valid(event(kind, payload, runId=None))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
-from buddy.protocol.events import RunComplete, SessionSnapshot, UserMessage, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import RunComplete, SessionSnapshot, UserMessage, WarningRaised
 from buddy.protocol.requests import (
     AcceptedReply,
     PruneSession,
@@ -155,7 +155,7 @@ async def test_a_client_that_missed_what_was_pruned_gets_a_snapshot(tmp_path: Pa
             late.session_id = session_id
             reply = await late.client.attach(session_id, 2)
             assert reply.replay.gap
-            warning = await late.until(Warning)
+            warning = await late.until(WarningRaised)
             snapshot = await late.until(SessionSnapshot)
             assert warning.code == "EVENT_GAP"
             assert warning.detail == f"Requested lastSeenSeq=2 but earliest retained seq is {before}"

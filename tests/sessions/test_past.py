@@ -17,15 +17,15 @@ from buddy.log.contract import Batch
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
 from buddy.protocol.envelopes import Event, event_of
-from buddy.protocol.events import EVENTS, AssistantMessage, EventBody, RunComplete, RunStarted
+from buddy.protocol.events import EVENTS, LASTING, AssistantMessage, EventBody, RunComplete, RunStarted
 from buddy.sessions.fork import Entry
 from buddy.sessions.past import NEAR, read_past
-from buddy.sessions.state import LEFT, SessionFold
+from buddy.sessions.state import SessionFold
 from log.making import SESSION, record
 from protocol.anything import shapes
 
 ANY = {name: shapes(body) for name, body in EVENTS.items()}
-KINDS = sorted(ANY) + 2 * sorted({*LEFT, "usage", *Native.lasting, *history.LASTING} - {"run_complete"})
+KINDS = sorted(ANY) + 2 * sorted({"usage", *LASTING, *history.LASTING} - {"run_complete"})
 DONE = ("assistant_message", "tool_claimed", "tool_result")
 # So few values of what ties events to each other that they meet.
 FEW = {

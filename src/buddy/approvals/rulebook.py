@@ -18,7 +18,7 @@ from buddy.approvals.trust import HONOURED, Trust
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.errors import UserError
-from buddy.protocol.events import Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import WarningRaised
 
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
@@ -46,22 +46,22 @@ class RuleBook:
 
         return Permissions(root, lambda: self._rules(root), self._remember, asks_for_shell=self._asks_for_shell)
 
-    def notes(self, root: str) -> tuple[Warning, ...]:
+    def notes(self, root: str) -> tuple[WarningRaised, ...]:
         """What a folder's own files do not do, where somebody may expect it of them."""
         names = [name for name in HONOURED if os.path.lexists(f"{root}/{name}")]
         if not names:
             return ()
         if self.trust.answer(root) is None:
             message = f"{', '.join(names)} has no effect before the folder is trusted"
-            return (Warning(code="FOLDER_NOT_TRUSTED", message=message, detail=f"buddy trust {root}"),)
+            return (WarningRaised(code="FOLDER_NOT_TRUSTED", message=message, detail=f"buddy trust {root}"),)
         try:
             found = self.trust.project_rules(root)
         except UserError as error:
-            return (Warning(code="PROJECT_FILE", message=f"{error}; until then everything is asked for"),)
+            return (WarningRaised(code="PROJECT_FILE", message=f"{error}; until then everything is asked for"),)
         if not (found.trusted and found.ignored):
             return ()
         message = f"ignored in the folder's own file, which may only ask and deny: {', '.join(found.ignored)}"
-        return (Warning(code="PROJECT_FILE", message=message),)
+        return (WarningRaised(code="PROJECT_FILE", message=message),)
 
     def is_closed(self, root: str, path: str) -> bool:
         """Whether a rule denies reading this file of a workspace."""

@@ -15,15 +15,22 @@ from buddy.protocol.codes import Source
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
+    ApprovalPolicyChanged,
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
     EventBody,
+    Informational,
     ModelRequest,
+    ModelSwitched,
     RunCancelling,
+    RunComplete,
     RunStarted,
+    SessionCompacted,
+    SessionForked,
+    SessionStarted,
     StartedOptions,
     ThinkingToken,
     ToolCall,
@@ -117,49 +124,71 @@ class RunState(Struct):
             return TurnState.TOOL_EXECUTION
         return TurnState.YIELDING if self.answered else TurnState.STREAMING
 
-    def apply(self, body: EventBody) -> None:  # noqa: C901 - one arm per event, nothing nested
+    def apply(self, body: EventBody) -> None:
         match body:
-            case UserMessage():
-                self.answered = self.truncated = False
-                if body.by == RuntimeActor.ACCEPTANCE:
-                    self.round += 1
-                    self.checks = {}
-            case RunStarted():
-                self.options = body.options
+            case AssistantToken() | ThinkingToken() | AssistantRestart() | AssistantMessage():
+                self._reply(body)
             case ModelRequest():
                 self._reserve(body)
-            case AssistantToken() | ThinkingToken():
-                self.partial = True
-            case AssistantRestart():
-                self.partial = False
-            case AssistantMessage():
-                self.partial = False
-                self.last_text = body.text
-                self.truncated = body.truncated
-                self.open_calls |= {item.call_id: OpenCall(item) for item in body.tool_calls}
-                self.answered = not body.tool_calls and body.finish != CONTINUES
             case Usage():
                 self._settle(body)
-            case ToolCall() if body.call_id in self.open_calls:
-                call = self.open_calls[body.call_id]
-                call.stage, call.source = "called", body.source
-                self.tool_calls += 1
-            case ToolCall() if body.source == "delegate" and body.call_id is not None:
-                item = ToolCallItem(body.call_id, body.tool_name, json.encode(body.args).decode())
-                self.open_calls[body.call_id] = OpenCall(item, "called", source="delegate")
-                self.tool_calls += 1
-            case ToolClaimed() if body.call_id in self.open_calls:
-                self.open_calls[body.call_id].stage = "claimed"
-            case ToolResult() if body.call_id is not None:
-                self._finish(self.open_calls.pop(body.call_id, None), body)
+            case ToolCall() | ToolClaimed() | ToolResult():
+                self._call(body)
             case ApprovalRequired() | ApprovalReceived() | ApprovalExpired():
                 self._decide(body)
+            case UserMessage() | AcceptanceResult():
+                self._accept(body)
+            case RunStarted():
+                self.options = body.options
             case RunCancelling():
                 self.cancelling = body.reason
-            case AcceptanceResult():
-                self.checks[body.id] = body
-            case _:
-                pass
+            case (
+                Informational()
+                | SessionStarted()
+                | RunComplete()
+                | ApprovalPolicyChanged()
+                | ModelSwitched()
+                | SessionCompacted()
+                | SessionForked()
+            ):
+                pass  # of the session, not of the run
+
+    def _reply(self, body: AssistantToken | ThinkingToken | AssistantRestart | AssistantMessage) -> None:
+        self.partial = isinstance(body, AssistantToken | ThinkingToken)
+        if isinstance(body, AssistantMessage):
+            self.last_text = body.text
+            self.truncated = body.truncated
+            self.open_calls |= {item.call_id: OpenCall(item) for item in body.tool_calls}
+            self.answered = not body.tool_calls and body.finish != CONTINUES
+
+    def _accept(self, body: UserMessage | AcceptanceResult) -> None:
+        """A message opens a turn; one of the acceptance check also opens its next round."""
+        if isinstance(body, AcceptanceResult):
+            self.checks[body.id] = body
+            return
+        self.answered = self.truncated = False
+        if body.by == RuntimeActor.ACCEPTANCE:
+            self.round += 1
+            self.checks = {}
+
+    def _call(self, body: ToolCall | ToolClaimed | ToolResult) -> None:
+        if body.call_id is None:
+            return
+        call = self.open_calls.get(body.call_id)
+        match body:
+            case ToolCall():
+                if call is not None:
+                    call.stage, call.source = "called", body.source
+                    self.tool_calls += 1
+                elif body.source == "delegate":
+                    item = ToolCallItem(body.call_id, body.tool_name, json.encode(body.args).decode())
+                    self.open_calls[body.call_id] = OpenCall(item, "called", source="delegate")
+                    self.tool_calls += 1
+            case ToolClaimed():
+                if call is not None:
+                    call.stage = "claimed"
+            case ToolResult():
+                self._finish(self.open_calls.pop(body.call_id, None), body)
 
     def _reserve(self, request: ModelRequest) -> None:
         if request.purpose == "reply":

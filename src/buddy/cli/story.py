@@ -30,7 +30,7 @@ from buddy.protocol.events import (
     ToolClaimed,
     ToolResult,
     UserMessage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.terminal.style import Style
 
@@ -122,7 +122,7 @@ def _noted(body: EventBody) -> tuple[str, str, str] | None:
             return "compacted", word, ""
         case SessionForked():
             return "forked", f"from {body.from_session_id} at {body.from_seq}", ""
-        case Warning():
+        case WarningRaised():
             return "warning", f"{body.code}: {body.message}", "yellow"
         case Error():
             return "error", f"{body.code}: {body.message}", "red"

@@ -5,18 +5,29 @@ from msgspec import Struct
 from buddy.protocol.codes import Outcome, SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    AcceptanceResult,
     ApprovalExpired,
+    ApprovalPolicyChanged,
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
+    ModelSwitched,
+    RunCancelling,
     RunComplete,
     RunStarted,
+    SessionCompacted,
+    SessionForked,
     SessionSnapshot,
     SessionStarted,
     ThinkingToken,
+    ToolCall,
+    ToolClaimed,
+    ToolResult,
     Usage,
     UserMessage,
 )
@@ -86,8 +97,26 @@ class View(Struct):
             case RunComplete():
                 self.active, self.approvals = None, {}
                 self.state = _RESTING[body.outcome] if self.is_headless else "idle"
-            case _:
-                pass
+            case (
+                Informational()
+                | ThinkingToken()
+                | AssistantToken()
+                | ToolCall()
+                | ToolResult()
+                | UserMessage()
+                | RunCancelling()
+                | ModelRequest()
+                | AssistantRestart()
+                | AssistantMessage()
+                | ToolClaimed()
+                | ApprovalPolicyChanged()
+                | Usage()
+                | ModelSwitched()
+                | SessionCompacted()
+                | SessionForked()
+                | AcceptanceResult()
+            ):
+                pass  # the session's state does not change
         if run is not None:
             _follow(run, event, body)
 
@@ -99,10 +128,10 @@ class View(Struct):
 
 def _follow(run: RunView, event: Event, body: EventBody) -> None:
     match body:
-        case UserMessage() if not run.prompt:
-            run.prompt = body.text
-        case RunStarted() if not run.started_ts:
-            run.started_ts = event.ts
+        case UserMessage():
+            run.prompt = run.prompt or body.text
+        case RunStarted():
+            run.started_ts = run.started_ts or event.ts
         case AssistantToken():
             run.text += body.text
         case ThinkingToken():
@@ -112,12 +141,32 @@ def _follow(run: RunView, event: Event, body: EventBody) -> None:
         case AssistantMessage():
             run.finished_text, run.text, run.thinking = body.text, "", ""
         case Usage():
-            run.turns, run.budget = body.turn, body.budget
-            run.input_tokens += body.input_tokens
-            run.output_tokens += body.output_tokens
-            if body.cost_usd is not None:
-                run.cost_usd = (run.cost_usd or 0.0) + body.cost_usd
+            _spend(run, body)
         case RunComplete():
             run.complete, run.ended_ts = body, event.ts
-        case _:
-            pass
+        case (
+            Informational()
+            | SessionStarted()
+            | ToolCall()
+            | ToolResult()
+            | ApprovalRequired()
+            | ApprovalReceived()
+            | RunCancelling()
+            | ModelRequest()
+            | ToolClaimed()
+            | ApprovalExpired()
+            | ApprovalPolicyChanged()
+            | ModelSwitched()
+            | SessionCompacted()
+            | SessionForked()
+            | AcceptanceResult()
+        ):
+            pass  # neither text nor use
+
+
+def _spend(run: RunView, usage: Usage) -> None:
+    run.turns, run.budget = usage.turn, usage.budget
+    run.input_tokens += usage.input_tokens
+    run.output_tokens += usage.output_tokens
+    if usage.cost_usd is not None:
+        run.cost_usd = (run.cost_usd or 0.0) + usage.cost_usd

@@ -8,7 +8,7 @@ from buddy.backends.choose import ACP, NATIVE, OTHERS, Choice, choose
 from buddy.config.places import Places
 from buddy.daemon.projects import Projects
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.events import SessionStarted, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import AgentRuntimes
 from buddy.protocol.shapes import SessionOptions
 
@@ -32,7 +32,7 @@ class Agents:
         self._has_room = has_room
         self._pool: Pool | None = None
 
-    def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[Warning, ...]]:
+    def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         """The start with its backend decided for good, and a note for the user where that needs one."""
         options = started.options
         root = started.repo.root_path if started.repo else ""
@@ -41,7 +41,7 @@ class Agents:
             return started, ()
         choice = self._chosen(asked, started)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
-        notes = (Warning(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
+        notes = (WarningRaised(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
         return msgspec.structs.replace(started, options=fixed), notes
 
     def backend(self, started: SessionStarted, model: str | None) -> "External | None":

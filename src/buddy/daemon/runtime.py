@@ -34,7 +34,7 @@ from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.dialling import Pool
 from buddy.models.listing import Listings
 from buddy.protocol.codes import Role
-from buddy.protocol.events import SessionStarted, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
@@ -192,7 +192,7 @@ class Runtime:
         if self.memory is not None:
             await self.memory.forget_session(session_id)
 
-    def _settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[Warning, ...]]:
+    def _settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         settled, notes = self.agents.settle(started)
         options = started.options
         is_here = ((options.target if options else None) or started.sandbox_provider) in ("local", "confined")

@@ -12,14 +12,25 @@ from opentelemetry.util.types import AttributeValue
 
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
     ModelRequest,
+    ModelSwitched,
+    RunCancelling,
     RunComplete,
     RunStarted,
     SessionCompacted,
+    SessionForked,
+    SessionStarted,
+    ThinkingToken,
     ToolCall,
     ToolClaimed,
     ToolResult,
@@ -58,7 +69,7 @@ class Spans:
         run_id = event.run_id or ""
         if isinstance(body, UserMessage):
             self._said[run_id] = body.text
-        if isinstance(body, RunStarted):
+        elif isinstance(body, RunStarted):
             self._begin_run(event, body)
         trace = self._traces.get(run_id)
         if trace is None:
@@ -71,19 +82,27 @@ class Spans:
                 self._end_call(trace, event, body)
             case ToolCall() | ToolClaimed() | ToolResult():
                 self._tool(trace, event, body)
-            case ApprovalRequired() | ApprovalReceived():
-                _approval(trace, event, body)
-            case SessionCompacted():
-                tokens: Attributes = {
-                    "buddy.tokens.before": body.before_tokens,
-                    "buddy.tokens.after": body.after_tokens,
-                }
-                trace.run.add_event("session_compacted", tokens, _ns(event.ts))
+            case ApprovalRequired() | ApprovalReceived() | SessionCompacted():
+                _annotate(trace, event, body)
             case RunComplete():
                 self._end_run(trace, event, body)
                 del self._traces[run_id]
-            case _:
-                pass
+            case (
+                Informational()
+                | SessionStarted()
+                | ThinkingToken()
+                | AssistantToken()
+                | UserMessage()
+                | RunStarted()
+                | RunCancelling()
+                | AssistantRestart()
+                | ApprovalExpired()
+                | ApprovalPolicyChanged()
+                | ModelSwitched()
+                | SessionForked()
+                | AcceptanceResult()
+            ):
+                pass  # neither a span nor an event of one
 
     def abandon(self) -> None:
         """End what is open: this process sees no more of it."""
@@ -177,13 +196,13 @@ class Spans:
         match body:
             case ToolCall():
                 trace.tools[call_id] = self._begin_tool(trace, event, body)
-            case ToolClaimed() if span is not None:
-                span.set_attribute("buddy.tool.tier", body.tier)
-            case ToolResult() if span is not None:
-                del trace.tools[call_id]
-                self._end_tool(span, event, body)
-            case _:
-                pass
+            case ToolClaimed():
+                if span is not None:
+                    span.set_attribute("buddy.tool.tier", body.tier)
+            case ToolResult():
+                if span is not None:
+                    del trace.tools[call_id]
+                    self._end_tool(span, event, body)
 
     def _begin_tool(self, trace: _Trace, event: Event, call: ToolCall) -> Span:
         attributes: Attributes = {
@@ -214,7 +233,12 @@ class Spans:
         return self._tracer.start_span(name, context, kind, attributes, start_time=_ns(ts))
 
 
-def _approval(trace: _Trace, event: Event, body: ApprovalRequired | ApprovalReceived) -> None:
+def _annotate(trace: _Trace, event: Event, body: ApprovalRequired | ApprovalReceived | SessionCompacted) -> None:
+    """What is a point in time on a span."""
+    if isinstance(body, SessionCompacted):
+        tokens: Attributes = {"buddy.tokens.before": body.before_tokens, "buddy.tokens.after": body.after_tokens}
+        trace.run.add_event("session_compacted", tokens, _ns(event.ts))
+        return
     span = trace.tools.get(body.call_id or "")
     if span is None:
         return

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from buddy.protocol.envelopes import Event
+from buddy.protocol.events import events_where
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -21,22 +22,7 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 10_000
 CLOSE_SECONDS = 5.0
-TRACED = frozenset(
-    {
-        "run_started",
-        "user_message",
-        "model_request",
-        "assistant_message",
-        "usage",
-        "tool_call",
-        "tool_claimed",
-        "tool_result",
-        "approval_required",
-        "approval_received",
-        "session_compacted",
-        "run_complete",
-    }
-)
+TRACED = events_where(lambda facts: facts.traced)
 
 log = logging.getLogger("buddy.tracing")
 

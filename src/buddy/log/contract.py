@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from buddy.protocol.codes import Role, SessionState, Verdict
 from buddy.protocol.envelopes import Event
+from buddy.protocol.events import events_where
 from buddy.protocol.shapes import Repo
 
 
@@ -176,7 +177,7 @@ class Inbox(Protocol):
     async def waiting(self, session_id: str) -> list[InboxItem]: ...
 
 
-DECISIONS = ("approval_received", "approval_expired", "approval_policy_changed")
+DECISIONS = events_where(lambda facts: facts.decides)
 
 
 class Approvals(Protocol):

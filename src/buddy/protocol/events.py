@@ -1,14 +1,17 @@
-"""What can happen in a session: one frozen payload per event type, the seed's thirteen first.
+"""What can happen in a session: one frozen payload per event type.
 
-The type on the wire is the class name in snake_case. A new event is added here and in `docs/protocol.md`.
+The type on the wire is the class name in snake_case, unless its facts name another. A new event is added here, with its
+facts, and in `docs/protocol.md`; the type check then points at every fold that has to handle or to ignore it.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from buddy.protocol.codes import Mode, Outcome, Policy, Scope, SessionState, Source, Tier, Verdict
+from buddy.protocol.facts import Facts
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
@@ -30,13 +33,22 @@ from buddy.protocol.shapes import (
 class Payload(Shape, frozen=True):
     """An event's payload. `blobs` names the strings that were too long for a frame: field path → blob id."""
 
+    facts: ClassVar[Facts] = Facts()
     blobs: dict[str, str] | None = None
 
 
-# --- the seed's thirteen -------------------------------------------------------------------------------------------
+class Informational(Payload, frozen=True):
+    """Only reports something: neither a session's state nor that of the native agent depends on it.
+
+    What an external agent reports of itself may be recorded by such an event.
+    """
+
+
+# --- of the Push protocol ------------------------------------------------------------------------------------------
 
 
 class SessionStarted(Payload, frozen=True, kw_only=True):
+    facts = Facts(lasts=True, ends_reply=True)
     session_id: str
     state: SessionState
     mode: Mode
@@ -53,7 +65,7 @@ class SnapshotMeta(Shape, frozen=True):
     sandbox_provider: str
 
 
-class SessionSnapshot(Payload, frozen=True, kw_only=True):
+class SessionSnapshot(Informational, frozen=True, kw_only=True):
     state: SessionState
     pending_approval: ApprovalRequest | None
     meta: SnapshotMeta
@@ -61,25 +73,30 @@ class SessionSnapshot(Payload, frozen=True, kw_only=True):
     last_assistant_text: str | None = None
 
 
-class Status(Payload, frozen=True, kw_only=True):
+class Status(Informational, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, lasts_for_agents=True)
     source: str
     phase: str
     detail: str | None = None
 
 
 class ThinkingToken(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, transient=True)
     text: str
 
 
 class AssistantToken(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, transient=True)
     text: str
 
 
-class AssistantDone(Payload, frozen=True, kw_only=True):
+class AssistantDone(Informational, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, transient=True, copied=True, ends_step=True)
     message_id: str
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, lasts_for_agents=True, copied=True, traced=True)
     source: Source
     tool_name: str
     args: dict[str, Any]
@@ -88,8 +105,9 @@ class ToolCall(Payload, frozen=True, kw_only=True):
 
 
 class ToolResult(Payload, frozen=True, kw_only=True):
-    """`text` is what the model is told; `output` is the blob with the whole output where that is longer."""
+    """`text` is what the model sees; `output` is the blob with the complete output where that is longer."""
 
+    facts = Facts(of_run=True, lasts=True, copied=True, ends_step=True, traced=True)
     source: Source
     tool_name: str
     duration_ms: Count
@@ -103,6 +121,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, copied=True, traced=True)
     blobs: dict[str, str] | None = None
 
 
@@ -112,6 +131,7 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     `expires_at` goes with scope `until`: so long the shown rule needs no further question.
     """
 
+    facts = Facts(of_run=True, lasts=True, copied=True, decides=True, traced=True)
     approval_id: str
     decision: Verdict
     by: str
@@ -123,13 +143,15 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     stop: bool = False
 
 
-class Warning(Payload, frozen=True, kw_only=True):  # noqa: A001 - the seed's word
+class WarningRaised(Informational, frozen=True, kw_only=True):
+    facts = Facts(name="warning", lasts_for_agents=True)
     code: str
     message: str
     detail: str | None = None
 
 
-class Error(Payload, frozen=True, kw_only=True):
+class Error(Informational, frozen=True, kw_only=True):
+    facts = Facts(copied=True)
     code: str
     message: str
     retryable: bool
@@ -139,6 +161,7 @@ class Error(Payload, frozen=True, kw_only=True):
 class RunComplete(Payload, frozen=True, kw_only=True):
     """The last event of a run. `reason` says why a run failed: budget_exceeded, acceptance_failed, provider_error, …"""
 
+    facts = Facts(of_run=True, lasts=True, ends_reply=True, copied=True, ends_step=True, traced=True)
     run_id: str
     outcome: Outcome
     summary: str
@@ -147,10 +170,11 @@ class RunComplete(Payload, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-# --- beyond the seed's thirteen ------------------------------------------------------------------------------------
+# --- Buddy's own ---------------------------------------------------------------------------------------------------
 
 
 class UserMessage(Payload, frozen=True, kw_only=True):
+    facts = Facts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
     message_id: str
     text: str
     by: str
@@ -170,12 +194,14 @@ class StartedOptions(Shape, frozen=True, kw_only=True):
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, copied=True, ends_step=True, traced=True)
     run_id: str
     options: StartedOptions
     recovered: bool = False
 
 
 class RunCancelling(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, copied=True)
     reason: str
     by: str
 
@@ -183,6 +209,7 @@ class RunCancelling(Payload, frozen=True, kw_only=True):
 class ModelRequest(Payload, frozen=True, kw_only=True):
     """A provider call is about to be made. What is reserved counts as spent until a `usage` settles it."""
 
+    facts = Facts(lasts_for_agents=True, copied=True, traced=True)
     turn: Positive
     profile: str
     model: str
@@ -196,12 +223,16 @@ class ModelRequest(Payload, frozen=True, kw_only=True):
 
 
 class AssistantRestart(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, ends_reply=True, copied=True)
     reason: str
 
 
 class AssistantMessage(Payload, frozen=True, kw_only=True):
-    """The whole reply. `opaque` holds what the provider wants back unmodified: field name → JSON value."""
+    """The complete reply. `opaque` holds what the provider wants back unmodified: field name → JSON value."""
 
+    facts = Facts(
+        of_run=True, lasts=True, lasts_for_agents=True, ends_reply=True, copied=True, ends_step=True, traced=True
+    )
     message_id: str
     text: str
     tool_calls: tuple[ToolCallItem, ...]
@@ -211,6 +242,7 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
 
 
 class ToolClaimed(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, lasts=True, copied=True, traced=True)
     call_id: str
     attempt: Positive
     tier: Tier
@@ -218,23 +250,27 @@ class ToolClaimed(Payload, frozen=True, kw_only=True):
     digest: str
 
 
-class ToolOutput(Payload, frozen=True, kw_only=True):
+class ToolOutput(Informational, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, transient=True)
     call_id: str
     stream: Literal["stdout", "stderr"]
     text: str
 
 
 class ApprovalExpired(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, copied=True, decides=True)
     approval_id: str
 
 
 class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
+    facts = Facts(lasts=True, decides=True)
     policy: Policy
     by: str
     expires_at: Count | None = None
 
 
 class Usage(Payload, frozen=True, kw_only=True):
+    facts = Facts(copied=True, ends_step=True, traced=True)
     turn: Positive
     input_tokens: Count
     output_tokens: Count
@@ -245,7 +281,8 @@ class Usage(Payload, frozen=True, kw_only=True):
     estimated: bool = False
 
 
-class Progress(Payload, frozen=True, kw_only=True):
+class Progress(Informational, frozen=True, kw_only=True):
+    facts = Facts(transient=True)
     kind: Literal["provider_call", "tool_execution", "rolling_summary"]
     message: str
     turn: Positive
@@ -253,18 +290,20 @@ class Progress(Payload, frozen=True, kw_only=True):
     tool_names: tuple[str, ...] | None = None
 
 
-class Phase(Payload, frozen=True, kw_only=True):
+class Phase(Informational, frozen=True, kw_only=True):
+    facts = Facts(transient=True)
     name: str
     duration_ms: Annotated[float, Meta(ge=0)]
 
 
 class ModelSwitched(Payload, frozen=True, kw_only=True):
+    facts = Facts(lasts=True, copied=True, ends_step=True)
     before: dict[str, str]
     after: dict[str, str]
     by: str
 
 
-class SessionResumed(Payload, frozen=True, kw_only=True):
+class SessionResumed(Informational, frozen=True, kw_only=True):
     by: str
     last_seq: Count
 
@@ -275,6 +314,7 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
     `strategy` says how the summary came about; the tokens are those of the model that wrote it outside of a run.
     """
 
+    facts = Facts(lasts=True, copied=True, ends_step=True, traced=True)
     before_tokens: Count
     after_tokens: Count
     through_seq: Count
@@ -288,12 +328,14 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
 
 
 class SessionForked(Payload, frozen=True, kw_only=True):
+    facts = Facts(lasts_for_agents=True)
     from_session_id: str
     from_seq: Count
     by: str
 
 
 class AcceptanceResult(Payload, frozen=True, kw_only=True):
+    facts = Facts(of_run=True, copied=True, ends_step=True)
     id: str
     passed: bool
     exit_code: int
@@ -301,7 +343,8 @@ class AcceptanceResult(Payload, frozen=True, kw_only=True):
     round: Positive
 
 
-class Recovery(Payload, frozen=True, kw_only=True):
+class Recovery(Informational, frozen=True, kw_only=True):
+    facts = Facts(copied=True)
     action: Literal["continued", "restarted", "reattached", "unknown_outcome"]
     call_id: str | None = None
     message: str | None = None
@@ -318,7 +361,7 @@ EventBody = (
     | ToolResult
     | ApprovalRequired
     | ApprovalReceived
-    | Warning
+    | WarningRaised
     | Error
     | RunComplete
     | UserMessage
@@ -346,16 +389,18 @@ EventBody = (
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def wire_name(body: type[Shape]) -> str:
+def wire_name(body: type[EventBody]) -> str:
     """`AssistantToken` → `assistant_token`."""
-    return _CAPITAL.sub("_", body.__name__).lower()
+    return body.facts.name or _CAPITAL.sub("_", body.__name__).lower()
 
-
-TOLD_ONLY: frozenset[type[Shape]] = frozenset(
-    {AssistantDone, Error, Phase, Progress, Recovery, SessionResumed, SessionSnapshot, Status, ToolOutput, Warning}
-)
-"""What only tells of something: nothing of a session's state or of our own agent's follows from it. What another agent
-told of itself may be among it."""
 
 EVENTS: dict[str, type[EventBody]] = {wire_name(body): body for body in EventBody.__args__}
 EVENT_NAMES: dict[type[Shape], str] = {body: name for name, body in EVENTS.items()}
+
+
+def events_where(fact: Callable[[Facts], bool]) -> frozenset[str]:
+    """The wire names of the events whose facts say so."""
+    return frozenset(name for name, body in EVENTS.items() if fact(body.facts))
+
+
+LASTING = events_where(lambda facts: facts.lasts)

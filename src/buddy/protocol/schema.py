@@ -27,29 +27,6 @@ REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
 
-#: Events that belong to a run, and so always name it.
-RUN_EVENTS = frozenset(
-    {
-        "status",
-        "thinking_token",
-        "assistant_token",
-        "assistant_done",
-        "tool_call",
-        "tool_result",
-        "approval_required",
-        "approval_received",
-        "run_complete",
-        "run_started",
-        "run_cancelling",
-        "assistant_restart",
-        "assistant_message",
-        "tool_claimed",
-        "tool_output",
-        "approval_expired",
-        "acceptance_result",
-    }
-)
-
 #: The seed's requests whose answers name their session too.
 ANSWERED_BY_SESSION = ("attach_session", "resume_session", "send_user_message", "submit_approval", "cancel_run")
 
@@ -135,7 +112,7 @@ def _response() -> Schema:
 
 
 def _event() -> Schema:
-    rules = [_when(kind, body, needs=("runId",) if kind in RUN_EVENTS else ()) for kind, body in EVENTS.items()]
+    rules = [_when(kind, body, needs=("runId",) if body.facts.of_run else ()) for kind, body in EVENTS.items()]
     return _file(
         EVENT,
         "Something that happened in a session",

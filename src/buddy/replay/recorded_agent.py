@@ -55,8 +55,8 @@ from buddy.protocol.events import (
     ToolOutput,
     ToolResult,
     Usage,
+    WarningRaised,
 )
-from buddy.protocol.events import Warning as Warned
 from buddy.replay.recorded_model import failure, names
 from buddy.replay.recorded_tools import had_room, kind_of
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
@@ -141,7 +141,7 @@ class RecordedAgent:
             match body:
                 case Status() if body.source == "delegate" and body.phase == SESSION:
                     return RecordedExecutor(body.detail or "", self._cursor, self._blobs)
-                case Warned() if body.code == LOST and request.session_id is not None:
+                case WarningRaised() if body.code == LOST and request.session_id is not None:
                     raise SessionLost(body.detail or "")
                 case Error():
                     await self._cursor.wait_before(event.seq)
@@ -259,7 +259,7 @@ class RecordedExecutor:
                 )
             case Status() if body.source == "delegate":
                 return System(body.detail or "")
-            case Warned() if body.code == "BACKEND_ERROR":
+            case WarningRaised() if body.code == "BACKEND_ERROR":
                 return Failure(body.message)
             case Error():
                 return self._failed(seq, body)

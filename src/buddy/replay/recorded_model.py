@@ -32,7 +32,7 @@ from buddy.protocol.events import (
     SessionCompacted,
     ThinkingToken,
     Usage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 
@@ -101,7 +101,7 @@ class RecordedProvider:
                 return Restart(body.reason)
             case ModelRequest() if body.attempt > 1:
                 return Retrying(body.attempt, body.reason or "", body.wait_ms or 0)
-            case Warning() if body.code != "EVENT_GAP":
+            case WarningRaised() if body.code != "EVENT_GAP":
                 return Notice(body.code, body.message, body.detail or "")
             case AssistantMessage():
                 usage = _usage(self._cursor.next(Usage, seq))
@@ -115,7 +115,7 @@ class RecordedProvider:
         match body:
             case ModelRequest() if body.attempt > 1:
                 return Retrying(body.attempt, body.reason or "", body.wait_ms or 0)
-            case Warning() if body.code == "SUMMARY_FAILED":
+            case WarningRaised() if body.code == "SUMMARY_FAILED":
                 return ProviderError(body.message.removeprefix(NO_SUMMARY), retryable=False)
             case Usage():
                 return Reply(self._notes(seq), usage=_usage(body))

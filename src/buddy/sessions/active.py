@@ -8,21 +8,12 @@ from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ToolError
 from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
-from buddy.protocol.events import (
-    ApprovalExpired,
-    AssistantMessage,
-    AssistantRestart,
-    EventBody,
-    RunComplete,
-    ToolClaimed,
-    ToolResult,
-)
+from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
 
 STREAMED_PER_CALL = 1024 * 1024
-_ENDS_STREAMS = (AssistantMessage, AssistantRestart, ToolResult, RunComplete)
 
 
 class ActiveRun:
@@ -54,7 +45,7 @@ class ActiveRun:
         return self._state
 
     def emit(self, body: EventBody) -> None:
-        if isinstance(body, _ENDS_STREAMS):
+        if body.facts.ends_reply or isinstance(body, ToolResult):
             self._journal.end_streams()
             if isinstance(body, AssistantMessage):
                 self._arguments = {call.call_id: call.arguments for call in body.tool_calls}

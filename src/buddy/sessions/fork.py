@@ -15,54 +15,36 @@ from msgspec.structs import replace
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
+    ModelSwitched,
+    RunCancelling,
     RunComplete,
+    RunStarted,
+    SessionCompacted,
     SessionForked,
     SessionStarted,
+    ThinkingToken,
     ToolCall,
+    ToolClaimed,
     ToolResult,
+    Usage,
+    UserMessage,
+    events_where,
 )
 from buddy.protocol.shapes import Headless
 
-COPIED = frozenset(
-    {
-        "user_message",
-        "run_started",
-        "run_cancelling",
-        "model_request",
-        "assistant_restart",
-        "assistant_message",
-        "assistant_done",
-        "usage",
-        "tool_call",
-        "tool_claimed",
-        "tool_result",
-        "approval_required",
-        "approval_received",
-        "approval_expired",
-        "acceptance_result",
-        "session_compacted",
-        "model_switched",
-        "error",
-        "recovery",
-        "run_complete",
-    }
-)
-_BOUNDARIES = frozenset(
-    {
-        "run_started",
-        "assistant_message",
-        "assistant_done",
-        "usage",
-        "tool_result",
-        "acceptance_result",
-        "session_compacted",
-        "model_switched",
-        "run_complete",
-    }
-)
-
+_COPIED = events_where(lambda facts: facts.copied)
+_ENDS_STEP = events_where(lambda facts: facts.ends_step)
 
 Entry = tuple[Event, EventBody | None]
 
@@ -77,15 +59,37 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
         match body:
             case AssistantMessage():
                 open_calls |= {call.call_id for call in body.tool_calls}
-            case ToolCall() if body.source == "delegate":
-                open_calls.add(body.call_id or "")
+            case ToolCall():
+                if body.source == "delegate":
+                    open_calls.add(body.call_id or "")
             case ToolResult():
                 open_calls.discard(body.call_id or "")
             case RunComplete():
                 open_calls.clear()
-            case _:
-                pass
-        if event.type in _BOUNDARIES and not open_calls:
+            case (
+                Informational()
+                | SessionStarted()
+                | ThinkingToken()
+                | AssistantToken()
+                | ApprovalRequired()
+                | ApprovalReceived()
+                | UserMessage()
+                | RunStarted()
+                | RunCancelling()
+                | ModelRequest()
+                | AssistantRestart()
+                | ToolClaimed()
+                | ApprovalExpired()
+                | ApprovalPolicyChanged()
+                | Usage()
+                | ModelSwitched()
+                | SessionCompacted()
+                | SessionForked()
+                | AcceptanceResult()
+                | None
+            ):
+                pass  # neither opens nor closes a call
+        if event.type in _ENDS_STEP and not open_calls:
             found = event.seq
     return found
 
@@ -97,7 +101,7 @@ def forked(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str,
     copier = _Copier(started.session_id, first.ts if first else now)
     copier.add(started)
     for event, _ in entries:
-        if event.seq <= cut and event.type in COPIED:
+        if event.seq <= cut and event.type in _COPIED:
             copier.copy(event)
     if copier.run_id is not None:
         copier.add(_closing(copier.run_id), copier.run_id)

@@ -9,19 +9,14 @@ from collections.abc import Set as AbstractSet
 
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EVENTS, EventBody
+from buddy.protocol.events import LASTING, EventBody, events_where
 from buddy.sessions.fork import Entry
 from buddy.sessions.spill import whole_body
-from buddy.sessions.state import LEFT, SessionFold
+from buddy.sessions.state import SessionFold
 
 PIECES = frozenset({"assistant_token", "thinking_token"})
-PASSING = frozenset({*PIECES, "assistant_done", "tool_output", "progress", "phase"})
-"""What only tells how something went, and is void once that is over."""
-LASTING = frozenset(EVENTS) - PASSING
-SETTLING = frozenset({"assistant_message", "assistant_restart", "run_complete", "session_started"})
-"""Whatever streamed before one of these is over."""
-TOLD = LEFT | {"tool_claimed", "tool_result"}
-"""What the session's own fold and most backends are made of, so it is read together."""
+KEPT_OPEN = events_where(lambda facts: not facts.transient)
+ENDS_REPLY = events_where(lambda facts: facts.ends_reply)
 PAGE = 500
 NEAR = 10_000
 """So far back the end of a run is looked for; where there is none, everything is read as if it came since."""
@@ -38,7 +33,7 @@ class Past:
         self._since = since
 
     async def fold(self) -> SessionFold:
-        entries = [entry for entry in self._left if entry[0].type in LEFT]
+        entries = self._left
         usage = await self._log.last(self._session_id, ("usage",)) if self._over else None
         if usage is not None and usage.seq <= self._over:
             entries = sorted([*entries, (usage, usage.body())], key=_seq)
@@ -50,7 +45,7 @@ class Past:
 
     async def entries(self, types: AbstractSet[str]) -> list[Entry]:
         """What lasts of the run that is open and, of these types, of those that are over."""
-        if types <= TOLD:
+        if types <= LASTING:
             left = [entry for entry in self._left if entry[0].type in types]
         else:
             left = await read_entries(self._log, self._session_id, types=types, through=self._over)
@@ -60,14 +55,14 @@ class Past:
 async def read_past(log: Log, session_id: str, last_seq: int) -> Past:
     complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
-    left = await read_entries(log, session_id, types=TOLD, through=over)
+    left = await read_entries(log, session_id, types=LASTING, through=over)
     since = await _read_since(log, session_id, over) if over < last_seq else []
     return Past(log, session_id, over, left, since)
 
 
 async def _read_since(log: Log, session_id: str, over: int) -> list[Entry]:
-    since = await read_entries(log, session_id, over, types=LASTING)
-    settled = next((event.seq for event, _ in reversed(since) if event.type in SETTLING), over)
+    since = await read_entries(log, session_id, over, types=KEPT_OPEN)
+    settled = next((event.seq for event, _ in reversed(since) if event.type in ENDS_REPLY), over)
     piece = await log.last(session_id, PIECES, settled)  # whether a reply was under way
     return since if piece is None else sorted([*since, (piece, piece.body())], key=_seq)
 

@@ -32,7 +32,7 @@ from buddy.protocol.events import (
     SessionSnapshot,
     SessionStarted,
     UserMessage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import (
@@ -154,13 +154,15 @@ class Session:
     async def announce_gap(self, asked: int, first: int) -> None:
         """Tell that replay cannot go back that far, and where things stand instead."""
         detail = f"Requested lastSeenSeq={asked} but earliest retained seq is {first}"
-        self.journal.record(Warning(code="EVENT_GAP", message="Replay gap detected; snapshot sent.", detail=detail))
+        self.journal.record(
+            WarningRaised(code="EVENT_GAP", message="Replay gap detected; snapshot sent.", detail=detail)
+        )
         self.journal.record(self.snapshot())
         await self._committed()
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def begin(self, started: SessionStarted, notes: Iterable[Warning] = ()) -> None:
+    async def begin(self, started: SessionStarted, notes: Iterable[WarningRaised] = ()) -> None:
         """The first event, and what the user has to know of it."""
         self.journal.record(started)
         for note in notes:

@@ -19,7 +19,7 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
-from buddy.protocol.events import SessionStarted, ToolResult, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
@@ -44,7 +44,7 @@ class Makers(Struct, frozen=True):
 
     place: Callable[[SessionStarted], Place]
     backend: Callable[[SessionStarted, str | None, str | None], Backend]
-    settle: Callable[[SessionStarted], tuple[SessionStarted, tuple[Warning, ...]]] = lambda started: (started, ())
+    settle: Callable[[SessionStarted], tuple[SessionStarted, tuple[WarningRaised, ...]]] = lambda started: (started, ())
 
 
 class Sessions:

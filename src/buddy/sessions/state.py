@@ -6,34 +6,32 @@ from buddy.backends.runstate import OpenCall, RunState
 from buddy.protocol.codes import Outcome, Policy, SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
-    TOLD_ONLY,
+    AcceptanceResult,
+    ApprovalExpired,
     ApprovalPolicyChanged,
     ApprovalReceived,
+    ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
     ModelSwitched,
+    RunCancelling,
     RunComplete,
     RunStarted,
     SessionCompacted,
+    SessionForked,
     SessionStarted,
+    ThinkingToken,
+    ToolCall,
+    ToolClaimed,
+    ToolResult,
     Usage,
     UserMessage,
 )
 from buddy.protocol.shapes import ContextState
-
-LEFT = frozenset(
-    {
-        "session_started",
-        "user_message",
-        "assistant_message",
-        "run_complete",
-        "approval_policy_changed",
-        "approval_received",
-        "session_compacted",
-        "model_switched",
-    }
-)
-"""The events from which something is left here when their run is over; beside them, the last `usage`."""
 
 
 class SessionFold(Struct):
@@ -64,34 +62,66 @@ class SessionFold(Struct):
     def pending(self) -> dict[str, OpenCall]:
         return self.run.pending if self.run else {}
 
-    def apply(self, event: Event, body: EventBody) -> None:  # noqa: C901 - one arm per event
-        if type(body) in TOLD_ONLY:
-            return
+    def apply(self, event: Event, body: EventBody) -> None:
         match body:
+            case Informational():
+                return
             case SessionStarted():
                 self.started, self.started_seq = body, event.seq
-            case UserMessage() if event.run_id:
-                self.runs.setdefault(body.message_id, event.run_id)
-            case RunStarted() if self.run is None:
-                self.run = RunState(body.run_id, body.options, event.ts)
-            case RunComplete():
-                self.run, self.outcome = None, body.outcome
+            case UserMessage() | RunStarted() | RunComplete():
+                self._follow_run(event, body)
             case AssistantMessage():
                 self.last_text = body.text
-            case Usage():
-                self.context = body.context
+            case Usage() | SessionCompacted():
+                self._fill_context(body)
+            case ApprovalPolicyChanged() | ApprovalReceived() | ModelSwitched():
+                self._settle(body)
+            case (
+                ThinkingToken()
+                | AssistantToken()
+                | ToolCall()
+                | ToolResult()
+                | ApprovalRequired()
+                | RunCancelling()
+                | ModelRequest()
+                | AssistantRestart()
+                | ToolClaimed()
+                | ApprovalExpired()
+                | SessionForked()
+                | AcceptanceResult()
+            ):
+                pass  # of the run alone
+        run = self.run
+        if run is not None and event.run_id == run.run_id:
+            run.apply(body)
+
+    def _follow_run(self, event: Event, body: UserMessage | RunStarted | RunComplete) -> None:
+        match body:
+            case UserMessage():
+                if event.run_id:
+                    self.runs.setdefault(body.message_id, event.run_id)
+            case RunStarted():
+                if self.run is None:
+                    self.run = RunState(body.run_id, body.options, event.ts)
+            case RunComplete():
+                self.run, self.outcome = None, body.outcome
+
+    def _settle(self, body: ApprovalPolicyChanged | ApprovalReceived | ModelSwitched) -> None:
+        """What holds from here on for the session."""
+        match body:
             case ApprovalPolicyChanged():
                 self.policy, self.policy_expires_at = body.policy, body.expires_at
-            case ApprovalReceived() if body.scope == "session" and body.digest and body.decision == "approve":
-                self.granted.add(body.digest)
-            case SessionCompacted():
-                self._compact(body)
+            case ApprovalReceived():
+                if body.scope == "session" and body.digest and body.decision == "approve":
+                    self.granted.add(body.digest)
             case ModelSwitched():
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
-            case _:
-                pass
-        if self.run is not None and event.run_id == self.run.run_id:
-            self.run.apply(body)
+
+    def _fill_context(self, body: Usage | SessionCompacted) -> None:
+        if isinstance(body, Usage):
+            self.context = body.context
+        else:
+            self._compact(body)
 
     def _compact(self, body: SessionCompacted) -> None:
         self.context = ContextState(body.after_tokens, self.context.limit)

@@ -29,7 +29,7 @@ from buddy.protocol.events import (
     ToolCall,
     ToolResult,
     UserMessage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.terminal.escape import escape, one_line
 from buddy.terminal.liveness import amount, duration
@@ -60,7 +60,7 @@ def told(body: EventBody, style: Style, *, me: str = "cli") -> str | None:
             word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
             line = f"  {'✓' if body.passed else '✗'} check {escape(body.id)} {word}"
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
-        case Warning():
+        case WarningRaised():
             return style.yellow(f"! {escape(body.message)}") + _hint(body)
         case Error():
             return style.red(f"✗ {escape(body.message)}") + _hint(body)
@@ -68,7 +68,7 @@ def told(body: EventBody, style: Style, *, me: str = "cli") -> str | None:
             return _noted(body, style)
 
 
-def _hint(body: Warning | Error) -> str:
+def _hint(body: WarningRaised | Error) -> str:
     """What to do about it, where its detail says that."""
     is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN")
     return f"\n  hint: {escape(body.detail)}" if body.detail and is_advice else ""

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from backends.casts import CASTS, scene
-from buddy.protocol.events import ApprovalRequired, AssistantMessage, AssistantToken, Error, RunComplete
-from buddy.protocol.events import Warning as Warned
+from buddy.protocol.events import ApprovalRequired, AssistantMessage, AssistantToken, Error, RunComplete, WarningRaised
 from buddy.protocol.requests import SubmitApproval
 
 OPENCODE = next(cast for cast in CASTS if cast.name == "opencode")
@@ -41,7 +40,7 @@ async def test_what_was_done_unasked_and_what_is_refused_is_on_record(tmp_path: 
         await guest.start()
         await guest.send("unasked > emptied")
         await guest.until(RunComplete)
-        assert any("without asking" in body.message for body in guest.bodies(Warned))
+        assert any("without asking" in body.message for body in guest.bodies(WarningRaised))
         (tmp_path / "opencode.json").write_text("{}")
         await guest.start()
         await guest.send("say anything")

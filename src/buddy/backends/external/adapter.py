@@ -25,7 +25,7 @@ from buddy.protocol.events import (
     Recovery,
     Status,
     ToolResult,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import ToolFailure
 from buddy.targets.cancellation import finish_despite_cancel
@@ -172,7 +172,7 @@ class External:
             return await agent.execute(request)
         except SessionLost as lost:
             run.emit(
-                Warning(
+                WarningRaised(
                     code=LOST,
                     message=f"{self.name} no longer has its session; it starts anew and is told what was said",
                     detail=str(lost),

@@ -1,20 +1,36 @@
 """What another agent has been told and what not, and which of its sessions it was: a fold of the session's events."""
 
 from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
     ModelRequest,
+    ModelSwitched,
+    RunCancelling,
+    RunComplete,
+    RunStarted,
+    SessionCompacted,
     SessionForked,
+    SessionStarted,
     Status,
+    ThinkingToken,
     ToolCall,
+    ToolClaimed,
+    ToolResult,
+    Usage,
     UserMessage,
+    WarningRaised,
+    events_where,
 )
-from buddy.protocol.events import Warning as Warned
 
-LASTING = frozenset(
-    {"user_message", "model_request", "assistant_message", "status", "tool_call", "session_forked", "warning"}
-)
-"""The events from which something is left here when their run is over."""
+LASTING = events_where(lambda facts: facts.lasts_for_agents)
 SESSION = "backend session"
 STARTING = "starting backend"
 LOST = "BACKEND_SESSION_LOST"
@@ -39,20 +55,47 @@ class History:
                 self._unsent.append(body.text)
             case ModelRequest():
                 self._told()
-            case AssistantMessage() if body.text:
-                self._remember(f"You: {body.text}")
-            case Status() if body.source == "delegate" and body.phase == SESSION:
-                self.session_id = body.detail
-            case Status() if body.source == "delegate" and body.phase == STARTING:
-                self.starts += 1
-            case ToolCall() if body.call_id is not None:
-                self.calls.add(body.call_id)
+            case AssistantMessage():
+                if body.text:
+                    self._remember(f"You: {body.text}")
+            case Status() | WarningRaised():
+                self._take_report(body)
+            case ToolCall():
+                if body.call_id is not None:
+                    self.calls.add(body.call_id)
             case SessionForked():
-                self._start_anew()
-            case Warned() if body.code == LOST:
-                self._start_anew()
-            case _:
-                pass
+                self._forget_session()
+            case (
+                Informational()
+                | SessionStarted()
+                | ThinkingToken()
+                | AssistantToken()
+                | ToolResult()
+                | ApprovalRequired()
+                | ApprovalReceived()
+                | RunComplete()
+                | RunStarted()
+                | RunCancelling()
+                | AssistantRestart()
+                | ToolClaimed()
+                | ApprovalExpired()
+                | ApprovalPolicyChanged()
+                | Usage()
+                | ModelSwitched()
+                | SessionCompacted()
+                | AcceptanceResult()
+            ):
+                pass  # nothing that the agent has to be sent
+
+    def _take_report(self, report: Status | WarningRaised) -> None:
+        """What the agent, or its connection, reported of itself."""
+        if isinstance(report, WarningRaised):
+            if report.code == LOST:
+                self._forget_session()
+        elif report.source == "delegate" and report.phase == SESSION:
+            self.session_id = report.detail
+        elif report.source == "delegate" and report.phase == STARTING:
+            self.starts += 1
 
     def message(self, *, interrupted: bool) -> str:
         """What to tell it now."""
@@ -75,7 +118,7 @@ class History:
         self._unsent = []
         self._is_stranger = False
 
-    def _start_anew(self) -> None:
+    def _forget_session(self) -> None:
         self.session_id = None
         self._is_stranger = True
 

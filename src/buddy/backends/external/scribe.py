@@ -36,7 +36,7 @@ from buddy.protocol.events import (
     ToolCall,
     ToolResult,
     Usage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolFailure
 
@@ -92,7 +92,7 @@ class Scribe:
             case System():
                 self._run.emit(Status(source="delegate", phase=self._model.profile, detail=event.text))
             case Failure():
-                self._run.emit(Warning(code="BACKEND_ERROR", message=event.message))
+                self._run.emit(WarningRaised(code="BACKEND_ERROR", message=event.message))
             case Completion():
                 pass
 

@@ -7,7 +7,6 @@ I/O of its own (provider, tools and log are passed in).
 from collections.abc import Callable
 
 from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
-from buddy.backends.native import pinned, transcript
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, Setting
@@ -15,14 +14,14 @@ from buddy.backends.native.reply import read_reply
 from buddy.backends.native.watch import Timed, watching
 from buddy.backends.runstate import TurnState
 from buddy.models.contract import Provider, TokenUsage
-from buddy.protocol.events import AssistantRestart, EventBody, Progress, Status
+from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Progress, Status
 
 
 class Native:
     """Buddy's own agent."""
 
     name = "native"
-    lasting = transcript.LASTING | pinned.LASTING
+    lasting = LASTING
 
     def __init__(
         self,

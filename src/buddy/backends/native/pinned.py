@@ -13,30 +13,33 @@ from msgspec import Struct
 
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
+    ModelSwitched,
+    RunCancelling,
     RunComplete,
     RunStarted,
     SessionCompacted,
+    SessionForked,
+    SessionStarted,
+    ThinkingToken,
+    ToolCall,
     ToolClaimed,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from buddy.protocol.shapes import Criterion, ToolCallItem
 
-LASTING = frozenset(
-    {
-        "session_started",
-        "user_message",
-        "assistant_message",
-        "tool_claimed",
-        "tool_result",
-        "session_compacted",
-        "run_complete",
-    }
-)
-"""The events from which something is kept, also when their run is over; and the first of all, by which it is known
-whether the log is whole."""
 SEPARATOR = "\n\n--- what happened, in short ---\n"
 ARGUMENTS = 200
 OUTCOME = 80
@@ -70,27 +73,41 @@ class Pins:
     def apply(self, seq: int, body: EventBody) -> None:
         self._first_seq = self._first_seq or seq
         match body:
+            case AssistantToken() | ThinkingToken():
+                pass  # first, because most events are
             case AssistantMessage():
                 self._asked_at = seq
                 for call in body.tool_calls:
                     self._calls[call.call_id] = call
-            case ToolResult():
-                if body.call_id in self._claimed:
-                    self._done(self._calls.get(body.call_id), body)
             case ToolClaimed():
                 self._claimed.add(body.call_id)
-            case UserMessage() if body.by != RuntimeActor.ACCEPTANCE:
-                self._said.append(Said(seq, body.text))
+            case ToolResult():
+                self._finish(body)
+            case UserMessage() | SessionCompacted():
+                self._pin(seq, body)
             case RunStarted():
                 self._criteria = body.options.acceptance_criteria
             case RunComplete():
                 self._criteria = ()
                 self._calls.clear()
                 self._claimed.clear()
-            case SessionCompacted() if not body.undo and self._first_seq > 1:
-                self._carry(body)
-            case _:
-                pass
+            case (
+                Informational()
+                | SessionStarted()
+                | ToolCall()
+                | ApprovalRequired()
+                | ApprovalReceived()
+                | RunCancelling()
+                | ModelRequest()
+                | AssistantRestart()
+                | ApprovalExpired()
+                | ApprovalPolicyChanged()
+                | Usage()
+                | ModelSwitched()
+                | SessionForked()
+                | AcceptanceResult()
+            ):
+                pass  # nothing to pin
 
     def told(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> str:
         """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
@@ -107,7 +124,15 @@ class Pins:
         ]
         return "\n\n".join(part for part in parts if part)
 
-    def _done(self, call: ToolCallItem | None, result: ToolResult) -> None:
+    def _pin(self, seq: int, body: UserMessage | SessionCompacted) -> None:
+        if isinstance(body, SessionCompacted):
+            if not body.undo and self._first_seq > 1:
+                self._carry(body)
+        elif body.by != RuntimeActor.ACCEPTANCE:
+            self._said.append(Said(seq, body.text))
+
+    def _finish(self, result: ToolResult) -> None:
+        call = self._calls.get(result.call_id) if result.call_id in self._claimed else None
         if call is None:
             return
         try:

@@ -26,7 +26,7 @@ from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
 from buddy.protocol.actors import RuntimeActor
-from buddy.protocol.events import TOLD_ONLY, EventBody, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import EventBody, Informational, WarningRaised
 
 if TYPE_CHECKING:
     from buddy.backends.native.compact import Cut, Written
@@ -67,7 +67,7 @@ class Prompts:
         self._is_warned = False
 
     def observe(self, seq: int, body: EventBody) -> None:
-        if type(body) in TOLD_ONLY:
+        if isinstance(body, Informational):
             return
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
@@ -136,7 +136,7 @@ class Prompts:
         if sizes.share >= WARN and not self._is_warned:
             used = f"{sizes.share:.0%} of {sizes.limit} tokens"
             detail = "older turns are summarised at 85 %"
-            run.emit(Warning(code="CONTEXT_80", message=f"the model's context is {used} full", detail=detail))
+            run.emit(WarningRaised(code="CONTEXT_80", message=f"the model's context is {used} full", detail=detail))
         self._is_warned = sizes.share >= WARN
 
     async def _make_room(self, run: Run, provider: Provider, sizes: Sizes) -> Sizes:

@@ -27,7 +27,7 @@ from buddy.protocol.events import (
     AssistantRestart,
     ModelRequest,
     Usage,
-    Warning,  # noqa: A004 - the seed's word
+    WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolCallItem
 
@@ -57,7 +57,7 @@ async def read_reply(run: Run, provider: Provider, asked: Asked, known_calls: se
             case Retrying():
                 run.emit(request_of(provider, turn, asked.reserved, piece))
             case Notice():
-                run.emit(Warning(code=piece.code, message=piece.message, detail=piece.detail or None))
+                run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
                 _record(run, piece, turn, known_calls)
                 run.emit(_settled(run, turn, asked, piece, provider.context_limit))

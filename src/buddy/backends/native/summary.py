@@ -17,7 +17,7 @@ from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.runstate import Spending
 from buddy.errors import ProviderError
 from buddy.models.contract import AssistantItem, Item, Prompt, Provider, Reply, Retrying, TokenUsage, ToolItem, UserItem
-from buddy.protocol.events import Progress, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import Progress, WarningRaised
 
 SYSTEM = """\
 You keep the notes of an agent that works in a person's workspace. You are given a part of what happened, as text. \
@@ -90,7 +90,7 @@ class RunAccount:
         self._run.emit(usage_of(self._run, self._turn, usage, context))
 
     def failed(self, error: ProviderError) -> None:
-        self._run.emit(Warning(code="SUMMARY_FAILED", message=f"the model wrote no summary: {error}"))
+        self._run.emit(WarningRaised(code="SUMMARY_FAILED", message=f"the model wrote no summary: {error}"))
 
 
 class NoAccount:

@@ -7,21 +7,32 @@ is being worked on is told as it was said, also where a compaction has taken in 
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import (
-    EVENT_NAMES,
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalPolicyChanged,
     ApprovalReceived,
+    ApprovalRequired,
     AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
+    ModelSwitched,
+    RunCancelling,
+    RunComplete,
+    RunStarted,
     SessionCompacted,
+    SessionForked,
+    SessionStarted,
+    ThinkingToken,
+    ToolCall,
+    ToolClaimed,
     ToolResult,
+    Usage,
     UserMessage,
 )
-from buddy.protocol.shapes import Shape
 
-_TOLD: frozenset[type[Shape]] = frozenset(
-    {UserMessage, AssistantMessage, ApprovalReceived, ToolResult, SessionCompacted}
-)
-LASTING = frozenset(EVENT_NAMES[body] for body in _TOLD)
-"""The events that are told, also when their run is over."""
 NOT_RUN = "Not run: the run was interrupted before this call started."
 
 
@@ -41,9 +52,9 @@ class Transcript:
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
-        if type(body) not in _TOLD:
-            return  # most events: to try them against each case below would cost more than this
         match body:
+            case AssistantToken() | ThinkingToken():
+                pass  # first, because most events are: the message that follows has their text
             case ToolResult():
                 if body.call_id in self._open:
                     self._results[body.call_id] = body.text + self._remarks.pop(body.call_id, "")
@@ -52,20 +63,42 @@ class Transcript:
                 # a denial's is in its result, which is all that comes of the call
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
                     self._remarks[body.call_id] = f"\n\n[allowed by {body.by}, who said: {body.comment}]"
-            case AssistantMessage() if body.text or body.tool_calls:
-                self._close_calls()
-                self._add(seq, AssistantItem(body.text, body.tool_calls, body.opaque))
-                self._open = [call.call_id for call in body.tool_calls]
-                self.call_ids.update(self._open)
-                self._asked_at = seq
+            case AssistantMessage():
+                self._reply(seq, body)
             case UserMessage():
                 self._close_calls()
                 self.asked = UserItem(body.text)
                 self._add(seq, self.asked)
             case SessionCompacted():
                 self._compact(body)
-            case _:
-                pass
+            case (
+                Informational()
+                | SessionStarted()
+                | ToolCall()
+                | ApprovalRequired()
+                | RunComplete()
+                | RunStarted()
+                | RunCancelling()
+                | ModelRequest()
+                | AssistantRestart()
+                | ToolClaimed()
+                | ApprovalExpired()
+                | ApprovalPolicyChanged()
+                | Usage()
+                | ModelSwitched()
+                | SessionForked()
+                | AcceptanceResult()
+            ):
+                pass  # not part of the conversation
+
+    def _reply(self, seq: int, message: AssistantMessage) -> None:
+        if not message.text and not message.tool_calls:
+            return
+        self._close_calls()
+        self._add(seq, AssistantItem(message.text, message.tool_calls, message.opaque))
+        self._open = [call.call_id for call in message.tool_calls]
+        self.call_ids.update(self._open)
+        self._asked_at = seq
 
     def entries(self) -> list[tuple[int, Item]]:
         """What is told now, each item with the seq of the event it came from; a summary has 0."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from buddy.backends.contract import Run
 from buddy.backends.runstate import TurnState
-from buddy.protocol.events import Phase, Progress, Warning  # noqa: A004 - the seed's word
+from buddy.protocol.events import Phase, Progress, WarningRaised
 
 HEARTBEAT_SECONDS = 5.0
 REPEATS = 3
@@ -46,7 +46,7 @@ def watching(run: Run, begun: Progress) -> Generator[None]:
     if state.repeated >= REPEATS:
         name = state.last_done[0]
         message = f"{name} was called {state.repeated} times in a row with the same arguments and the same result"
-        run.emit(Warning(code="REPEATED_CALL", message=message))
+        run.emit(WarningRaised(code="REPEATED_CALL", message=message))
 
 
 class _Heart:
