@@ -165,7 +165,7 @@ async def test_no_program_of_the_workspace_is_taken_for_ours(
         with suppress(ProtocolError, ToolError):
             chosen = choose(TargetRequest(target, str(work), tmux=target == "local" or None), own)
             await verify_target(chosen.target, chosen.root)
-    await probe_levels(own)
+    await probe_levels()
     here = choose(TargetRequest("local", str(work)), own).target
     await here.run("git --version; env true", cwd=str(work), nonce="n", on_output=CapturedOutput())
     assert not (tmp_path / "ran").exists()

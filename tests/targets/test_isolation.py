@@ -104,9 +104,28 @@ async def test_this_machine_is_not_taken_for_a_container(
         )
 
 
-async def test_a_container_that_runs_proves_the_level(container: str, places: OwnDirectories) -> None:
-    assert container
-    assert (await probe_levels(places))["container"].startswith("proven: podman, in the container buddy-")
+async def test_looking_at_the_levels_enters_no_container(
+    tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tmp_path / "bin" / "docker"
+    engine.parent.mkdir()
+    engine.write_text(f'#!/bin/sh\necho "$1" >>{tmp_path}/asked\necho theirs\n')
+    engine.chmod(0o755)
+    monkeypatch.setattr("buddy.targets.isolation.engines", lambda: ["docker"])
+    monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
+    level = (await probe_levels())["container"]
+    assert level == "untried: docker: 1 container is running; each is checked before its first use"
+    assert (tmp_path / "asked").read_text() == "ps\n"
+    assert not places.state_dir.exists()
+
+
+async def test_an_engine_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\necho cannot connect >&2\nexit 1\n")
+    engine.chmod(0o755)
+    monkeypatch.setattr("buddy.targets.isolation.engines", lambda: ["docker"])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert (await probe_levels())["container"] == "unavailable: docker: cannot connect"
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
 from buddy.scrub import Scrubber
-from buddy.targets.choose import OwnDirectories, probe_levels
+from buddy.targets.choose import probe_levels
 from buddy.terminal.escape import escape, escape_json
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
@@ -79,7 +79,7 @@ def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
         yield _configuration(config, places)
         yield _model(config, scrubber, places)
     yield from _programs()
-    yield from _sandboxes(places)
+    yield from _sandboxes()
     yield _interrupted(places.state_dir / DATABASE)
 
 
@@ -179,10 +179,9 @@ def _programs() -> Iterator[Check]:
     yield Check("programs", "info", ", ".join(there) + (f"; not found: {', '.join(missing)}" if missing else ""))
 
 
-def _sandboxes(places: Places) -> Iterator[Check]:
-    """Each level by what it stands on here; each is really tried."""
-    own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
-    for level, word in asyncio.run(probe_levels(own)).items():
+def _sandboxes() -> Iterator[Check]:
+    """Each sandbox level and what it is based on here."""
+    for level, word in asyncio.run(probe_levels()).items():
         missing = word.startswith("unavailable")
         hint = "install bubblewrap" if missing and level == "confined" else ""
         yield Check(f"sandbox {level}", "ok" if word.startswith("proven") else "info", word, hint)

@@ -97,13 +97,13 @@ def sandbox_levels() -> dict[str, str]:
     }
 
 
-async def probe_levels(own: OwnDirectories) -> dict[str, str]:
-    """The same after each was really tried."""
+async def probe_levels() -> dict[str, str]:
+    """The same after confinement was tried here. Nothing is started in anybody's container."""
     from buddy.targets.confine.probe import probe
     from buddy.targets.isolation import describe
 
     await asyncio.to_thread(probe)
-    return {**sandbox_levels(), "container": await describe(own.state_dir)}
+    return {**sandbox_levels(), "container": await describe()}
 
 
 def _local(request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None") -> TargetChoice:

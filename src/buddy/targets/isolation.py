@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from buddy.errors import ToolError
 from buddy.targets.environment import environment
 from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, engines
@@ -61,27 +63,30 @@ async def doubt(container: Launcher, own: Path) -> str:
     return _judge(facts)
 
 
-async def describe(own: Path) -> str:
-    """What the level stands on here, for `buddy doctor`: a running container, where there is one, is looked at."""
+async def describe() -> str:
+    """The container level for `buddy doctor`, which enters no container: engines are asked what runs, nothing more."""
     found = engines()
     if not found:
         return f"unavailable: none of {', '.join(ENGINES)} is installed"
-    reasons: list[str] = []
-    for engine in found:
-        try:
-            names = await _running(engine)
-            if not names:
-                reasons.append(f"{engine} answers, but no container is running")
-                continue
-            why = await doubt(ContainerLauncher(names[0], engine), own)
-        except ToolError as error:
-            reasons.append(f"{engine}: {error}")
-            continue
-        if not why:
-            return f"proven: {engine}, in the container {names[0]}"
-        reasons.append(f"{engine}: {names[0]} is no sandbox: {why}")
-    untried = any("no container is running" in reason for reason in reasons)
-    return f"{'untried' if untried else 'unavailable'}: {'; '.join(reasons)}"
+    states = [await _state_of(engine) for engine in found]
+    level = "untried" if any(state.is_usable for state in states) else "unavailable"
+    return f"{level}: {'; '.join(state.text for state in states)}"
+
+
+class EngineState(Struct, frozen=True):
+    is_usable: bool
+    text: str
+
+
+async def _state_of(engine: str) -> EngineState:
+    try:
+        running = await _running(engine)
+    except (ToolError, OSError) as error:
+        return EngineState(False, f"{engine}: {error}")
+    if not running:
+        return EngineState(True, f"{engine} responds, but no container is running")
+    noun = "container is" if len(running) == 1 else "containers are"
+    return EngineState(True, f"{engine}: {len(running)} {noun} running; each is checked before its first use")
 
 
 def _judge(facts: dict[str, str]) -> str:
