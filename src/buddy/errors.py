@@ -5,6 +5,7 @@
     ├── ProtocolError   the peer can fix it: carries the wire code             error response
     ├── ProviderError   time may fix it: retryable or not                      retry, then the run fails
     ├── ToolError       the model can fix it                                   tool result, the run goes on
+    ├── RunEnded        nothing to fix: the run ends before its answer         `reason` of run_complete
     └── LogError        the store refused an append
         ├── Fenced        another process owns the session now
         ├── SeqConflict   the log grew behind the writer's back
@@ -60,6 +61,39 @@ class ToolError(BuddyError):
         self.code = code
         self.retryable = retryable
         self.detail = detail
+
+
+class OutcomeUnknown(ToolError):
+    """A call was started and nobody knows how far it came. `cause` is what went wrong, as a clause."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"{cause}, so its outcome is unknown: it may have happened, completely or in part. "
+            "Find out before you repeat it.",
+            code="UNKNOWN_OUTCOME",
+        )
+
+
+class RunEnded(BuddyError):
+    """Ends a run before its answer; `reason` goes into run_complete."""
+
+    outcome = "failed"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BudgetExceeded(RunEnded):
+    def __init__(self, message: str) -> None:
+        super().__init__("budget_exceeded", message)
+
+
+class RunDenied(RunEnded):
+    outcome = "denied"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("denied", message)
 
 
 class LogError(BuddyError):

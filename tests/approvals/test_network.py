@@ -2,10 +2,11 @@
 
 import pytest
 
-from buddy.approvals.rules import Decision, Rule, Rules, Subject, suggest
+from buddy.approvals.questions import RuleDecision
+from buddy.approvals.rules import Rule, Rules, Subject, suggest
 
 
-def opinion(*rules: Rule, network: bool) -> Decision | None:
+def opinion(*rules: Rule, network: bool) -> RuleDecision | None:
     return Rules(rules).judge(Subject("run_shell", command="git log -3", sandbox="confined", network=network)).decision
 
 
@@ -22,7 +23,7 @@ def test_a_rule_that_says_network_grants_it_and_only_it() -> None:
 
 
 @pytest.mark.parametrize("decision", ["ask", "deny"])
-def test_what_is_stricter_needs_not_speak_of_network(decision: Decision) -> None:
+def test_what_is_stricter_needs_not_speak_of_network(decision: RuleDecision) -> None:
     allow = Rule("allow", argv=("git", "**"), network=True)
     assert opinion(allow, Rule(decision, argv=("git", "**")), network=True) == decision
     assert opinion(allow, Rule(decision, network=True), network=True) == decision

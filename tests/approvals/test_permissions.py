@@ -26,8 +26,8 @@ from buddy.protocol.events import (
     ToolResult,
     WarningRaised,
 )
+from buddy.protocol.intents import Keys
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
-from buddy.tools.contract import Intent
 from harness import Guest, calls, house, says
 from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
 
@@ -113,7 +113,7 @@ async def test_always_is_refused_where_no_rule_was_shown(tmp_path: Path) -> None
         asked = await guest.until(ApprovalRequired)
         assert "alwaysRule" not in asked.details
         answer = SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve", scope="always")
-        with pytest.raises(ProtocolError, match="no rule was shown"):
+        with pytest.raises(ProtocolError, match="offers no rule"):
             await guest.client.approve(answer)
         await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
         assert (await guest.until(RunComplete)).outcome == "success"
@@ -361,7 +361,7 @@ async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: 
 )
 def test_what_is_typed_into_a_pane_is_denied_like_a_command(text: str, keys: list[str], decision: str) -> None:
     known = (Rule("deny", argv=("curl", "**")), Rule("deny", path="secrets/"), Rule("allow", tool="send-keys"))
-    intent = Intent("keys", "send keys", "", {"text": text, "keys": keys, "target": "local"})
+    intent = Keys(title="send keys", summary="", target="local", pane="", text=text, keys=tuple(keys))
     question = Question("call_1", "privileged", intent, "digest", "send-keys")
     assert Permissions("/w", lambda: Rules(known)).judge(question).decision == decision
 

@@ -18,6 +18,7 @@ from buddy.protocol.events import (
     ToolClaimed,
     ToolResult,
 )
+from buddy.protocol.intents import Exec
 from buddy.protocol.requests import (
     GetSnapshot,
     GetSnapshotReply,
@@ -26,7 +27,6 @@ from buddy.protocol.requests import (
     SubmitApproval,
 )
 from buddy.protocol.shapes import BudgetLimits, RunOptions, ToolCallItem
-from buddy.tools.contract import Intent
 from harness import Guest
 from sessions.stage import Clock, Puppet, answer, asks_for, call, log_types, names_in, shell, stage
 
@@ -266,7 +266,7 @@ async def test_without_an_active_run_the_answer_is_no(tmp_path: Path) -> None:
         session_id = await guest.start(approval_policy="all")
         session = home.runtime.sessions.live(session_id)
         assert session is not None
-        question = Question("call_1", "privileged", Intent("exec", "", "", {}), "digest")
+        question = Question("call_1", "privileged", Exec(title="", summary="", command="", cwd=""), "digest")
         ruling = await session.approvals.ask(question)
         assert (ruling.approved, ruling.comment) == (False, "no run is active")
         assert await log_types(home, session_id) == ["session_started"]

@@ -6,7 +6,8 @@ from msgspec import Meta, Struct
 from buddy.config.settings import ToolSettings
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Intent, Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import Supplies, builtin, toolbox
 
@@ -32,7 +33,7 @@ class Grep:
     timeout: float | None = None
 
     async def intent(self, args: GrepArgs, place: Place) -> Intent:
-        return Intent("tool", "look", args.pattern, {"root": place.root})
+        return Other(title="look", summary=args.pattern, shown={"root": place.root})
 
     async def run(self, args: GrepArgs, call: Call) -> Output:
         return Output(f"{args.pattern} for {call.call_id}")

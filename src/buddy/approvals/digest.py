@@ -4,7 +4,8 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING
 
-from buddy.tools.contract import Intent, Place
+from buddy.protocol.intents import Intent
+from buddy.tools.contract import Place
 
 if TYPE_CHECKING:
     import json

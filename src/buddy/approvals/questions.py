@@ -1,13 +1,17 @@
-"""What is asked before a call starts, and the answer."""
+"""What is asked before a call starts, what the rules say about it, and the answer."""
+
+from typing import Literal
 
 from msgspec import Struct
 
 from buddy.protocol.codes import Tier
-from buddy.tools.contract import Intent
+from buddy.protocol.intents import Intent
+
+RuleDecision = Literal["allow", "ask", "deny"]
 
 
 class Question(Struct, frozen=True):
-    """May this call start? `digest` is bound to exactly what would run."""
+    """May this call start? `digest` is bound to exactly what would run; `tool` is the name that rules match."""
 
     call_id: str
     tier: Tier
@@ -16,7 +20,18 @@ class Question(Struct, frozen=True):
     tool: str = ""
 
 
+class Opinion(Struct, frozen=True):
+    """What the rules say; `decision` is None if none of them applies."""
+
+    decision: RuleDecision | None
+    why: str
+    rule_id: str | None = None
+
+
 class Ruling(Struct, frozen=True):
+    """`waited` is true if a person was asked, so that what would run may have changed meanwhile."""
+
     approved: bool
     by: str
     comment: str = ""
+    waited: bool = True

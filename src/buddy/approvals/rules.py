@@ -24,13 +24,12 @@ from buddy.approvals.matching import (
     words_match,
     words_may_match,
 )
+from buddy.approvals.questions import Opinion, RuleDecision
 from buddy.errors import UserError
 from buddy.tools.shell.dangerous import is_known, runs_code
 from buddy.tools.shell.grammar import MAX_BYTES, Parsed, Words, parse
 from buddy.tools.shell.mentions import Mentions, mentions_in, relative
 from buddy.tools.shell.unwrap import MAX_STARTS, possible
-
-Decision = Literal["allow", "ask", "deny"]
 
 _CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
 LEVELS = ("host", "confined", "container")
@@ -39,7 +38,7 @@ LEVELS = ("host", "confined", "container")
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[permissions.rules]]`. Every key that is given must match; `argv` has one glob per word."""
 
-    decision: Decision
+    decision: RuleDecision
     tool: str | None = None
     argv: tuple[str, ...] | None = None
     path: str | None = None
@@ -88,14 +87,6 @@ class Subject(Struct, frozen=True):
     workspace: str = ""
     cwd: str = "."
     network: bool = False
-
-
-class Opinion(Struct, frozen=True):
-    """What the rules say; `decision` is None where none of them speaks."""
-
-    decision: Decision | None
-    why: str
-    rule_id: str | None = None
 
 
 class Rules:
@@ -157,7 +148,7 @@ class Rules:
         ids = "+".join(dict.fromkeys(rule.rule_id for rule in used))
         return Opinion("allow", f"by rule {ids}: {'; '.join(rule.describe() for rule in dict.fromkeys(used))}", ids)
 
-    def _of(self, decision: Decision, subject: Subject, named: Mentions) -> Iterable[Rule]:
+    def _of(self, decision: RuleDecision, subject: Subject, named: Mentions) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject, named))
 
 

@@ -6,8 +6,9 @@ or reserved is in the log, so a restart refunds nothing.
 
 from msgspec import Struct
 
-from buddy.backends.contract import BudgetExceeded, Run
+from buddy.backends.contract import Run
 from buddy.backends.runstate import RunState, Spending
+from buddy.errors import BudgetExceeded
 from buddy.models.contract import TokenUsage
 from buddy.protocol.shapes import BudgetState
 

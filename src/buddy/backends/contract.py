@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from buddy.approvals.questions import Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
-from buddy.errors import BuddyError
 from buddy.models.contract import TokenUsage
 from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
@@ -140,25 +139,3 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class RunEnded(BuddyError):
-    """Ends a run before its answer; `reason` goes into run_complete."""
-
-    outcome = "failed"
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class BudgetExceeded(RunEnded):
-    def __init__(self, message: str) -> None:
-        super().__init__("budget_exceeded", message)
-
-
-class RunDenied(RunEnded):
-    outcome = "denied"
-
-    def __init__(self, message: str) -> None:
-        super().__init__("denied", message)

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from buddy.approvals.permissions import ALWAYS
+from buddy.approvals.questions import Question
 from buddy.backends.contract import Run
 from buddy.backends.external.adapter import External, Terms
-from buddy.backends.external.clerk import Clerk
 from buddy.backends.external.contract import (
     Agent,
     AgentEvent,
@@ -33,6 +33,7 @@ from buddy.backends.external.contract import (
     once,
 )
 from buddy.backends.external.history import LOST, SESSION, STARTING
+from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.runstate import CONTINUES
 from buddy.protocol.codes import ApprovalKind, Tier
 from buddy.protocol.events import (
@@ -57,12 +58,12 @@ from buddy.protocol.events import (
     Usage,
     WarningRaised,
 )
+from buddy.protocol.intents import Intent, Other, recorded_intent
 from buddy.replay.recorded_model import failure, names
-from buddy.replay.recorded_tools import had_room, kind_of
+from buddy.replay.recorded_tools import had_room
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
 from buddy.targets.contract import Target
-from buddy.tools.contract import Intent
 
 _CORRECTED = "the agent corrected itself"
 
@@ -85,8 +86,8 @@ class RecordedExternal(External):
         super().observe(seq, body)
         self._cursor.advance(seq)
 
-    def clerk(self, run: Run) -> Clerk:
-        return _RecordedClerk(run, self.name, self._cursor)
+    def permission_bridge(self, run: Run) -> PermissionBridge:
+        return _RecordedBridge(run, self.name, self._cursor)
 
 
 class _Asked(Permission, frozen=True, kw_only=True, tag="permission"):
@@ -95,20 +96,19 @@ class _Asked(Permission, frozen=True, kw_only=True, tag="permission"):
     intent: Intent
 
 
-class _RecordedClerk(Clerk):
+class _RecordedBridge(PermissionBridge):
     """Shows what was shown, and claims when it was claimed."""
 
     def __init__(self, run: Run, agent: str, cursor: ReplayCursor) -> None:
         super().__init__(run, agent, lambda: had_room(cursor))
         self._cursor = cursor
-        self._shown: list[Permission] = []
 
     async def _intent(self, asked: Permission) -> Intent:
-        """Wanted before it is asked, and again when it was allowed."""
-        if any(asked is known for known in self._shown):
-            await self._wait_claim(asked.call_id)
-        self._shown.append(asked)
         return asked.intent if isinstance(asked, _Asked) else await super()._intent(asked)
+
+    async def _claim(self, question: Question) -> None:
+        await self._wait_claim(question.call_id)
+        await super()._claim(question)
 
     async def _wait_claim(self, call_id: str) -> None:
         for event, body in self._cursor.after(self._cursor.reached):
@@ -334,10 +334,10 @@ class RecordedExecutor:
 
     def _asked(self, seq: int, call_id: str, shown: ApprovalRequired | None) -> _Asked:
         name, args = self._call(seq, call_id)
-        intent = Intent("tool", name, name, {"digest": call_id})
+        intent = Other(title=name, summary=name, shown={"digest": call_id})
         if shown is not None:
             details = {key: value for key, value in shown.details.items() if key not in (ALWAYS, "why")}
-            intent = Intent(kind_of(shown.kind), shown.title, shown.summary, details)
+            intent = recorded_intent(shown.kind, shown.title, shown.summary, details)
         kind: ApprovalKind = "write" if self._tier(seq, call_id) == "side-effecting" else "tool"
         return _Asked(call_id, name, intent.kind if shown else kind, _hear, args=args, intent=intent)
 

@@ -12,11 +12,10 @@ from typing import Any
 from msgspec import Struct, json
 
 from buddy.approvals.permissions import ALWAYS, Permissions
-from buddy.approvals.questions import Question
-from buddy.approvals.rules import Opinion
+from buddy.approvals.questions import Opinion, Question
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, Rule, parse_actor
-from buddy.protocol.codes import ApprovalKind, Source, Tier
+from buddy.protocol.codes import Source, Tier
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalReceived,
@@ -31,6 +30,7 @@ from buddy.protocol.events import (
     ToolOutput,
     ToolResult,
 )
+from buddy.protocol.intents import Intent, Other, recorded_intent
 from buddy.protocol.shapes import ToolCallItem
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 from buddy.sessions.ending import is_closing
@@ -38,7 +38,7 @@ from buddy.sessions.fork import Entry
 from buddy.targets.contract import Entry as Listed
 from buddy.targets.contract import FileStat, Finished, OnOutput
 from buddy.targets.local import Local
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import Definition, Registry
 
 FAILED = "Tool execution failed: "
@@ -142,9 +142,9 @@ class RecordedTool:
         call = self._world.find(self.name, args.arguments)
         asked = self._world.question_like(call)
         if asked is None:
-            return Intent("tool", self.name, self.name, {"digest": call.digest if call else ""})
+            return Other(title=self.name, summary=self.name, shown={"digest": call.digest if call else ""})
         details = {name: value for name, value in asked.details.items() if name not in (ALWAYS, "why")}
-        return Intent(kind_of(asked.kind), asked.title, asked.summary, details)
+        return recorded_intent(asked.kind, asked.title, asked.summary, details)
 
     async def run(self, args: RecordedArgs, call: Call) -> Output:
         del args
@@ -251,11 +251,6 @@ def _tool_error(result: ToolResult | None) -> ToolError:
     if failure is None:
         return ToolError("nothing was recorded")
     return ToolError(failure.message, code=failure.type, retryable=failure.retryable, detail=failure.detail)
-
-
-def kind_of(kind: str) -> ApprovalKind:
-    kinds: dict[str, ApprovalKind] = {"exec": "exec", "write": "write", "fetch": "fetch", "keys": "keys"}
-    return kinds.get(kind, "tool")
 
 
 class RecordedPermissions(Permissions):

@@ -5,8 +5,9 @@ to the model, which tries again, for a bounded number of rounds.
 """
 
 from buddy.approvals.digest import nonce_of
-from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.backends.contract import Backend, Run
 from buddy.backends.native.bounds import bounded
+from buddy.errors import RunEnded
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AcceptanceResult, Status, UserMessage
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult

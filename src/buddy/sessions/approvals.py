@@ -1,6 +1,6 @@
-"""Decisions on tool calls: by policy, by a grant of this session, or by a person; each recorded before it has effect.
+"""The decisions of one session, recorded before they take effect, and the waiting for people.
 
-What always holds: at most one decision per approval is accepted; a decision is bound to the digest it was made for;
+Invariants: at most one decision per approval is accepted; a decision is bound to the digest it was made for;
 nobody deciding in time is a denial; without an active run the answer is no.
 """
 
@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from buddy import faults
+from buddy.approvals.decide import Mode, decide, needs_decision
 from buddy.approvals.policy import Effective, parse_policy
-from buddy.approvals.questions import Question, Ruling
-from buddy.backends.contract import RunDenied
+from buddy.approvals.questions import Opinion, Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, RunDenied
 from buddy.log.contract import ApprovalRecord, Decision
-from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.actors import SESSION_GRANT, Actor, Rule, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
@@ -26,10 +26,6 @@ from buddy.sessions.state import SessionFold
 
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
-
-CHANGES = ("exec", "write", "keys", "fetch")
-ONLY_PLANS = "this session only looks and plans; go on without"
-NO_NETWORK = "a confined command gets network by a rule with network = true, or by a person; go on without"
 
 
 class Approvals:
@@ -60,16 +56,19 @@ class Approvals:
         run = self._fold.run
         call = run.open_calls.get(question.call_id) if run else None
         if run is None or call is None:
-            return Ruling(approved=False, by="policy", comment="no run is active")
-        if question.tier == "read-only" and self._permissions.judge(question).decision not in ("ask", "deny"):
-            return Ruling(approved=True, by="policy")  # looking needs no decision, unless a rule speaks of it
+            return Ruling(approved=False, by=RuntimeActor.POLICY, comment="no run is active")
+        opinion = self._permissions.judge(question)
+        if not needs_decision(question.tier, opinion):
+            return Ruling(approved=True, by=RuntimeActor.POLICY, waited=False)
+        if call.stage == "approved" and call.digest == question.digest:
+            return self._ruling(call)  # decided before, perhaps by the process before this one
         if call.stage == "awaiting" and call.approval and call.digest == question.digest:
             await self._wait(run, call, call.approval)
         elif call.stage != "denied":
             if call.stage == "awaiting" and call.approval:
                 # what would run is no longer what was asked
                 await self._journal.commit(Rows(decision=self._expire(run, call.approval)), durable=True)
-            await self._decide(run, call, question)
+            await self._decide(run, call, question, opinion)
         return self._ruling(call)
 
     async def submit(self, submission: SubmitApproval, by: str) -> None:
@@ -135,42 +134,28 @@ class Approvals:
 
     def is_lenient(self) -> bool:
         """Whether something is allowed for a while, which ends with this process."""
-        return self.session_policy().policy == "until" or self._permissions.grants(self._clock())
+        return self.session_policy().policy == "until" or self._permissions.has_grants(self._clock())
 
-    async def _decide(self, run: RunState, call: OpenCall, question: Question) -> None:
-        """A rule that denies or allows, then the policy, then what was granted for the session, then a person.
-
-        A session that only plans is above all that allows: our own tools for more are not offered, those of other
-        agents are.
-        `all` trusts in what confines a command, so that it does not open it: that needs a rule or a person.
-        """
-        policy, beyond = self.policy().at(self._clock()), self._permissions.opens_network(question)
-        opinion = self._permissions.judge(question)
-        approval_id = self._ids("appr")
-        if opinion.decision == "deny":
-            self._record(approval_id, question, "deny", f"rule:{opinion.rule_id or 'limit'}", opinion.why)
-        elif self._only_plans and question.tier != "read-only" and question.intent.kind in CHANGES:
-            self._record(approval_id, question, "deny", "rule:plan", ONLY_PLANS)
-        elif opinion.decision == "allow":
-            self._record(approval_id, question, "approve", f"rule:{opinion.rule_id}")
-        elif policy == "all" and not beyond:
-            self._record(approval_id, question, "approve", "policy")
-        elif policy == "all" and self._is_headless:
-            self._record(approval_id, question, "deny", "rule:network", NO_NETWORK)
-        elif policy == "none":
-            self._record(approval_id, question, "deny", "policy")
-        elif question.digest in self._fold.granted:
-            self._record(approval_id, question, "approve", "rule:session")
-        elif rule_id := self._permissions.granted(question, self._clock()):
-            self._record(approval_id, question, "approve", f"rule:{rule_id}")
+    async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
+        now, approval_id = self._clock(), self._ids("appr")
+        decision = decide(question, opinion, self.policy().at(now), self._grant(question, now), self._mode)
+        if decision.verdict == "ask" or decision.by is None:
+            await self._require(run, call, question, approval_id, decision.why)
         else:
-            await self._require(run, call, question, approval_id, opinion.why)
+            self._record(approval_id, question, decision.verdict, decision.by, decision.why or None)
 
-    def _record(self, approval_id: str, question: Question, decision: Verdict, by: str, why: str | None = None) -> None:
+    def _grant(self, question: Question, now: int) -> Rule | None:
+        """What a person granted before that covers this: exactly the same call, or a rule that has not expired."""
+        if question.digest in self._fold.granted:
+            return SESSION_GRANT
+        rule_id = self._permissions.granted(question, now)
+        return Rule(rule_id) if rule_id else None
+
+    def _record(self, approval_id: str, question: Question, decision: Verdict, by: Actor, why: str | None) -> None:
         received = ApprovalReceived(
             approval_id=approval_id,
             decision=decision,
-            by=by,
+            by=str(by),
             call_id=question.call_id,
             digest=question.digest,
             comment=why,
@@ -215,15 +200,16 @@ class Approvals:
         return Decision(required.approval_id, "expired", "timeout")
 
     def _ruling(self, call: OpenCall) -> Ruling:
-        ruling = Ruling(approved=call.stage == "approved", by=call.by, comment=call.comment)
+        is_approved, waited = call.stage == "approved", call.approval is not None
+        ruling = Ruling(approved=is_approved, by=call.by, comment=call.comment, waited=waited)
         if not ruling.approved and (call.stop or (self._is_headless and call.by == RuntimeActor.POLICY)):
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
 
     @property
-    def _only_plans(self) -> bool:
+    def _mode(self) -> Mode:
         started = self._fold.started
-        return bool(started and started.options and started.options.plan)
+        return Mode(plan=bool(started and started.options and started.options.plan), headless=self._is_headless)
 
     @property
     def _is_headless(self) -> bool:

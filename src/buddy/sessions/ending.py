@@ -5,10 +5,10 @@ import traceback
 
 from msgspec import Struct
 
-from buddy.approvals.digest import nonce_of
-from buddy.backends.contract import Backend, Run, RunEnded
+from buddy.backends.contract import Backend, Run
+from buddy.backends.interrupted import end_started_calls
 from buddy.backends.runstate import OpenCall
-from buddy.errors import LogError, ProviderError
+from buddy.errors import LogError, ProviderError, RunEnded
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome
 from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult
 from buddy.protocol.shapes import Headless, ToolFailure
@@ -107,9 +107,7 @@ async def _end_left_behind(run: Run, left: float | None) -> None:
     """A run that was over when its process died is not taken up again, so its backend cannot end what it started."""
     if run.state.cancelling is None and left != 0:
         return
-    for call in run.state.open_calls.values():
-        if call.stage == "claimed":
-            await run.place.target.kill_orphans(nonce_of(run.session_id, call.item.call_id))
+    await end_started_calls(run)
 
 
 def _unseen_call(run: Run, call: OpenCall) -> ToolCall:

@@ -5,9 +5,9 @@ What always holds: the run that was under way ends as failed, and says why; nobo
 
 from typing import NoReturn
 
-from buddy.approvals.digest import nonce_of
-from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
-from buddy.errors import UserError
+from buddy.backends.contract import Compaction, ModelName, Run
+from buddy.backends.interrupted import end_started_calls
+from buddy.errors import RunEnded, UserError
 from buddy.protocol.events import EventBody
 
 
@@ -34,9 +34,7 @@ class Gone:
         return False
 
     async def execute(self, run: Run) -> None:
-        for call in run.state.open_calls.values():
-            if call.stage == "claimed":
-                await run.place.target.kill_orphans(nonce_of(run.session_id, call.item.call_id))
+        await end_started_calls(run)
         raise RunEnded("interrupted", f"the run was cut off and cannot be taken up: {self._why}")
 
     async def close(self) -> None: ...

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from buddy import faults
-from buddy.errors import ToolError
+from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
@@ -108,11 +108,7 @@ class Remote:
             raise ToolError(f"the directory {cwd!r} is not there on {self.name}; give another cwd")
         if ending.stage == "waiting":
             raise unreachable(self.launcher, ending.preamble() or f"it ended with {code} before the command started")
-        raise ToolError(
-            f"the connection to {self.name} was lost while the command ran, so its outcome is unknown: it may have "
-            "happened, wholly or in part, or still be running. Find out before repeating it.",
-            code="UNKNOWN_OUTCOME",
-        )
+        raise OutcomeUnknown(f"the connection to {self.name} was lost while the command ran (it may still be running)")
 
 
 class OutputParser:

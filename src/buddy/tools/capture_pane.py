@@ -10,8 +10,9 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Other
 from buddy.targets.contract import Capture, Terminal
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 from buddy.tools.waiting import delay_of
 
@@ -45,9 +46,9 @@ class CapturePane:
     def __init__(self) -> None:
         self.description: str = text_of("capture_pane")
 
-    async def intent(self, args: CapturePaneArgs, place: Place) -> Intent:
-        details = {"target": place.target.name, "pane": args.target or "the shared pane"}
-        return Intent("tool", "look at a tmux pane", details["pane"], details)
+    async def intent(self, args: CapturePaneArgs, place: Place) -> Other:
+        pane = args.target or "the shared pane"
+        return Other(title="look at a tmux pane", summary=pane, target=place.target.name, shown={"pane": pane})
 
     async def run(self, args: CapturePaneArgs, call: Call) -> Output:
         terminal = terminal_of(call.place)

@@ -5,24 +5,16 @@ declared tier, never inside a tool.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from buddy.protocol.codes import ApprovalKind, Source, Tier
+from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Intent
 from buddy.targets.contract import Target
 
 Args = TypeVar("Args", bound=Struct)
 Args_contra = TypeVar("Args_contra", bound=Struct, contravariant=True)
-
-
-class Intent(Struct, frozen=True):
-    """What a call would do, for the person who decides and for the digest that binds the decision to it."""
-
-    kind: ApprovalKind
-    title: str
-    summary: str
-    details: dict[str, Any]
 
 
 class Output(Struct, frozen=True):

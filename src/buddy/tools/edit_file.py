@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Write
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.nearest import nearest
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
@@ -35,7 +36,7 @@ class EditFile:
     def __init__(self) -> None:
         self.description: str = text_of("edit_file")
 
-    async def intent(self, args: EditFileArgs, place: Place) -> Intent:
+    async def intent(self, args: EditFileArgs, place: Place) -> Write:
         path, before, after = await _change(args, place)
         return write_intent(path, before, after, place)
 

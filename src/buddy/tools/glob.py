@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
 from buddy.tools.searching import Program, Programs, scope_of, search
 from buddy.tools.texts import text_of
@@ -33,10 +34,10 @@ class FindFiles:
         self.description: str = text_of("glob")
         self._programs = programs
 
-    async def intent(self, args: GlobArgs, place: Place) -> Intent:
+    async def intent(self, args: GlobArgs, place: Place) -> Other:
         path = await place.target.locate(args.path, root=place.root)
-        details = {"pattern": args.pattern, "path": path, "target": place.target.name}
-        return Intent("tool", "find files", f"{args.pattern} in {path}", details)
+        summary, shown = f"{args.pattern} in {path}", {"pattern": args.pattern}
+        return Other(title="find files", summary=summary, target=place.target.name, path=path, shown=shown)
 
     async def run(self, args: GlobArgs, call: Call) -> Output:
         glob = Glob(args.pattern)

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
 from buddy.tools.searching import Found, Program, Programs, Scope, scope_of, search
 from buddy.tools.texts import text_of
@@ -58,10 +59,10 @@ class Grep:
         self.description: str = text_of("grep")
         self._programs = programs
 
-    async def intent(self, args: GrepArgs, place: Place) -> Intent:
+    async def intent(self, args: GrepArgs, place: Place) -> Other:
         path = await place.target.locate(args.path, root=place.root)
-        details = {"pattern": args.pattern, "path": path, "glob": args.glob, "target": place.target.name}
-        return Intent("tool", "search files", f"{args.pattern} in {path}", details)
+        summary, shown = f"{args.pattern} in {path}", {"pattern": args.pattern, "glob": args.glob}
+        return Other(title="search files", summary=summary, target=place.target.name, path=path, shown=shown)
 
     async def run(self, args: GrepArgs, call: Call) -> Output:
         if re.search(r"[\0\n\r]", args.pattern):

@@ -10,8 +10,9 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Other
 from buddy.targets.contract import Entry
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 
 
@@ -31,10 +32,10 @@ class ListFiles:
     def __init__(self) -> None:
         self.description: str = text_of("list_files")
 
-    async def intent(self, args: ListFilesArgs, place: Place) -> Intent:
+    async def intent(self, args: ListFilesArgs, place: Place) -> Other:
         path = await place.target.locate(args.path, root=place.root)
-        details = {"path": path, "depth": args.depth, "limit": args.limit, "target": place.target.name}
-        return Intent("tool", "list a directory", path, details)
+        shown = {"depth": args.depth, "limit": args.limit}
+        return Other(title="list a directory", summary=path, target=place.target.name, path=path, shown=shown)
 
     async def run(self, args: ListFilesArgs, call: Call) -> Output:
         lines: list[str] = []

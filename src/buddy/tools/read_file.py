@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 from buddy.tools.writing import note_seen
 
@@ -35,10 +36,10 @@ class ReadFile:
     def __init__(self) -> None:
         self.description: str = text_of("read_file")
 
-    async def intent(self, args: ReadFileArgs, place: Place) -> Intent:
+    async def intent(self, args: ReadFileArgs, place: Place) -> Other:
         path = await place.target.locate(args.path, root=place.root)
-        details = {"path": path, "offset": args.offset, "limit": args.limit, "target": place.target.name}
-        return Intent("tool", "read a file", path, details)
+        shown = {"offset": args.offset, "limit": args.limit}
+        return Other(title="read a file", summary=path, target=place.target.name, path=path, shown=shown)
 
     async def run(self, args: ReadFileArgs, call: Call) -> Output:
         place = call.place

@@ -11,7 +11,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 
 # Below what the model is told of one result, with room for the line that says where to read on.
@@ -39,8 +40,9 @@ class ReadOutput:
         self.description: str = text_of("read_output")
         self._read_blob = read_blob
 
-    async def intent(self, args: ReadOutputArgs, place: Place) -> Intent:  # noqa: ARG002 - it lies with the log
-        return Intent("tool", "read a kept output", args.output, {"output": args.output, "offset": args.offset})
+    async def intent(self, args: ReadOutputArgs, place: Place) -> Other:  # noqa: ARG002 - it lies with the log
+        shown = {"output": args.output, "offset": args.offset}
+        return Other(title="read a stored output", summary=args.output, shown=shown)
 
     async def run(self, args: ReadOutputArgs, call: Call) -> Output:
         # Outputs of all sessions lie together, and whoever was told an id could name it.

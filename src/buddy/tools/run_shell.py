@@ -12,8 +12,9 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Exec
 from buddy.targets.contract import Finished, Offline, Terminal
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.kept import Kept, Stream
 from buddy.tools.scripts import scripts_of
 from buddy.tools.texts import text_of
@@ -44,25 +45,23 @@ class RunShell:
     def __init__(self) -> None:
         self.description: str = text_of("run_shell")
 
-    async def intent(self, args: RunShellArgs, place: Place) -> Intent:
+    async def intent(self, args: RunShellArgs, place: Place) -> Exec:
         cwd = await place.target.locate(args.cwd or ".", root=place.root)
         scripts = await scripts_of(args.command, cwd, place)
-        details = {
-            "command": args.command,
-            "cwd": cwd,
-            "target": place.target.name,
-            "sandbox": place.sandbox,
-            "environment": {},
-            "wait": args.wait,
-            "scripts": scripts.digests,
-            "scriptsComplete": scripts.complete,
-        }
-        if scripts.texts:
-            details["scriptTexts"] = scripts.texts
-        if place.sandbox == "confined":
-            details["network"] = "on" if args.network else "off"
-        title = "run a shell command with network" if details.get("network") == "on" else "run a shell command"
-        return Intent("exec", title, args.command, details)
+        network = args.network if place.sandbox == "confined" else None
+        return Exec(
+            title="run a shell command with network" if network else "run a shell command",
+            summary=args.command,
+            target=place.target.name,
+            sandbox=place.sandbox,
+            command=args.command,
+            cwd=cwd,
+            wait=args.wait,
+            scripts=scripts.digests,
+            scripts_complete=scripts.complete,
+            script_texts=scripts.texts,
+            network=network,
+        )
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:
         unwatched = args.wait is not False or not isinstance(call.place.target, Terminal)

@@ -9,10 +9,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
+from buddy.protocol import intents
 from buddy.protocol.codes import Source, Tier
 from buddy.targets.contract import Keys
 from buddy.tools.capture_pane import terminal_of
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 from buddy.tools.waiting import delay_of
 
@@ -40,17 +41,18 @@ class SendKeys:
     def __init__(self) -> None:
         self.description: str = text_of("send_keys")
 
-    async def intent(self, args: SendKeysArgs, place: Place) -> Intent:
+    async def intent(self, args: SendKeysArgs, place: Place) -> intents.Keys:
         pressed = [*args.keys, *(["Enter"] if args.enter else [])]
-        details = {
-            "target": place.target.name,
-            "sandbox": place.sandbox,
-            "pane": args.target or "the shared pane",
-            "text": args.literal_text or "",
-            "keys": pressed,
-        }
         summary = " ".join(([repr(args.literal_text)] if args.literal_text else []) + pressed)
-        return Intent("keys", "send keys to a tmux pane", summary, details)
+        return intents.Keys(
+            title="send keys to a tmux pane",
+            summary=summary,
+            target=place.target.name,
+            sandbox=place.sandbox,
+            pane=args.target or "the shared pane",
+            text=args.literal_text or "",
+            keys=tuple(pressed),
+        )
 
     async def run(self, args: SendKeysArgs, call: Call) -> Output:
         if not (args.keys or args.literal_text or args.enter):

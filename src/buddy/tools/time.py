@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 
 
@@ -27,8 +28,8 @@ class Time:
         self.description: str = text_of("time")
         self._clock = clock
 
-    async def intent(self, args: TimeArgs, place: Place) -> Intent:  # noqa: ARG002 - it is the same everywhere
-        return Intent("tool", "tell the time", "the time", {})
+    async def intent(self, args: TimeArgs, place: Place) -> Other:  # noqa: ARG002 - it is the same everywhere
+        return Other(title="tell the time", summary="the time")
 
     async def run(self, args: TimeArgs, call: Call) -> Output:  # noqa: ARG002
         now = self._clock()

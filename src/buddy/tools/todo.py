@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place, Task
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place, Task
 from buddy.tools.texts import text_of
 
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -36,9 +37,9 @@ class Todo:
     def __init__(self) -> None:
         self.description: str = text_of("todo")
 
-    async def intent(self, args: TodoArgs, place: Place) -> Intent:  # noqa: ARG002 - it is the session's own
+    async def intent(self, args: TodoArgs, place: Place) -> Other:  # noqa: ARG002 - it is the session's own
         what = "show the list" if args.items is None else f"{len(args.items)} things to do"
-        return Intent("tool", "keep a list of things to do", what, {})
+        return Other(title="keep a to-do list", summary=what)
 
     async def run(self, args: TodoArgs, call: Call) -> Output:
         tasks = call.place.tasks

@@ -5,8 +5,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Write
 from buddy.tools import glance
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
 
@@ -26,7 +27,7 @@ class WriteFile:
     def __init__(self) -> None:
         self.description: str = text_of("write_file")
 
-    async def intent(self, args: WriteFileArgs, place: Place) -> Intent:
+    async def intent(self, args: WriteFileArgs, place: Place) -> Write:
         path = await place.target.locate(args.path, root=place.root)
         before = await glance.present(args.path, place, MAX_PRESENT)
         content = args.content.encode()

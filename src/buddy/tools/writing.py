@@ -8,8 +8,9 @@ import hashlib
 import re
 
 from buddy.errors import ToolError
+from buddy.protocol.intents import FileChange, Write
 from buddy.tools.changes import diff
-from buddy.tools.contract import Intent, Place
+from buddy.tools.contract import Place
 
 MAX_PRESENT = 10 * 1024 * 1024
 # Writing here can make something run later, or change what Buddy itself may do.
@@ -38,21 +39,22 @@ PROTECTED_PLACES = ("/.config/buddy/", "/.local/state/buddy/", "/.config/git/", 
 _MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
 
 
-def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Intent:
+def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Write:
     """What writing `after` to a canonical path would change."""
     protected = is_protected(path)
-    details = {
-        "path": path,
-        "target": place.target.name,
-        "exists": before is not None,
-        "bytes": len(after),
-        "sha256": hashlib.sha256(after).hexdigest(),
-        "replaces": None if before is None else hashlib.sha256(before).hexdigest(),
-        "diff": diff(path, before, after),
-        "protected": protected,
-    }
-    title = "write a protected file, which can make programs run" if protected else "write a file"
-    return Intent("write", title, f"{path} ({len(after)} bytes)", details)
+    return Write(
+        title="write a protected file, which can make programs run" if protected else "write a file",
+        summary=f"{path} ({len(after)} bytes)",
+        target=place.target.name,
+        path=path,
+        protected=protected,
+        change=FileChange(
+            size=len(after),
+            sha256=hashlib.sha256(after).hexdigest(),
+            replaces=None if before is None else hashlib.sha256(before).hexdigest(),
+            diff=diff(path, before, after),
+        ),
+    )
 
 
 def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> None:

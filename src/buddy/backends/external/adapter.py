@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from buddy.approvals.digest import nonce_of
 from buddy.backends.budget import Budget
-from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
-from buddy.backends.external.clerk import Clerk
+from buddy.backends.contract import Compaction, ModelName, Run
 from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
+from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.external.scribe import Scribe
-from buddy.errors import ProviderError, ToolError, UserError
+from buddy.backends.interrupted import unknown_outcome
+from buddy.errors import ProviderError, RunEnded, ToolError, UserError
 from buddy.protocol.events import (
     AssistantRestart,
     EventBody,
-    Recovery,
     Status,
     ToolResult,
     WarningRaised,
@@ -85,9 +85,9 @@ class External:
     async def close(self) -> None:
         await self._let_go()
 
-    def clerk(self, run: Run) -> Clerk:
-        """Who has decided what the agent asks."""
-        return Clerk(run, self.name, self._has_room)
+    def permission_bridge(self, run: Run) -> PermissionBridge:
+        """What answers the permission requests of the agent."""
+        return PermissionBridge(run, self.name, self._has_room)
 
     async def execute(self, run: Run) -> None:
         interrupted = run.state.turns > 0 and not run.state.answered
@@ -103,13 +103,13 @@ class External:
     async def _work(self, run: Run, *, interrupted: bool) -> None:
         executor = await self._ready(run)
         text = self._history.message(interrupted=interrupted)
-        clerk = self.clerk(run)
-        scribe = Scribe(run, self.model(), self._history.calls, clerk)
+        bridge = self.permission_bridge(run)
+        scribe = Scribe(run, self.model(), self._history.calls, bridge)
         await scribe.begin_turn()
         settled = False
         try:
             await executor.send_message(text)
-            completion = await self._listen(executor, scribe, clerk)
+            completion = await self._listen(executor, scribe, bridge)
             settled = True
         finally:
             if not settled:
@@ -120,13 +120,13 @@ class External:
         if completion.reason == "cancelled":
             raise RunEnded("interrupted", f"{self.name} stopped its work before it was done")
 
-    async def _listen(self, executor: Executor, scribe: Scribe, clerk: Clerk) -> Completion:
+    async def _listen(self, executor: Executor, scribe: Scribe, bridge: PermissionBridge) -> Completion:
         """Write down what it does until the message is worked off; what it asks is decided meanwhile."""
         try:
             async with asyncio.TaskGroup() as asking:
                 async for event in executor.events():
                     if isinstance(event, Completion):
-                        clerk.stop()
+                        bridge.stop()
                         return event
                     await scribe.take(event, asking)
         except ExceptionGroup as failed:
@@ -183,10 +183,7 @@ class External:
     def _tell_unknown(self, run: Run) -> None:
         """What was under way when we died: the agent died with us, or went on unseen until it was ended."""
         for call in list(run.state.open_calls.values()):
-            text = (
-                "The process died while this call was under way: its outcome is unknown. Find out before repeating it."
-            )
-            run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
+            text = str(unknown_outcome(run, call))
             run.emit(
                 ToolResult(
                     source="delegate",

@@ -8,8 +8,7 @@ import asyncio
 from typing import Any
 
 from buddy.backends.budget import Budget
-from buddy.backends.contract import BudgetExceeded, ModelName, Run
-from buddy.backends.external.clerk import Clerk
+from buddy.backends.contract import ModelName, Run
 from buddy.backends.external.contract import (
     AgentEvent,
     Completion,
@@ -23,8 +22,10 @@ from buddy.backends.external.contract import (
     ToolProgress,
     ToolStarted,
 )
+from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.native.bounds import bounded
 from buddy.backends.runstate import CONTINUES, OpenCall, Spending
+from buddy.errors import BudgetExceeded, OutcomeUnknown
 from buddy.models.contract import TokenUsage
 from buddy.protocol.events import (
     AssistantDone,
@@ -42,12 +43,12 @@ from buddy.protocol.shapes import ContextState, ToolFailure
 
 
 class Scribe:
-    def __init__(self, run: Run, model: ModelName, known_calls: set[str], clerk: Clerk) -> None:
+    def __init__(self, run: Run, model: ModelName, known_calls: set[str], bridge: PermissionBridge) -> None:
         """`known_calls` are the ids of the session's calls so far; what is announced is added."""
         self._run = run
         self._model = model
         self._known = known_calls
-        self._clerk = clerk
+        self._bridge = bridge
         self._ours: dict[str, str] = {}
         self._started: dict[str, float] = {}
         self._message_id = ""
@@ -86,7 +87,7 @@ class Scribe:
                 await self._result(event)
             case Permission():
                 self._announce(event.call_id, event.name, event.args)
-                self._clerk.take(event, self._ours[event.call_id], asking)
+                self._bridge.take(event, self._ours[event.call_id], asking)
             case Spent():
                 self._spent(event)
             case System():
@@ -188,7 +189,7 @@ class Scribe:
         if call.stage == "awaiting":
             text = "not run: nobody waits for the decision any more"
             return self._ended(call, text, ToolFailure("UNKNOWN", False, text))
-        text = f"{self._model.profile} did not tell how this call ended"
+        text = str(OutcomeUnknown(f"{self._model.profile} did not report how this call ended"))
         return self._ended(call, text, ToolFailure("UNKNOWN_OUTCOME", False, text))
 
     def _ended(self, call: OpenCall, text: str, failure: ToolFailure | None, kept: str | None = None) -> ToolResult:

@@ -8,6 +8,7 @@ digest matches what would run now, and after its claim is in the log.
 import asyncio
 import codecs
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal, get_args
 
@@ -15,27 +16,28 @@ import msgspec
 from msgspec import Struct
 
 from buddy import faults
+from buddy.approvals.authorize import ask_until_current, check_disk_space, claim
 from buddy.approvals.digest import digest_of, nonce_of
 from buddy.approvals.questions import Question
 from buddy.backends.budget import Budget
-from buddy.backends.contract import Run, RunEnded
+from buddy.backends.contract import Run
+from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import bounded
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.codes import ToolErrorType
-from buddy.protocol.events import Recovery, ToolCall, ToolResult
+from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.shapes import ToolFailure
-from buddy.tools.contract import Call, Intent, Output, Tool
+from buddy.tools.contract import Call, Output, Tool
 from buddy.tools.registry import Registry
 
 
 class Prepared(Struct, frozen=True):
-    """A call that could be run: its tool, its typed arguments, what it would do."""
+    """A call that could run: its tool, its typed arguments, and the question whether it may."""
 
     tool: Tool[Struct]
     args: Struct
-    intent: Intent
-    digest: str
+    question: Question
 
 
 class Dispatch:
@@ -103,12 +105,7 @@ class Dispatch:
         if (output := await reattach(run, call.item.call_id, nonce)) is not None:
             return output
         await run.place.target.kill_orphans(nonce)
-        run.emit(Recovery(action="unknown_outcome", call_id=call.item.call_id))
-        raise ToolError(
-            "the process died while this call was running, so its outcome is unknown: it may have happened, wholly "
-            "or in part. Find out before repeating it.",
-            code="UNKNOWN_OUTCOME",
-        )
+        raise unknown_outcome(run, call)
 
     async def _announce(self, run: Run, call: OpenCall) -> Prepared:
         """Record the call once, then check it: even a call that cannot be run is seen."""
@@ -138,36 +135,17 @@ class Dispatch:
         arguments = run.arguments_of(call)
         args = self._registry.parse(tool, arguments)
         intent = await tool.intent(args, run.place)
-        return Prepared(tool, args, intent, digest_of(tool.name, arguments, intent, run.place))
+        digest = digest_of(tool.name, arguments, intent, run.place)
+        return Prepared(tool, args, Question(call.item.call_id, tool.tier, intent, digest, tool.name))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
-        """Have the call decided and claimed; what changed since it was decided is decided again.
-
-        One that only looks is decided where a rule speaks of it, and never claimed.
-        """
-        looks_only = prepared.tool.tier == "read-only"
-        if not looks_only and not self._has_room():
-            raise RunEnded(
-                "storage_full", "less than 200 MiB of disk are free: nothing is done that cannot be recorded"
-            )
-        while True:
-            if not (call.stage == "approved" and call.digest == prepared.digest):
-                question = Question(
-                    call.item.call_id, prepared.tool.tier, prepared.intent, prepared.digest, prepared.tool.name
-                )
-                ruling = await run.ask(question)
-                if not ruling.approved:
-                    why = f": {ruling.comment}" if ruling.comment else ""
-                    raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
-            if looks_only:
-                return prepared
-            if call.approval is None:
-                break  # nobody was waited for, so nothing had the time to change
-            again = await self._prepare(run, call)
-            if again.digest == prepared.digest:
-                break
-            prepared = again
-        await run.claim(call.item.call_id, prepared.tool.tier, prepared.digest)
+        """Have the call decided and claimed; what changed since it was decided is decided again."""
+        check_disk_space(prepared.tool.tier, self._has_room)
+        ruling, prepared = await ask_until_current(run, prepared, partial(self._prepare, run, call))
+        if not ruling.approved:
+            why = f": {ruling.comment}" if ruling.comment else ""
+            raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
+        await claim(run, prepared.question)
         return prepared
 
     async def _execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:

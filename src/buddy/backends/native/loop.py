@@ -6,13 +6,14 @@ I/O of its own (provider, tools and log are passed in).
 
 from collections.abc import Callable
 
-from buddy.backends.contract import Compaction, ModelName, Run, RunEnded
+from buddy.backends.contract import Compaction, ModelName, Run
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, Setting
 from buddy.backends.native.reply import read_reply
 from buddy.backends.native.watch import Timed, watching
 from buddy.backends.runstate import TurnState
+from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Progress, Status
 

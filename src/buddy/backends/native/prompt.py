@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
-from buddy.backends.contract import Compaction, Run, RunEnded, compacted
+from buddy.backends.contract import Compaction, Run, compacted
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import Asked
@@ -24,6 +24,7 @@ from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
+from buddy.errors import RunEnded
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import EventBody, Informational, WarningRaised

@@ -11,7 +11,7 @@ import secrets
 
 from msgspec import Struct
 
-from buddy.errors import ToolError
+from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import names
 from buddy.targets.contract import Capture, Keys
 from buddy.targets.launchers import Launcher, LocalLauncher
@@ -128,7 +128,7 @@ class Pane:
             case "noprivate":
                 return ToolError(f"there is no private directory for {where}", code="SANDBOX_UNREACHABLE")
             case "again":
-                return ToolError("this call was typed into the pane before", code="UNKNOWN_OUTCOME")
+                return OutcomeUnknown("this call was already typed into the pane")
             case _:
                 return unreachable(self._launcher, answer.errors or "tmux made no pane")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from buddy import faults
-from buddy.errors import ToolError
+from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, Target, Verifiable
@@ -131,11 +131,7 @@ class Tmux:
         faults.reached("tool.end")
         ended = re.fullmatch(rb"ended (\d+)", word)
         if ended is None:
-            raise ToolError(
-                "the pane was closed or its shell ended while the command ran, so its outcome is unknown: it may have "
-                "happened, wholly or in part. Find out before repeating it.",
-                code="UNKNOWN_OUTCOME",
-            )
+            raise OutcomeUnknown("the pane was closed or its shell exited while the command ran")
         return Finished(exit_code_of(int(ended[1])))
 
     async def _end(self, typed: PaneCommand, nonce: str) -> None:

@@ -13,7 +13,8 @@ from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Fetch
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.fetch.addresses import Url, parse_url
 from buddy.tools.texts import text_of
 
@@ -45,9 +46,9 @@ class FetchUrl:
         self._has_secret = has_secret
         self._getter = getter
 
-    async def intent(self, args: FetchUrlArgs, place: Place) -> Intent:  # noqa: ARG002 - the web is the same everywhere
+    async def intent(self, args: FetchUrlArgs, place: Place) -> Fetch:  # noqa: ARG002 - the web is the same everywhere
         url = _checked(args.url, self._has_secret)
-        return Intent("fetch", "fetch a page", str(url), {"url": str(url), "host": url.host, "method": "GET"})
+        return Fetch(title="fetch a page", summary=str(url), host=url.host, url=str(url), method="GET")
 
     async def run(self, args: FetchUrlArgs, call: Call) -> Output:  # noqa: ARG002
         from buddy.tools.fetch.page import readable

@@ -9,7 +9,8 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 
 from buddy.protocol.codes import Source, Tier
-from buddy.tools.contract import Call, Intent, Output, Place
+from buddy.protocol.intents import Fetch
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.fetch.fetch_url import HasSecret, refuse_secrets
 from buddy.tools.texts import text_of
 
@@ -48,9 +49,9 @@ class WebSearch:
         self._has_secret = has_secret
         self._provider = provider
 
-    async def intent(self, args: WebSearchArgs, place: Place) -> Intent:  # noqa: ARG002 - the web is the same everywhere
+    async def intent(self, args: WebSearchArgs, place: Place) -> Fetch:  # noqa: ARG002 - the web is the same everywhere
         refuse_secrets(args.query, self._has_secret)
-        return Intent("fetch", "search the web", args.query, {"query": args.query, "host": self._provider.host})
+        return Fetch(title="search the web", summary=args.query, host=self._provider.host, query=args.query)
 
     async def run(self, args: WebSearchArgs, call: Call) -> Output:  # noqa: ARG002
         refuse_secrets(args.query, self._has_secret)

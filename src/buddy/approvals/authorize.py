@@ -1,0 +1,58 @@
+"""The way from a prepared call to its start: ask, look again, compare the digests, claim.
+
+Invariants: a call starts only with a decision on exactly what would run now; it is claimed before it starts; with the
+disk nearly full nothing starts that changes something.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from buddy.approvals.questions import Question, Ruling
+from buddy.errors import RunEnded
+from buddy.protocol.codes import Tier
+
+DISK_FULL = "less than 200 MiB of disk space is free, so nothing is started that could not be recorded"
+
+
+class Asker(Protocol):
+    """The part of a run that decides and claims."""
+
+    async def ask(self, question: Question) -> Ruling: ...
+
+    async def claim(self, call_id: str, tier: Tier, digest: str) -> None: ...
+
+
+class Prepared(Protocol):
+    """A call as it would run now."""
+
+    @property
+    def question(self) -> Question: ...
+
+
+PreparedCall = TypeVar("PreparedCall", bound=Prepared)
+
+
+def check_disk_space(tier: Tier, has_room: Callable[[], bool]) -> None:
+    """End the run instead of starting a call that changes something and may not be recorded."""
+    if tier != "read-only" and not has_room():
+        raise RunEnded("storage_full", DISK_FULL)
+
+
+async def ask_until_current(
+    run: Asker, prepared: PreparedCall, prepare: Callable[[], Awaitable[PreparedCall]]
+) -> tuple[Ruling, PreparedCall]:
+    """Ask about a call, and again if what would run changed while somebody was deciding."""
+    while True:
+        ruling = await run.ask(prepared.question)
+        if not ruling.approved or not ruling.waited or prepared.question.tier == "read-only":
+            return ruling, prepared
+        again = await prepare()
+        if again.question.digest == prepared.question.digest:
+            return ruling, prepared
+        prepared = again
+
+
+async def claim(run: Asker, question: Question) -> None:
+    """Record that the call is about to start. Calls that only read are never claimed: repeating them is harmless."""
+    if question.tier != "read-only":
+        await run.claim(question.call_id, question.tier, question.digest)

@@ -1,0 +1,61 @@
+"""The decision on one call: a pure function of what is asked, the rules, the policy, the grants and the mode.
+
+From the strongest to the weakest: a rule that denies, plan mode, a rule that allows, the policy, what a person granted
+for the session or for a while, and a person.
+
+Invariants: a rule that denies wins over everything; plan mode only takes away; every call above read-only gets a
+decision, or a person is asked.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from buddy.approvals.questions import Opinion, Question
+from buddy.protocol.actors import Actor, Rule, RuntimeActor
+from buddy.protocol.codes import Policy, Tier
+from buddy.protocol.intents import opens_network
+
+PLAN_ONLY = "this session is in plan mode, which only reads; continue without it"
+NO_NETWORK = "a confined command gets network only by a rule with network = true or from a person; continue without it"
+
+
+class Mode(Struct, frozen=True):
+    """How the session was started: only to plan, and with nobody there to answer."""
+
+    plan: bool = False
+    headless: bool = False
+
+
+class Decision(Struct, frozen=True):
+    """`ask` leaves it to a person; then `by` is None and `why` says why nothing else decided it."""
+
+    verdict: Literal["approve", "deny", "ask"]
+    by: Actor | None = None
+    why: str = ""
+
+
+def decide(question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, mode: Mode) -> Decision:
+    """`opinion` is what the rules say, `policy` the one in force now, `grant` what a person granted for this before."""
+    if opinion.decision == "deny":
+        return Decision("deny", Rule(opinion.rule_id or "limit"), opinion.why)
+    if mode.plan and question.tier != "read-only":
+        return Decision("deny", Rule("plan"), PLAN_ONLY)
+    if opinion.decision == "allow":
+        return Decision("approve", Rule(opinion.rule_id or "limit"))
+    if policy == "none":
+        return Decision("deny", RuntimeActor.POLICY)
+    if policy == "all":
+        # It relies on the confinement of commands, so it does not open it.
+        if not opens_network(question.intent):
+            return Decision("approve", RuntimeActor.POLICY)
+        if mode.headless:
+            return Decision("deny", Rule("network"), NO_NETWORK)
+    if grant is not None:
+        return Decision("approve", grant)
+    return Decision("ask", why=opinion.why)
+
+
+def needs_decision(tier: Tier, opinion: Opinion) -> bool:
+    """Reading needs none, unless a rule asks for it or denies it."""
+    return tier != "read-only" or opinion.decision in ("ask", "deny")

@@ -1,0 +1,183 @@
+"""What a tool call would do, typed: the facts that rules and policies decide on.
+
+Invariant: everything an approval shows comes from `details`, and a decision is bound to exactly that; nothing reads
+facts back out of it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from buddy.protocol.codes import ApprovalKind
+
+
+class AgentTool(Struct, frozen=True):
+    """The tool of another agent that an intent is about; `shown` is what the agent itself said of the call."""
+
+    agent: str
+    name: str
+    args: dict[str, Any]
+    cwd: str
+    shown: dict[str, Any] = {}
+
+    def details(self) -> dict[str, Any]:
+        return {**self.shown, "agent": self.agent, "agentTool": self.name, "args": self.args, "cwd": self.cwd}
+
+
+class _Intent(Struct, frozen=True, kw_only=True):
+    """`title` and `summary` are for people. `target` and `sandbox` are None where the effect lies elsewhere."""
+
+    title: str
+    summary: str
+    target: str | None = None
+    sandbox: str | None = None
+    agent: AgentTool | None = None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The `details` of `approval_required`."""
+        shown = self.agent.details() if self.agent is not None else {}
+        if self.target is not None:
+            shown["target"] = self.target
+        if self.sandbox is not None:
+            shown["sandbox"] = self.sandbox
+        return {**shown, **self._facts()}
+
+    def _facts(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Exec(_Intent, frozen=True, kw_only=True):
+    """Runs a command. `network` is None where commands are not confined, so that they have it anyway.
+
+    `scripts` are the digests of the files it would run, by path; `scripts_complete` is false where it may run more.
+    """
+
+    kind: ClassVar[ApprovalKind] = "exec"
+
+    command: str
+    cwd: str
+    wait: bool | int | str | None = None
+    scripts: dict[str, str] = {}
+    scripts_complete: bool = True
+    script_texts: dict[str, str] = {}
+    network: bool | None = None
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"command": self.command, "cwd": self.cwd}
+        if self.agent is None:
+            facts |= {"environment": {}, "wait": self.wait}
+        facts |= {"scripts": self.scripts, "scriptsComplete": self.scripts_complete}
+        if self.script_texts:
+            facts["scriptTexts"] = self.script_texts
+        if self.network is not None:
+            facts["network"] = "on" if self.network else "off"
+        return facts
+
+
+class FileChange(Struct, frozen=True):
+    """The new content of a file by size and hash, and the hash of the one it replaces."""
+
+    size: int
+    sha256: str
+    replaces: str | None
+    diff: str
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "exists": self.replaces is not None,
+            "bytes": self.size,
+            "sha256": self.sha256,
+            "replaces": self.replaces,
+            "diff": self.diff,
+        }
+
+
+class Write(_Intent, frozen=True, kw_only=True):
+    """Changes a file, by its canonical path. A `protected` one can make programs run, or loosen these very rules."""
+
+    kind: ClassVar[ApprovalKind] = "write"
+
+    path: str
+    protected: bool
+    change: FileChange | None = None
+
+    def _facts(self) -> dict[str, Any]:
+        change = self.change.details() if self.change is not None else {}
+        return {"path": self.path, **change, "protected": self.protected}
+
+
+class Fetch(_Intent, frozen=True, kw_only=True):
+    """Sends something to a host: the request for a `url`, or a search `query`."""
+
+    kind: ClassVar[ApprovalKind] = "fetch"
+
+    host: str
+    url: str | None = None
+    query: str | None = None
+    method: str | None = None
+
+    def _facts(self) -> dict[str, Any]:
+        named = {"url": self.url, "query": self.query, "host": self.host, "method": self.method}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class Keys(_Intent, frozen=True, kw_only=True):
+    """Types `text` and then presses `keys` in a terminal pane."""
+
+    kind: ClassVar[ApprovalKind] = "keys"
+
+    pane: str
+    text: str
+    keys: tuple[str, ...]
+
+    def _facts(self) -> dict[str, Any]:
+        return {"pane": self.pane, "text": self.text, "keys": list(self.keys)}
+
+    @property
+    def typed(self) -> str:
+        """What arrives at the program, as far as it is characters."""
+        pressed = (" " if key == "Space" else key for key in self.keys)
+        return self.text + "".join(key for key in pressed if len(key) == 1)
+
+
+class Other(_Intent, frozen=True, kw_only=True):
+    """Anything else. `path` is the file or directory it is about; `shown` is whatever else a person should see.
+
+    `opens_network` is true for a command that is confined and is to have network all the same.
+    """
+
+    kind: ApprovalKind = "tool"
+    path: str | None = None
+    shown: dict[str, Any] = {}
+    opens_network: bool = False
+
+    def _facts(self) -> dict[str, Any]:
+        return self.shown if self.path is None else {"path": self.path, **self.shown}
+
+
+Intent = Exec | Write | Fetch | Keys | Other
+
+
+def opens_network(intent: Intent) -> bool:
+    """Whether a command that is confined is to have network all the same."""
+    match intent:
+        case Exec():
+            return bool(intent.network)
+        case Other():
+            return intent.opens_network
+        case Write() | Fetch() | Keys():
+            return False
+
+
+def recorded_intent(kind: str, title: str, summary: str, details: Mapping[str, Any]) -> Other:
+    """The intent behind an approval in a log, for a replay: its rules were applied then and are not applied again."""
+    kinds: dict[str, ApprovalKind] = {"exec": "exec", "write": "write", "fetch": "fetch", "keys": "keys"}
+    return Other(
+        kind=kinds.get(kind, "tool"),
+        title=title,
+        summary=summary,
+        shown=dict(details),
+        opens_network=details.get("network") == "on",
+    )
