@@ -16,7 +16,7 @@ from buddy.models.script import Script, ScriptedReply
 from buddy.models.scripted import Scripted
 from buddy.protocol.events import Progress, RunComplete, Status, ThinkingToken, Usage
 from buddy.protocol.shapes import BudgetLimits
-from buddy.terminal.looking import prompt_text
+from buddy.terminal.status_line import prompt_text
 from harness import calls, house, says
 
 

@@ -1,7 +1,7 @@
 """A real terminal for the real program: tmux with a size, keys that are sent, and what is on the screen.
 
-What always holds: a server of its own per test, in a folder of its own; every wait ends after `PATIENCE`, so a hang is
-a failure that shows the screen.
+Invariants: each test has its own tmux server in its own folder; every wait is for a condition and ends after
+`PATIENCE`, so a hang is a failure that shows the screen.
 """
 
 import shlex
@@ -15,7 +15,8 @@ from typing import Self
 
 from cli.driving import Home
 
-PATIENCE = 15.0
+# Far longer than any step takes, even on a machine whose cores are all busy: it only bounds a hang.
+PATIENCE = 120.0
 LOOK_SECONDS = 0.02
 
 
@@ -72,10 +73,10 @@ class Tmux:
             if holds(screen):
                 return screen
             assert time.monotonic() < deadline, f"no {wanted!r} on the screen:\n{screen}"
-            time.sleep(LOOK_SECONDS)  # nothing tells that another program has drawn
+            time.sleep(LOOK_SECONDS)  # nothing signals that another program has drawn
 
     def record(self, path: Path) -> None:
-        """Keep every byte that the program writes to its terminal from now on."""
+        """Record every byte that the program writes to its terminal from now on."""
         self._tmux("pipe-pane", f"cat >> {shlex.quote(str(path))}")
 
     def paste(self, text: str) -> None:

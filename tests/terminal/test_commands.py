@@ -19,31 +19,31 @@ def ask(terminal: Tmux, line: str, wanted: str) -> str:
 def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -> None:
     with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
         terminal.wait("(shift-tab)")
-        shown = ask(terminal, "/status", "runtime")
+        shown = ask(terminal, "/status", "daemon ")
         for text in ("played · played", "starts with your first message", "local, sandbox host", "run_shell"):
             assert text in shown
         assert "send-keys" not in shown
         for line in ("/context", "/compact", "/fork", "/export"):
-            ask(terminal, line, "nothing was said yet")
+            ask(terminal, line, "no messages yet")
         ask(terminal, "/ps", "no run is active")
         ask(terminal, "/kill 1", "✗ no run is active")
-        ask(terminal, "/kill", "which run?")
-        ask(terminal, "/timeout", "how long?")
+        ask(terminal, "/kill", "no run given")
+        ask(terminal, "/timeout", "no duration given")
         ask(terminal, "/timeout 5m", "✗ no run is active")
-        ask(terminal, "/session", "no sessions here")
+        ask(terminal, "/session", "no sessions in this folder")
         ask(terminal, "/session resume last", "✗ no session in")
-        ask(terminal, "/session burn", "✗ no /session burn")
-        ask(terminal, "/resume", "✗ no sessions here")
+        ask(terminal, "/session burn", "✗ unknown /session action 'burn'")
+        ask(terminal, "/resume", "✗ no sessions in this folder")
         ask(terminal, "/steer left", "✗ no run is active")
         ask(terminal, "/approve", "approvals: ask")
-        ask(terminal, "/model 7", "✗ there are ")
-        ask(terminal, "/model grok", "✗ no profile 'grok'; there are played")
-        ask(terminal, "/timeout 5x", "✗ '5x' is no duration")
-        ask(terminal, "/SESSION  Resume", "✗ no /session Resume")
+        ask(terminal, "/model 7", "✗ no profile number 7")
+        ask(terminal, "/model grok", "✗ unknown profile 'grok'. Available: played")
+        ask(terminal, "/timeout 5x", "✗ '5x' is not a duration")
+        ask(terminal, "/SESSION  Resume", "✗ unknown /session action 'Resume'")
         ask(terminal, "/cost", "0 runs")
         ask(terminal, "/diff", "not a git repository")
         ask(terminal, "/doctor", "sessions")
-        ask(terminal, "/help", "Ctrl-D leaves")
+        ask(terminal, "/help", "Ctrl-D quit")
     assert home.run("session", "list").out == ""
 
 
@@ -56,27 +56,27 @@ def test_each_command_after_something_was_said(home: Home) -> None:
         terminal.wait("(shift-tab)")
         terminal.enter("the first prompt")
         terminal.wait("✓ done")
-        shown = ask(terminal, "/context", "in this session")
-        for part in ("system prompt", "tools", "messages", "kept for the reply"):
+        shown = ask(terminal, "/context", "used in this session")
+        for part in ("system prompt", "tools", "messages", "reserved for the reply"):
             assert part in shown
-        assert "1 message," in ask(terminal, "/status", "runtime")
+        assert "1 message," in ask(terminal, "/status", "daemon ")
         ask(terminal, "/cost", "1 run")
         ask(terminal, "/export /nowhere/x", "✗ No such file or directory: /nowhere/x")
-        ask(terminal, "/compact all", "✗ no /compact all")
+        ask(terminal, "/compact all", "✗ unknown /compact option 'all'")
         ask(terminal, "/compact", "nothing to compact")
-        ask(terminal, "/compact undo", "nothing to take back")
+        ask(terminal, "/compact undo", "nothing to undo")
         ask(terminal, "/permissions", "every side effect is asked for")
-        ask(terminal, "/approve 10m", "approvals: nothing is asked for a while")
-        ask(terminal, "/approve soon", "use ask, all, none or a duration")
+        ask(terminal, "/approve 10m", "approvals: auto-approving everything for")
+        ask(terminal, "/approve soon", "use ask, all, none, or a duration")
         ask(terminal, "/approve ask", "approvals: ask")
         shown = ask(terminal, "/diff", "+one")
         assert "A  new.txt" in shown
         ask(terminal, "/export all.jsonl", "events to all.jsonl")
         ask(terminal, "/export all.jsonl", "✗ all.jsonl exists")
-        ask(terminal, "/fork", "forked from sess_")
+        ask(terminal, "/fork", "Forked from sess_")
         ask(terminal, "/session", "· the first prompt")
-        ask(terminal, "/new", "a fresh session starts")
-        ask(terminal, "/resume", "resume (arrows")
+        ask(terminal, "/new", "A new session starts")
+        ask(terminal, "/resume", "Resume a session (")
         terminal.keys("2")
         terminal.until(lambda screen: "> the first prompt" in screen.rpartition("── session")[2])
         terminal.enter("/init")
@@ -85,4 +85,4 @@ def test_each_command_after_something_was_said(home: Home) -> None:
         ask(terminal, "/login", "error: ")
         terminal.until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
         terminal.enter("/q")
-        assert "to go on: buddy resume sess_" in terminal.wait("[ended 0]")
+        assert "Resume with: buddy resume sess_" in terminal.wait("[ended 0]")

@@ -10,7 +10,7 @@ import unicodedata
 
 import pytest
 
-from buddy.terminal.keys import safe_text
+from buddy.terminal.key_bindings import safe_text
 from cli.driving import Home, shell
 from terminal.screen import Tmux
 
@@ -52,7 +52,7 @@ def test_no_control_byte_from_outside_reaches_the_terminal(home: Home, policy: s
         terminal.wait("owned")
         terminal.keys("Enter")
         for question in ("$ printf", "+++") if policy == "ask" else ():
-            terminal.until(lambda screen, text=question: text in screen and "1 yes" in screen)
+            terminal.until(lambda screen, text=question: text in screen and "1 Yes" in screen)
             terminal.keys("1")
         terminal.wait("✓ done")
         terminal.enter("/session")
@@ -89,14 +89,14 @@ def test_names_of_models_and_sessions_and_errors_are_as_harmless(home: Home) -> 
         terminal.keys("Enter")
         terminal.wait("✗ failed")
         terminal.enter("/status")
-        terminal.wait("runtime")
+        terminal.wait("daemon ")
         terminal.enter("/session")
         terminal.wait("ago · ")
         for command in ("/model", "/resume"):
             terminal.enter(command)
-            terminal.wait("Esc leaves")
+            terminal.wait("Esc to cancel")
             terminal.keys("q")
-            terminal.until(lambda screen: "Esc leaves" not in screen)
+            terminal.until(lambda screen: "Esc to cancel" not in screen)
         terminal.keys("C-d")
         terminal.wait("[ended 0]")
         terminal.keys("C-d")

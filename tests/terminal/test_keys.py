@@ -14,10 +14,10 @@ def test_esc_at_a_question_interrupts_the_run(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         terminal.keys("Escape")
         screen = terminal.wait("■ cancelled")
-        assert "1 yes" not in screen
+        assert "1 Yes" not in screen
     assert not (home.work / "ran").exists()
 
 
@@ -25,11 +25,11 @@ def test_leaving_at_a_question_lets_it_wait(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         terminal.keys("C-d")
-        assert "the run goes on without you" in terminal.wait("[ended 0]")
+        assert "The run continues in the background." in terminal.wait("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         terminal.keys("y")
         terminal.wait("✓ done")
     assert (home.work / "ran").exists()
@@ -48,7 +48,7 @@ def test_ctrl_c_clears_what_was_typed_and_then_interrupts(home: Home) -> None:
         terminal.keys("C-c")
         terminal.wait("■ cancelled")
         terminal.keys("C-c")
-        terminal.wait("Ctrl-D leaves")
+        terminal.wait("Press Ctrl-D to quit")
 
 
 def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
@@ -59,7 +59,7 @@ def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
         terminal.type("to the left")
         terminal.wait("> to the left")
         terminal.type(CTRL_ENTER)
-        terminal.wait("it sees this at its next turn: to the left")
+        terminal.wait("Will be delivered at the next turn: to the left")
 
 
 def test_esc_esc_forks_before_an_earlier_message_and_puts_it_there_to_be_changed(home: Home) -> None:
@@ -72,7 +72,7 @@ def test_esc_esc_forks_before_an_earlier_message_and_puts_it_there_to_be_changed
         terminal.keys("Escape", "Escape")
         terminal.wait("▸ 2  the second")
         terminal.keys("Enter")
-        terminal.wait("forked from sess_")
+        terminal.wait("Forked from sess_")
         terminal.until(lambda screen: screen.rstrip().splitlines()[-2] == "> the second")
         terminal.type(" again")
         terminal.wait("> the second again")
@@ -86,11 +86,11 @@ def test_a_rule_can_be_granted_for_a_while(home: Home) -> None:
     with Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
-        terminal.wait("t 10 min")
+        terminal.wait("t For 10 min")
         terminal.keys("t")
         screen = terminal.wait("✓ done")
-    assert "approved by cli (for a while)" in screen
-    assert "allowed by rule:" in screen
+    assert "approved by you for 10 minutes" in screen
+    assert "allowed by rule " in screen
     assert "git" not in home.run("approvals", "list").out
 
 
@@ -118,11 +118,11 @@ def test_ctrl_z_gives_the_terminal_back_until_it_is_wanted_again(home: Home) -> 
         terminal.enter("fg")
         terminal.wait("(shift-tab)")
         terminal.enter("go")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         terminal.keys("C-z")
         terminal.until(lambda screen: screen.count("Stopped") == 2)
         terminal.enter("fg")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         terminal.keys("1")
         terminal.wait("✓ done")
     assert (home.work / "ran").exists()

@@ -27,16 +27,16 @@ def test_a_command_runs_in_a_pane_that_the_screen_names(home: Home) -> None:
         terminal.wait("(shift-tab)")
         assert panes(home) == []
         terminal.enter("go")
-        screen = terminal.until(lambda screen: "1 yes" in screen)
+        screen = terminal.until(lambda screen: "1 Yes" in screen)
         (window,) = panes(home)
         session, _, name = window.partition(":")
         assert name == "buddy-shared"
-        assert f"commands run in a pane that you can watch: tmux attach -t {session}" in screen
+        assert f"Commands run in a shared pane. To watch: tmux attach -t {session}" in screen
         terminal.keys("1")
         assert "    from\n    the pane" in terminal.wait("✓ done")
         assert "from\nthe pane" in pane_text(home, session)
         terminal.enter("/status")
-        screen = terminal.wait("runtime  ")
+        screen = terminal.wait("daemon  ")
         assert f"tmux attach -t {session}" in screen
         assert "send-keys" in screen
 
@@ -48,20 +48,20 @@ def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
         terminal.enter("go")
         terminal.wait("    early")
         os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
-        terminal.wait("the runtime is gone")
+        terminal.wait("Lost connection to the daemon")
         (home.work / "go").touch()
         home.run("daemon", "start")
         screen = terminal.wait("✓ done")
-    assert "an interrupted run goes on" in screen
+    assert "Resuming the interrupted run" in screen
     assert "    late" in screen
-    assert "not known whether" not in screen
+    assert "Unknown whether" not in screen
 
 
 def test_it_can_be_left_out(home: Home) -> None:
     with home.script(shell("echo plain"), {"text": "over"}) and Tmux(home, "--no-tmux", "--approve", "all") as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
-        assert "pane that you can watch" not in terminal.wait("✓ done")
+        assert "To watch: " not in terminal.wait("✓ done")
     assert panes(home) == []
 
 

@@ -20,7 +20,7 @@ def test_commands_work_and_nobody_is_asked(home: Home) -> None:
     assert done.out == "Then not.\n"
     assert "denied by policy" in done.err
     assert "workspace" in done.err
-    assert "✗ no command /nope" in done.err
+    assert "✗ unknown command /nope" in done.err
     assert "1  played" in done.err
     assert "never" not in done.err
     assert not (home.work / "ran").exists()
@@ -68,7 +68,7 @@ def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
         terminal.type("/cost\n")
         terminal.until("tokens in")
         terminal.type("\x04")
-        terminal.until("to go on: buddy resume sess_")
+        terminal.until("Resume with: buddy resume sess_")
         assert terminal.finish() == 0
     assert (home.work / "ran").exists()
     assert b"\x1b" not in terminal.shown

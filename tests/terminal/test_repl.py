@@ -7,7 +7,7 @@ from buddy.terminal.slash import COMMANDS
 from cli.driving import Home, Reply, shell
 from terminal.screen import Tmux
 
-CHOICES = "1 yes ·"
+CHOICES = "1 Yes ·"
 SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog and runs away. " * 40, "delay": 0.05}
 
 
@@ -20,7 +20,7 @@ def test_the_first_screen_says_what_and_where(home: Home) -> None:
         begun(terminal)
         assert terminal.screen().splitlines() == [
             "buddy 0.1.0 · played",
-            "~/work · commands run as you, and ask first · /help",
+            "~/work · commands run as your user; Buddy asks first · /help",
             "",
             ">",
             "approvals: ask (shift-tab) · played · /help",
@@ -33,7 +33,7 @@ def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int
     with Tmux(home, columns=columns, rows=rows) as terminal:
         begun(terminal)
         terminal.enter("go on then")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         assert not (home.work / "ran").exists()
         terminal.keys("1")
         terminal.wait("✓ done")
@@ -44,7 +44,7 @@ def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int
         "> go on then",
         "I look.",
         "│ $ echo ran > ran; echo out",
-        "✓ approved by cli",
+        "✓ approved by you",
         "    out",
         "All done.",
     ):
@@ -70,14 +70,14 @@ def test_every_answer_to_a_question(home: Home) -> None:
         for number, keys in enumerate(("1", "2", "4", "5")):
             terminal.until(lambda screen, at=number: f"touch ran{at}" in screen and CHOICES in screen)
             terminal.keys(keys)
-        terminal.wait("what should it do instead?")
+        terminal.wait("What should Buddy do instead?")
         terminal.enter("use a table")
-        terminal.wait("denied by cli: use a table")
+        terminal.wait("denied by you: use a table")
         terminal.until(lambda screen: "touch ran4" in screen and CHOICES in screen)
         terminal.keys("3")
         terminal.wait("✓ done")
-        assert "approved by cli (session)" in terminal.screen()
-        assert "approved by cli (always)" in terminal.screen()
+        assert "approved by you for this session" in terminal.screen()
+        assert "approved by you from now on" in terminal.screen()
     assert sorted(path.name for path in home.work.iterdir()) == ["ran0", "ran1", "ran4"]
     assert "touch" in home.run("approvals", "list").out
 
@@ -100,7 +100,7 @@ def test_a_command_longer_than_a_page_must_be_seen_before_it_is_approved(home: H
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("e show all")
+        terminal.wait("e Show all")
         terminal.keys("1")
         terminal.keys("e")
         terminal.wait(CHOICES)
@@ -117,7 +117,7 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
     with home.script(call, {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        screen = terminal.wait("1 yes")
+        screen = terminal.wait("1 Yes")
         assert "│ -two" in screen.splitlines()
         assert "│ +2" in screen.splitlines()
         terminal.keys("1")
@@ -147,12 +147,12 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
     with home.script(SLOW) and Tmux(home, columns=120, rows=50) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("esc interrupts")
+        terminal.wait("Esc to interrupt")
         for command in COMMANDS:
             if not command.while_active:
                 terminal.type(f"{command.name} ")
                 terminal.keys("Enter")
-                terminal.wait(f"✗ {command.name} waits until the run is over", history=True)
+                terminal.wait(f"✗ {command.name} isn't available while a run is active", history=True)
         terminal.enter("/status")
         terminal.wait("(running)")
         terminal.enter("/ps")
@@ -161,10 +161,10 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
         terminal.enter("/context")
         terminal.wait("tokens")
         terminal.enter("/timeout 1h")
-        terminal.wait("is cancelled in 1h")
+        terminal.wait("in 1h 00m (if this terminal stays open)")
         terminal.wait("left ·")
         terminal.enter("/approve 10m")
-        terminal.wait("nothing is asked for another")
+        terminal.wait("auto-approving everything for")
         terminal.enter("/kill 1")
         terminal.wait("■ cancelled")
 
@@ -173,9 +173,9 @@ def test_a_timeout_cancels_the_run(home: Home) -> None:
     with home.script(SLOW) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("esc interrupts")
+        terminal.wait("Esc to interrupt")
         terminal.enter("/timeout 100ms")
-        terminal.wait("cancelling (timeout")
+        terminal.wait("Stopping (timeout")
         terminal.wait("■ cancelled")
 
 
@@ -183,20 +183,20 @@ def test_steering_reaches_the_active_run(home: Home) -> None:
     with home.script(SLOW, {"text": "second"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("esc interrupts")
+        terminal.wait("Esc to interrupt")
         terminal.enter("/steer to the left")
-        terminal.wait("it sees this at its next turn: to the left")
+        terminal.wait("Will be delivered at the next turn: to the left")
 
 
 def test_shift_tab_changes_the_policy(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.keys("BTab")
-        terminal.wait("approvals: all (nothing is asked)")
+        terminal.wait("approvals: auto-approve everything")
         terminal.enter("go")
         terminal.wait("✓ done")
         terminal.keys("BTab")
-        terminal.wait("approvals: none (everything is denied)")
+        terminal.wait("approvals: deny everything")
         terminal.keys("BTab")
         terminal.wait("approvals: ask (shift-tab)")
     assert (home.work / "ran").exists()
@@ -208,10 +208,10 @@ def test_going_back_offers_what_was_said(home: Home) -> None:
         terminal.enter("the first")
         terminal.wait("✓ done")
         terminal.keys("Escape", "Escape")
-        screen = terminal.wait("go back to")
+        screen = terminal.wait("Go back to")
         assert "▸ 1  the first" in screen
         terminal.keys("Escape")
-        terminal.until(lambda screen: "go back to" not in screen)
+        terminal.until(lambda screen: "Go back to" not in screen)
 
 
 def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
@@ -231,7 +231,7 @@ def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
         terminal.enter("/model 1")
         terminal.wait("model: played")
         terminal.enter("/model nope")
-        terminal.wait("✗ no profile 'nope'")
+        terminal.wait("✗ unknown profile 'nope'")
 
 
 def test_files_and_commands_are_completed(home: Home) -> None:
@@ -297,14 +297,14 @@ def test_a_message_waits_for_the_end_of_a_command_of_ones_own(home: Home) -> Non
     with home.script({"text": "answered"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("!")
-        terminal.wait("✗ which command?")
+        terminal.wait("✗ no command given")
         terminal.enter("!sleep 60")
-        terminal.wait("your command runs; what you send waits for its end")
+        terminal.wait("Running your command; messages are held")
         terminal.enter("go")
         assert "answered" not in terminal.screen()
         terminal.keys("Escape")
-        terminal.wait("  ended by SIGKILL")
-        assert "your command runs" not in terminal.wait("✓ done")
+        terminal.wait("  killed by SIGKILL")
+        assert "Running your command" not in terminal.wait("✓ done")
 
 
 def test_an_editor_of_ones_own_writes_the_message(home: Home) -> None:
@@ -322,7 +322,7 @@ def test_an_unknown_command_is_not_sent_to_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("/statsu")
-        screen = terminal.wait("no command /statsu")
+        screen = terminal.wait("unknown command /statsu")
         assert "did you mean /status?" in screen
 
 
@@ -332,7 +332,7 @@ def test_a_new_session_and_back_to_the_old_one(home: Home) -> None:
         terminal.enter("one")
         terminal.wait("✓ done")
         terminal.enter("/new")
-        terminal.wait("a fresh session starts")
+        terminal.wait("A new session starts")
         terminal.enter("two")
         terminal.until(lambda screen: screen.count("✓ done") == 2)
         terminal.enter("/session")
@@ -400,7 +400,7 @@ def test_what_was_read_of_a_reply_that_was_cut_off_stays(home: Home, ends: str) 
             terminal.keys("Escape")
         screen = terminal.wait("■ cancelled" if ends == "interrupted" else "✗ failed")
         assert words in screen
-        assert screen.index(words) < screen.index("■ cancelling" if ends == "interrupted" else "✗ no more")
+        assert screen.index(words) < screen.index("■ Stopping" if ends == "interrupted" else "✗ no more")
         terminal.keys("C-d")
         terminal.wait("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:

@@ -1,4 +1,4 @@
-"""Whole screens of the real program, at several sizes."""
+"""Complete screens of the real program, at several sizes."""
 
 import shutil
 import subprocess
@@ -57,10 +57,10 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
         terminal.wait("(shift-tab)")
         check(terminal, "first")
         terminal.enter("the last page is missing")
-        terminal.wait("4 no")
+        terminal.wait("4 No")
         check(terminal, "approval")
         terminal.keys("4")
-        terminal.until(lambda screen: "no rule speaks of it" in screen and "4 no" in screen)
+        terminal.until(lambda screen: "+    return -(-total // size)" in screen and "4 No" in screen)
         check(terminal, "edit")
         terminal.keys("1")
         terminal.wait("✓ done")
@@ -69,9 +69,9 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
         terminal.wait("✗ failed")
         check(terminal, "error")
         terminal.enter("now read everything")
-        terminal.until(lambda screen: "sleep 60" in screen and "4 no" in screen)
+        terminal.until(lambda screen: "sleep 60" in screen and "4 No" in screen)
         terminal.keys("1")
-        terminal.wait("Executing")
+        terminal.wait("Running run_shell")
         terminal.type("and then")
         terminal.wait("> and then")
         check(terminal, "long-run")

@@ -9,7 +9,7 @@ import pytest
 from buddy.protocol.codes import VERSION as PROTOCOL
 from buddy.protocol.envelopes import Response, encode, parse_request
 from buddy.protocol.requests import HelloReply
-from buddy.terminal.looking import prompt_text
+from buddy.terminal.status_line import prompt_text
 from cli.driving import Home, shell
 from terminal.screen import Tmux
 
@@ -32,11 +32,11 @@ def test_the_first_screen_says_where_commands_run_and_what_is_asked(home: Home) 
     home.script({"text": "over"})
     with Tmux(home, "--ssh", "me@host.invalid", "-C", "/srv", "--approve", "all") as terminal:
         screen = terminal.wait("(ssh me@host.invalid)>")
-        assert "commands run in ssh:me@host.invalid, and nothing is asked" in screen
+        assert "commands run on ssh:me@host.invalid, without asking" in screen
     with Tmux(home, "--approve", "10m", "--no-tmux") as terminal:
-        terminal.wait("approvals: nothing is asked for 10m (shift-tab)")
+        terminal.wait("approvals: auto-approve everything for 10m (shift-tab)")
         terminal.enter("go")
-        terminal.wait("approvals: nothing is asked for another 9m")
+        terminal.wait("approvals: auto-approving everything for 9m")
 
 
 def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
@@ -55,7 +55,7 @@ def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
 def test_a_session_that_rested_is_taken_up_again(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}).run("exec", "first")
     with Tmux(home, "resume", "--last") as terminal:
-        screen = terminal.wait("↻ taken up again")
+        screen = terminal.wait("↻ Session resumed")
         assert "one" in screen
         terminal.enter("second")
         terminal.wait("two")
@@ -104,4 +104,4 @@ def test_a_daemon_of_another_version_is_told(home: Home) -> None:
         screen = terminal.wait("(shift-tab)")
         terminal.keys("C-d")
         terminal.wait("[ended 0]")
-    assert "! the daemon is version 9.9.9, this is 0.1.0: buddy daemon stop, then start again" in screen
+    assert "! The daemon is version 9.9.9, this is 0.1.0. Restart it: buddy daemon stop, then buddy" in screen

@@ -27,7 +27,7 @@ def test_leaving_in_the_middle_stops_nothing_and_resume_shows_it_all(home: Home)
         terminal.wait("the quick")
         terminal.keys("C-d")
         screen = terminal.wait("[ended 0]")
-    assert "the run goes on without you" in screen
+    assert "The run continues in the background." in screen
     found = re.search(r"buddy resume (sess_\w+)", screen)
     assert found
     with Tmux(home, "resume", found[1]) as terminal:
@@ -42,9 +42,9 @@ def test_a_closed_terminal_loses_nothing(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
     with Tmux(home, "resume", "--last") as terminal:
-        screen = terminal.wait("1 yes")
+        screen = terminal.wait("1 Yes")
         assert "│ $ echo ran > ran" in screen
         terminal.keys("1")
         terminal.wait("✓ done")
@@ -55,13 +55,13 @@ def test_two_terminals_on_one_session_see_the_same(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as one:
         begun(one)
         one.enter("go")
-        one.wait("1 yes")
+        one.wait("1 Yes")
         with Tmux(home, "resume", "--last") as two:
-            two.wait("1 yes")
+            two.wait("1 Yes")
             two.keys("1")
             two.wait("✓ done")
         screen = one.wait("✓ done")
-        assert "1 yes" not in screen
+        assert "1 Yes" not in screen
         assert "over" in screen
 
 
@@ -69,11 +69,11 @@ def test_a_daemon_that_is_killed_and_started_again_is_found_again(home: Home) ->
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("the runtime is gone; waiting for it")
+        terminal.wait("Lost connection to the daemon")
         home.run("daemon", "start")
-        terminal.until(lambda screen: "waiting for it" not in screen)
+        terminal.until(lambda screen: "Lost connection" not in screen)
         terminal.keys("1")
         terminal.wait("✓ done")
     assert (home.work / "ran").read_text() == "ran\n"
@@ -85,14 +85,14 @@ def test_a_session_that_was_left_and_deleted_is_not_missed(home: Home) -> None:
         terminal.enter("in the first")
         terminal.wait("✓ done")
         terminal.enter("/new")
-        terminal.wait("a fresh session")
+        terminal.wait("A new session")
         terminal.enter("in the second")
         terminal.until(lambda screen: screen.count("✓ done") == 2)
         assert home.run("session", "delete", session_of(home, "in the first")).code == 0
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("the runtime is gone; waiting")
+        terminal.wait("Lost connection to the daemon")
         terminal.keys("Enter")
-        terminal.until(lambda screen: "the runtime is gone" not in screen)
+        terminal.until(lambda screen: "Lost connection to the daemon" not in screen)
         terminal.enter("still here")
         terminal.until(lambda screen: screen.count("✓ done") == 3)
 
@@ -108,7 +108,7 @@ def test_enter_starts_a_daemon_that_is_gone(home: Home) -> None:
         terminal.enter("first")
         terminal.wait("✓ done")
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("the runtime is gone")
+        terminal.wait("Lost connection to the daemon")
         terminal.enter("second")
         terminal.until(lambda screen: screen.count("✓ done") == 2)
 
@@ -129,7 +129,7 @@ def test_a_question_of_a_killed_run_is_asked_again(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go") as killed:
         killed.until("approve? [y/N] ")
     with Tmux(home, "resume", "--last") as terminal:
-        terminal.wait("1 yes")
+        terminal.wait("1 Yes")
         assert not (home.work / "ran").exists()
         terminal.keys("1")
         terminal.wait("✓ done")

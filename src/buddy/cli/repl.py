@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,10 +25,12 @@ from buddy.config.places import Places
 from buddy.config.resolve import profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import ProtocolError, UserError
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession
 from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
-from buddy.terminal.conversation import Around, Conversation
-from buddy.terminal.escape import escape
+from buddy.terminal.current_session import CurrentSession, SessionAccess, SessionFacts
+from buddy.terminal.settings import BuddyProgram, DisplaySettings, ProfileDetails, Profiles, TerminalSettings
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
 
@@ -90,53 +92,64 @@ def _run(options: argparse.Namespace, wanted: str | None) -> int:
 
     async def work() -> int:
         async with _joined(options) as (client, wire):
-            talk = Conversation(client, _around(options, config))
+            session = CurrentSession(client, _session_access(client, options), _initial_facts(options, config))
+            settings = _settings(options, config)
             if has_terminal() and not _is_dumb():
-                style = style_of(sys.stderr, os.environ) if config.display.color else Style(on=False)
-                return await _on_terminal(options, talk, wire, wanted, style)
-            return await _in_lines(options, talk, wanted)
+                return await _on_terminal(options, session, settings, wire, wanted)
+            return await _in_lines(options, session, settings, wanted)
 
     return asyncio.run(work())
 
 
 async def _on_terminal(
-    options: argparse.Namespace, talk: Conversation, wire: Wire, wanted: str | None, style: Style
+    options: argparse.Namespace,
+    session: CurrentSession,
+    settings: TerminalSettings,
+    wire: Wire,
+    wanted: str | None,
 ) -> int:
+    from buddy.terminal.greeting import farewell, greeting
     from buddy.terminal.repl import Repl
-    from buddy.terminal.screen import HeldOutput, Screen
+    from buddy.terminal.screen import BatchedOutput, Screen
 
-    screen = Screen(HeldOutput(sys.stderr, colour=style.on))
-    room = Repl(talk, screen, style, _history(places_of(options)), None if sys.stdout.isatty() else _answer)
-
-    def changed(is_lost: bool) -> None:
-        room.lost = is_lost
-        screen.redraw()
-
-    wire.changed = changed
-    _greet(talk, style, _runs(options), screen.columns)
+    colour = settings.display.color
+    style = style_of(sys.stderr, os.environ) if colour else Style(on=False)
+    screen = Screen(BatchedOutput(sys.stderr, colour=style.on))
+    answer = None if sys.stdout.isatty() else _answer
+    terminal = Repl(session, settings, screen, style, _history(places_of(options)), answer)
+    wire.changed = terminal.set_connection_lost
+    _print_all([*greeting(session, VERSION, style, screen.columns), ""])
     if wanted is not None:
-        await talk.open(await _find(talk.client, wanted, options))
-    await room.run(getattr(options, "prompt", None))
-    _part(talk, style)
+        await session.open(await session.access.find(wanted))
+    await terminal.run(getattr(options, "prompt", None))
+    _print_all(farewell(session, style))
     return 0
 
 
-async def _in_lines(options: argparse.Namespace, talk: Conversation, wanted: str | None) -> int:
-    from buddy.terminal.plain import WIDTH, PlainRepl
+async def _in_lines(
+    options: argparse.Namespace, session: CurrentSession, settings: TerminalSettings, wanted: str | None
+) -> int:
+    from buddy.terminal.greeting import farewell, greeting
+    from buddy.terminal.plain_repl import WIDTH, PlainRepl
 
     style = style_of(sys.stderr, os.environ)
-    room = PlainRepl(talk, style, sys.stdout, sys.stderr, has_person=has_terminal())
+    terminal = PlainRepl(session, settings, style, sys.stdout, sys.stderr, has_person=has_terminal())
     if has_terminal():
-        _greet(talk, style, _runs(options), WIDTH)
+        _print_all([*greeting(session, VERSION, style, WIDTH), ""])
     if wanted is not None:
-        await room.switch(await _find(talk.client, wanted, options))
-    code = await room.run(getattr(options, "prompt", None))
+        await terminal.switch_session(await session.access.find(wanted))
+    code = await terminal.run(getattr(options, "prompt", None))
     if has_terminal():
-        _part(talk, style)
+        _print_all(farewell(session, style))
         return 0
-    if talk.session_id:
-        print(f"session {talk.session_id}", file=sys.stderr)
+    if session.session_id:
+        print(f"session {session.session_id}", file=sys.stderr)
     return code
+
+
+def _print_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
 
 
 @asynccontextmanager
@@ -163,61 +176,66 @@ async def _dial(options: argparse.Namespace) -> SocketLink:
         return await connect_unix(socket)
 
 
-def _around(options: argparse.Namespace, config: Config) -> Around:
-    root = workspace_of(options)
-    policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
-    parse_policy(policy, 0)
-    profile, model = _chosen(options, config)
-
-    async def start(client: Client) -> str:
+def _session_access(client: Client, options: argparse.Namespace) -> SessionAccess:
+    async def start() -> str:
         wants_pane = has_terminal() and pane_of(options) is None and not getattr(options, "no_tmux", False)
-        return await _start(client, _wish(options, root, policy), wants_pane=wants_pane)
+        return await _start(client, _wish(options, workspace_of(options), _policy(options)), wants_pane=wants_pane)
 
-    async def find(client: Client, wanted: str) -> str:
+    async def find(wanted: str) -> str:
         return await _find(client, wanted, options)
 
-    async def revive() -> None:
+    async def read_full(event: Event) -> EventBody | None:
+        return await whole(client, event)
+
+    async def export(session_id: str, path: str) -> int:
+        return await _export(client, session_id, path)
+
+    return SessionAccess(start, find, read_full, export)
+
+
+def _initial_facts(options: argparse.Namespace, config: Config) -> SessionFacts:
+    profile, model = _chosen(options, config)
+    sandbox = getattr(options, "sandbox", None) or "host"
+    policy, root = _policy(options), workspace_of(options)
+    return SessionFacts(profile, model, target_of(options), sandbox, policy=policy, root=root)
+
+
+def _settings(options: argparse.Namespace, config: Config) -> TerminalSettings:
+    async def restart_daemon() -> None:
         from buddy.cli.daemon import launch
 
         await asyncio.to_thread(launch, options)
 
-    return Around(
-        start=start,
-        find=find,
-        whole=whole,
-        export=_export,
-        seconds=parse_duration,
-        revive=revive,
-        command=(sys.executable, "-P", "-m", "buddy"),
-        flags=_flags(options),
-        root=root,
-        profiles=tuple((name, _model_of(config, name)) for name in profile_names(config, os.environ)),
-        profile=profile,
-        model=model,
-        target=target_of(options),
-        sandbox=getattr(options, "sandbox", None) or "host",
-        policy=policy,
-        version=VERSION,
-        show_tokens=config.display.show_tokens,
-        show_tool_calls=config.display.show_tool_calls,
-        describe=lambda profile, pane: _describe(config, profile, pane=pane),
+    models = {name: _model_of(config, name) for name in profile_names(config, os.environ)}
+    display = config.display
+    return TerminalSettings(
+        display=DisplaySettings(display.color, display.show_tokens, display.show_tool_calls),
+        profiles=Profiles(models, lambda profile, has_pane: _describe(config, profile, has_pane=has_pane)),
+        buddy=BuddyProgram((sys.executable, "-P", "-m", "buddy"), _flags(options), restart_daemon),
+        parse_duration=parse_duration,
     )
 
 
-def _describe(config: Config, profile: str, *, pane: bool) -> tuple[str, Sequence[str]]:
-    """Loads the tools to know their names: it takes a moment, and is called where one can be taken."""
+def _policy(options: argparse.Namespace) -> str:
+    policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
+    parse_policy(policy, 0)
+    return policy
+
+
+def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails:
+    """Loads the tools to know their names, which is slow."""
     from urllib.parse import urlsplit
 
     from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
 
-    tools = toolbox(config.tools, Supplies()).without(set() if pane else set(PANE_TOOLS))
+    tools = toolbox(config.tools, Supplies()).without(set() if has_pane else set(PANE_TOOLS))
     try:
         address = urlsplit(resolve_profile(config, os.environ, profile or None).base_url)
     except UserError:
         address = urlsplit("")
     # Without a name and a password, which an address may carry.
     endpoint = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if address.netloc else ""
-    return endpoint, [spec.name for spec in tools.specs()]
+    return ProfileDetails(endpoint, tuple(spec.name for spec in tools.specs()))
 
 
 async def _start(client: Client, wish: StartSession, *, wants_pane: bool) -> str:
@@ -314,38 +332,3 @@ def _history(places: Places) -> Path:
 
 def _answer(text: str) -> None:
     print(text, flush=True)
-
-
-def _runs(options: argparse.Namespace) -> str:
-    """How commands run, as far as it was said."""
-    if getattr(options, "sandbox", None) == "confined":
-        return "are confined"
-    target = target_of(options)
-    return "run as you" if target == "local" else f"run in {escape(target)}"
-
-
-def _greet(talk: Conversation, style: Style, runs: str, columns: int) -> None:
-    from buddy.terminal.wrap import wrap_words
-
-    around, runtime = talk.around, talk.client.runtime
-    home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
-    root = f"~{around.root[len(home) :]}" if around.root.startswith(f"{home}/") else around.root
-    model = " · ".join(dict.fromkeys(part for part in (around.profile, around.model) if part))
-    print(style.green(style.bold("buddy")) + style.dim(f" {VERSION} · {escape(model)}"), file=sys.stderr)
-    asks = {"ask": "and ask first", "none": "and are all denied"}.get(around.policy, "and nothing is asked")
-    for line in wrap_words(f"{escape(root)} · commands {runs}, {asks} · /help", columns):
-        print(style.dim(line), file=sys.stderr)
-    if runtime is not None and runtime.runtime_version != VERSION:
-        theirs = escape(runtime.runtime_version)
-        warning = f"! the daemon is version {theirs}, this is {VERSION}: buddy daemon stop, then start again"
-        print(style.yellow(warning), file=sys.stderr)
-    print(file=sys.stderr)
-
-
-def _part(talk: Conversation, style: Style) -> None:
-    """How to come back."""
-    if not talk.session_id:
-        return
-    if talk.active is not None:
-        print(style.yellow("the run goes on without you"), file=sys.stderr)
-    print(style.dim(f"to go on: buddy resume {talk.session_id}"), file=sys.stderr)

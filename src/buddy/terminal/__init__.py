@@ -1,1 +1,1 @@
-"""The terminal front end."""
+"""The terminal front end: the REPL and what it shows."""

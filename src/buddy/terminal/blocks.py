@@ -1,14 +1,14 @@
-"""Events as finished blocks of styled lines: what was said, called, decided, and how it ended.
+"""Events as finished blocks of styled lines: messages, calls, decisions, outcomes.
 
-What always holds: everything from outside is escaped; a block is bounded however long its event was; without colour the
-words and signs alone say everything.
+Invariants: everything from outside is escaped; a block is bounded however long its event is; without colour, words and
+signs alone carry the meaning.
 """
 
 import msgspec
 
 from buddy.client.view import RunView
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.actors import acts_on_session
+from buddy.protocol.actors import SESSION_GRANT, Client, Rule, RuntimeActor, acts_on_session, parse_actor
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -32,7 +32,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.liveness import amount, duration
+from buddy.terminal.phrases import format_duration, format_tokens, plural, policy_text
 from buddy.terminal.style import Style
 
 RESULT_LINES = 6
@@ -43,50 +43,53 @@ DIFF_LINES = 200
 LINE = 400
 
 
-def told(body: EventBody, style: Style, *, me: str = "cli") -> str | None:
-    """One event as a block; None for what only says that work is under way."""
+# The name under which this terminal's own requests are recorded.
+ME = "cli"
+
+
+def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
+    """One event as a block; None for events that only report progress. `ts` is the event's time in milliseconds."""
     match body:
         case UserMessage():
-            return user_block(body, style, me=me)
+            return user_block(body, style)
         case ToolCall():
             return call_block(body, style)
         case ToolResult():
             return result_block(body, style)
         case ApprovalReceived():
-            return _decision(body, style)
+            return _decision_block(body, style, ts)
         case ApprovalExpired():
-            return style.red("  ✗ nobody decided in time: denied")
+            return style.red("  ✗ Approval timed out; denied")
         case AcceptanceResult():
-            word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
-            line = f"  {'✓' if body.passed else '✗'} check {escape(body.id)} {word}"
+            result = "passed" if body.passed else f"failed (exit code {body.exit_code})"
+            line = f"  {'✓' if body.passed else '✗'} check {escape(body.id)} {result}"
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
         case WarningRaised():
             return style.yellow(f"! {escape(body.message)}") + _hint(body)
         case Error():
             return style.red(f"✗ {escape(body.message)}") + _hint(body)
         case _:
-            return _noted(body, style)
+            return _note(body, style, ts)
 
 
 def _hint(body: WarningRaised | Error) -> str:
-    """What to do about it, where its detail says that."""
+    """The next step, for the codes whose detail is one."""
     is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN")
     return f"\n  hint: {escape(body.detail)}" if body.detail and is_advice else ""
 
 
-def _noted(body: EventBody, style: Style) -> str | None:
+def _note(body: EventBody, style: Style, ts: int) -> str | None:
     match body:
         case ModelRequest() if body.attempt > 1:
-            text = f"  ↻ again in {(body.wait_ms or 0) / 1000:g} s: {one_line(body.reason or '', 200)}"
+            text = f"  ↻ Retrying in {(body.wait_ms or 0) / 1000:.1f} s: {one_line(body.reason or '', 200)}"
         case RunStarted() if body.recovered:
-            text = "  ↻ an interrupted run goes on"
+            text = "  ↻ Resuming the interrupted run"
         case Recovery() if body.action == "unknown_outcome":
-            return style.yellow(f"  ? it is not known whether {escape(body.call_id or 'a call')} happened")
+            return style.yellow(f"  ? Unknown whether {escape(body.call_id or 'a call')} took effect")
         case RunCancelling():
-            text = f"  ■ cancelling ({escape(body.reason)}, by {escape(body.by)})"
+            text = f"  ■ Stopping{_stop_reason(body)}…"
         case ApprovalPolicyChanged():
-            policy = "nothing is asked for a while" if body.policy == "until" else body.policy
-            text = f"  approvals: {policy} (by {escape(body.by)})"
+            text = f"  approvals: {policy_text(body.policy, body.expires_at, ts / 1000)}{_changed_by(body.by)}"
         case ModelSwitched():
             text = f"  model: {escape(body.after.get('profile', ''))} · {escape(body.after.get('model', ''))}"
         case _:
@@ -97,22 +100,33 @@ def _noted(body: EventBody, style: Style) -> str | None:
 def _session_note(body: EventBody) -> str | None:
     match body:
         case SessionStarted() if body.watch:
-            return f"  commands run in a pane that you can watch: {escape(body.watch)}"
+            return f"  Commands run in a shared pane. To watch: {escape(body.watch)}"
         case SessionResumed():
-            return "  ↻ taken up again"
+            return "  ↻ Session resumed"
         case SessionCompacted():
-            done = "taken back" if body.undo else f"{amount(body.before_tokens)} → {amount(body.after_tokens)} tokens"
-            return f"  compacted: {done}"
+            sizes = f"{format_tokens(body.before_tokens)} → {format_tokens(body.after_tokens)} tokens"
+            return f"  {'Compaction undone' if body.undo else 'Compacted'}: {sizes}"
         case SessionForked():
-            return f"  forked from {escape(body.from_session_id)} at {body.from_seq}"
+            return f"  Forked from {escape(body.from_session_id)} at event {body.from_seq}"
         case _:
             return None
 
 
-def user_block(body: UserMessage, style: Style, *, me: str) -> str:
-    """What was asked, marked; another client's name is shown with it."""
+def _stop_reason(body: RunCancelling) -> str:
+    """In brackets, unless it is the person at this terminal who stopped it."""
+    by = "" if body.by == ME else f" by {escape(body.by)}"
+    reason = "" if body.reason == "user_cancelled" else escape(body.reason)
+    return f" ({(reason + by).strip()})" if reason or by else ""
+
+
+def _changed_by(by: str) -> str:
+    return "" if by == ME else f" (changed by {escape(by)})"
+
+
+def user_block(body: UserMessage, style: Style) -> str:
+    """The user's message, marked; another client's name is shown with it."""
     lines = _bounded(escape(body.text).split("\n"), MESSAGE_LINES)
-    who = "" if body.by in (me, "headless") else style.dim(f"[{one_line(body.by, 30)}] ")
+    who = "" if body.by in (ME, "headless") else style.dim(f"[{one_line(body.by, 30)}] ")
     first, *rest = lines
     return "\n".join([f"{style.green('>')} {who}{style.bold(first)}", *(f"  {style.bold(line)}" for line in rest)])
 
@@ -149,12 +163,12 @@ def result_block(body: ToolResult, style: Style) -> str:
 
 
 def preview(text: str, style: Style, most: int = RESULT_LINES) -> str:
-    """The first lines, dim, and how many more there are."""
+    """The first lines, dimmed, and how many were left out."""
     lines = [line for line in text.split("\n", most + 1)[:most] if line.strip()]
     left = text.rstrip("\n").count("\n") + 1 - most
     shown = [style.dim(f"    {escape(line[:LINE])}") for line in lines]
     if left > 0:
-        shown.append(style.dim(f"    … {left} more line{'s' if left > 1 else ''}"))
+        shown.append(style.dim(f"    … {plural(left, 'more line')}"))
     return "\n".join(shown)
 
 
@@ -164,11 +178,11 @@ def thought_block(text: str, style: Style) -> str:
 
 
 def outcome_block(body: RunComplete, run: RunView, style: Style, known: str = "") -> str:
-    """How it ended, how long it took, what it used; a summary that is `known` is not told again."""
-    facts = [duration(max(0, run.ended_ts - run.started_ts) / 1000)]
+    """How the run ended, how long it took, what it used. A summary that is `known` is not repeated."""
+    facts = [format_duration(max(0, run.ended_ts - run.started_ts) / 1000)]
     if run.turns:
-        facts.append(f"{run.turns} turn{'s' if run.turns > 1 else ''}")
-        facts.append(f"{amount(run.input_tokens)} in, {amount(run.output_tokens)} out")
+        facts.append(plural(run.turns, "turn"))
+        facts.append(f"{format_tokens(run.input_tokens)} in, {format_tokens(run.output_tokens)} out")
     if run.cost_usd is not None:
         facts.append(f"${run.cost_usd:.4f}")
     if body.acceptance:
@@ -183,21 +197,21 @@ def outcome_block(body: RunComplete, run: RunView, style: Style, known: str = ""
 
 
 def error_block(error: Exception, style: Style) -> str:
-    """What went wrong on purpose, and what to do about it."""
+    """An expected error: what happened, and the next step."""
     match error:
         case UserError():
             message, hint = str(error), error.hint
         case ProtocolError():
             message, hint = error.message, error.detail or ""
-        case OSError(filename=str(place), strerror=str(what)):
-            message, hint = f"{what}: {place}", ""
+        case OSError(filename=str(path), strerror=str(reason)):
+            message, hint = f"{reason}: {path}", ""
         case _:
             message, hint = str(error), ""
     return style.red(f"✗ {escape(message)}") + (f"\n  hint: {escape(hint)}" if hint else "")
 
 
 def diff_block(text: str, style: Style, most: int = DIFF_LINES) -> str:
-    """A unified diff: added and removed by sign and by colour."""
+    """A unified diff; colour repeats what the signs say."""
     return "\n".join(_diff_line(line, style) for line in _bounded(escape(text).rstrip("\n").split("\n"), most))
 
 
@@ -212,17 +226,42 @@ def _diff_line(line: str, style: Style) -> str:
     return style.red(line) if line.startswith("-") else line
 
 
-def _decision(body: ApprovalReceived, style: Style) -> str | None:
-    if not acts_on_session(body.by):
-        if body.decision == "approve":
-            return style.dim(f"  ✓ allowed by {escape(body.by)}")
-        why = f": {one_line(body.comment, 200)}" if body.comment else ""
-        return style.red(f"  ✗ denied by {escape(body.by)}{why}")
-    comment = f": {one_line(body.comment, 200)}" if body.comment else ""
-    scope = f" ({'for a while' if body.scope == 'until' else body.scope})" if body.scope else ""
+def _decision_block(body: ApprovalReceived, style: Style, ts: int) -> str:
+    by = _actor_name(body.by)
+    if body.decision == "approve" and not acts_on_session(body.by):
+        return style.dim(f"  ✓ allowed by {by}")
     if body.decision == "approve":
-        return style.green(f"  ✓ approved by {escape(body.by)}{scope}{comment}")
-    return style.red(f"  ✗ denied by {escape(body.by)}{comment}")
+        comment = f": {one_line(body.comment, 200)}" if body.comment else ""
+        return style.green(f"  ✓ approved by {by}{_granted_for(body, ts)}{comment}")
+    reason = one_line((body.comment or "").removeprefix(f"by {by}: "), 200)
+    if acts_on_session(body.by):
+        return style.red(f"  ✗ denied by {by}" + (f": {reason}" if reason else ""))
+    return style.red(f"  ✗ denied by {by}" + (f" ({reason})" if reason else ""))
+
+
+def _actor_name(by: str) -> str:
+    match parse_actor(by):
+        case Client(name):
+            return "you" if name == ME else escape(name)
+        case Rule() as rule if rule == SESSION_GRANT:
+            return "your approval for this session"
+        case Rule(id):
+            return f"rule {escape(id)}"
+        case RuntimeActor() as actor:
+            return actor.value
+
+
+def _granted_for(body: ApprovalReceived, ts: int) -> str:
+    match body.scope:
+        case "session":
+            return " for this session"
+        case "always":
+            return " from now on"
+        case "until" if body.expires_at and ts:
+            minutes = max(1, round((body.expires_at - ts) / 60_000))
+            return f" for {plural(minutes, 'minute')}"
+        case _:
+            return ""
 
 
 def _bounded(lines: list[str], most: int) -> list[str]:

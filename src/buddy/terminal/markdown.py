@@ -1,7 +1,7 @@
-"""Markdown as it streams in: a block is rendered once, when it is whole.
+"""Markdown as it streams in: a block is rendered once, when it is complete.
 
-What always holds: the text is escaped before it is read as markdown, so nothing in it can style or steer the terminal;
-nothing is fetched and no hidden link is made: addresses are shown; raw HTML is text.
+Invariants: the text is escaped before it is parsed as markdown, so nothing in it can style or control the terminal;
+nothing is fetched, and links show their address; raw HTML is shown as text.
 """
 
 import re
@@ -11,14 +11,14 @@ from buddy.terminal.escape import escape
 from buddy.terminal.style import Style
 
 CHUNK = 40
-WIDEST = 100
+MAX_WIDTH = 100
 
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 
 
 class Fence:
-    """An open code block: what closes it, its language, its lines so far."""
+    """An open code block: its closing mark, its language, its lines so far."""
 
     def __init__(self, indent: str, mark: str, language: str) -> None:
         self.indent = indent
@@ -30,12 +30,12 @@ class Fence:
         found = line.strip()
         return len(found) >= len(self.mark) and set(found) == {self.mark[0]}
 
-    def take(self, line: str) -> None:
+    def add(self, line: str) -> None:
         self.lines.append(line.removeprefix(self.indent))
 
 
 class Markdown:
-    """Fed with pieces, it gives the blocks that became whole."""
+    """Takes pieces of text and returns the blocks they complete."""
 
     def __init__(self, style: Style, columns: Callable[[], int]) -> None:
         self._style = style
@@ -46,18 +46,18 @@ class Markdown:
 
     @property
     def pending(self) -> str:
-        """What is not rendered yet, as it came."""
+        """The text not rendered yet, as received."""
         lines = self._fence.lines if self._fence else self._lines
         return "\n".join([*lines, self._line]) if self._line else "\n".join(lines)
 
     def feed(self, text: str) -> list[str]:
-        *whole, self._line = (self._line + text).split("\n")
-        return [block for line in whole for block in self._take(escape(line))]
+        *complete, self._line = (self._line + text).split("\n")
+        return [block for line in complete for block in self._parse(escape(line))]
 
     def finish(self) -> list[str]:
-        """The rest, as if it were whole."""
+        """The rest, as if it were complete."""
         last, self._line = escape(self._line), ""
-        blocks = list(self._take(last)) if last else []
+        blocks = list(self._parse(last)) if last else []
         if self._fence is not None:
             blocks += self._close_fence()
         return [*blocks, *self._paragraph()]
@@ -65,7 +65,7 @@ class Markdown:
     def reset(self) -> None:
         self._line, self._lines, self._fence = "", [], None
 
-    def _take(self, line: str) -> Iterator[str]:
+    def _parse(self, line: str) -> Iterator[str]:
         if self._fence is not None:
             yield from self._in_fence(self._fence, line)
         elif found := _FENCE.match(line):
@@ -83,9 +83,9 @@ class Markdown:
         if fence.closes(line):
             yield from self._close_fence()
             return
-        fence.take(line)
+        fence.add(line)
         if len(fence.lines) >= CHUNK:
-            # A long block is shown in parts, so that what waits stays small.
+            # A long block is shown in parts, so that the pending text stays small.
             yield render_code("\n".join(fence.lines), fence.language, self._style)
             fence.lines.clear()
 
@@ -99,55 +99,26 @@ class Markdown:
         if not self._lines:
             return []
         text, self._lines = "\n".join(self._lines), []
-        return [render_markdown(text, self._style, min(WIDEST, self._columns()))]
+        return [render_markdown(text, self._style, min(MAX_WIDTH, self._columns()))]
+
+
+def load_renderer() -> None:
+    """Import the rendering libraries, which are too slow to load before the prompt, and warm them up."""
+    style = Style(on=True)
+    render_markdown("`a`", style, 80)
+    render_code("a", "python", style)
 
 
 def render_markdown(text: str, style: Style, columns: int) -> str:
-    """Escaped markdown as styled lines."""
-    from markdown_it import MarkdownIt
-    from rich.markdown import Markdown as RichMarkdown
+    from buddy.terminal import rich_text
 
-    shown = RichMarkdown("", hyperlinks=False, code_theme=THEME)
-    shown.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
-    return _rendered(shown, style, columns)
+    return rich_text.render_markdown(text, style, columns)
 
 
 def render_code(code: str, language: str, style: Style) -> str:
-    """Escaped code, highlighted, two columns in; the terminal wraps it, so that it can be copied whole."""
+    """Escaped code, highlighted and indented; the terminal wraps it, so that it copies without line breaks."""
     if style.on and language:
-        from rich.syntax import Syntax
+        from buddy.terminal import rich_text
 
-        text = Syntax("", language, theme=THEME, background_color="default").highlight(code)
-        text.no_wrap = True
-        code = _rendered(text, style, 10_000)
+        code = rich_text.highlight(code, language, style)
     return "\n".join(f"  {line}" for line in code.rstrip("\n").split("\n"))
-
-
-THEME = "ansi_dark"
-
-
-def _rendered(shown: object, style: Style, columns: int) -> str:
-    import io
-
-    from rich.console import Console
-    from rich.theme import Theme
-
-    into = io.StringIO()
-    console = Console(
-        file=into,
-        width=columns,
-        force_terminal=style.on,
-        color_system="standard" if style.on else None,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        theme=Theme({"markdown.code": "cyan", "markdown.code_block": "none"}),
-    )
-    console.print(shown, end="")
-    lines = [_TRAILING.sub(r"\1", line) for line in into.getvalue().split("\n")]
-    return "\n".join(lines).strip("\n")
-
-
-# Padding to the full width would wrap when the window gets narrower.
-_TRAILING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$")

@@ -1,11 +1,12 @@
-"""The one screen: what is finished goes above the input and becomes the terminal's own scrollback.
+"""The screen: finished text goes above the input and becomes the terminal's own scrollback.
 
-What always holds: erasing the input, writing above it and drawing it again is one write, so nothing flickers; many
-small texts become few writes; while another program has the terminal, nothing is written.
+Invariants: erasing the input, writing above it and redrawing it is one write, so nothing flickers; many small texts
+become few writes; while another program has the terminal, nothing is written.
 """
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Generator
 from typing import Any, TextIO
 
@@ -19,41 +20,39 @@ from prompt_toolkit.renderer import CPR_Support, Renderer
 INTERVAL = 0.04
 
 
-class HeldOutput(Vt100_Output):
-    """Writes to the terminal; what is written while it is held leaves in one piece."""
+class BatchedOutput(Vt100_Output):
+    """Writes to the terminal; inside `batch()`, everything goes out in one write."""
 
     def __init__(self, stream: TextIO, *, colour: bool) -> None:
-        import os
-
         def size() -> Size:
-            # A terminal that does not know its size says 0.
+            # A terminal that does not know its size reports 0.
             found = os.get_terminal_size(stream.fileno())
             return Size(rows=found.lines or 24, columns=found.columns or 80)
 
         depth = None if colour else ColorDepth.DEPTH_1_BIT
-        # Asking the terminal where its cursor is would need an answer, and some never give one.
+        # No cursor position requests: some terminals never answer them.
         super().__init__(stream, size, default_color_depth=depth, enable_cpr=False)
-        self._held = False
+        self._is_batching = False
 
     @contextlib.contextmanager
-    def held(self) -> Generator[None, None, None]:
-        self._held = True
+    def batch(self) -> Generator[None, None, None]:
+        self._is_batching = True
         try:
             yield
         finally:
-            self._held = False
+            self._is_batching = False
             self.flush()
 
     def flush(self) -> None:
-        if not self._held:
+        if not self._is_batching:
             super().flush()
 
 
-class Reflowing(Renderer):
-    """Erases what a narrower window has wrapped: a terminal makes two rows of one that no longer fits."""
+class ReflowRenderer(Renderer):
+    """Also erases rows that a narrower window has wrapped: the terminal splits a row that no longer fits."""
 
     def render(self, app: "Application[Any]", layout: Layout, is_done: bool = False) -> None:
-        # A drawing that comes between the new size and the signal that tells of it would be put under the old one.
+        # A redraw between the resize and its signal would otherwise land below the old drawing.
         if self._last_size is not None and self._last_size != self.output.get_size():
             self.erase(leave_alternate_screen=False)
         super().render(app, layout, is_done)
@@ -61,11 +60,11 @@ class Reflowing(Renderer):
     def erase(self, leave_alternate_screen: bool = True) -> None:
         self.output.cursor_up(self._added_rows())
         if self.last_rendered_screen is not None and self.last_rendered_screen.height > 1:
-            self._erase_in_two()
+            self._erase_top_row_first()
         super().erase(leave_alternate_screen)
 
-    def _erase_in_two(self) -> None:
-        """The row on top, then those below: what clears a whole screen at once goes into some terminals' scrollback."""
+    def _erase_top_row_first(self) -> None:
+        """The top row, then the rest: some terminals move a screen that is cleared at once into their scrollback."""
         self.output.cursor_backward(self._cursor_pos.x)
         self.output.cursor_up(self._cursor_pos.y)
         self.output.erase_end_of_line()
@@ -75,31 +74,31 @@ class Reflowing(Renderer):
         self._cursor_pos = Point(x=0, y=0)
 
     def _added_rows(self) -> int:
-        """How many rows the last drawing got above the cursor since it was drawn."""
+        """How many rows a resize has added above the cursor since the last drawing."""
         columns, drawn = self.output.get_size().columns, self.last_rendered_screen
         if drawn is None or self._last_size is None or columns >= self._last_size.columns:
             return 0
         rows = (drawn.data_buffer[row] for row in range(self._cursor_pos.y))
-        # Blanks at the end of a row are not written, so they do not wrap.
+        # Trailing blanks are not written, so they do not wrap.
         ends = (max((at for at, cell in row.items() if cell.char.strip()), default=0) for row in rows)
         return sum(end // columns for end in ends) + self._cursor_pos.x // columns
 
 
 class Screen:
-    """Writes above the input of an application, or simply writes where none is running."""
+    """Writes above the input of an application; plainly, while none is running."""
 
-    def __init__(self, output: HeldOutput) -> None:
+    def __init__(self, output: BatchedOutput) -> None:
         self.output = output
         self._app: Application[str] | None = None
-        self._waiting: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._drawing: asyncio.TimerHandle | None = None
-        self._last = 0.0
-        self._away = 0
+        self._pending: list[str] = []
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._redraw_timer: asyncio.TimerHandle | None = None
+        self._flushed_at = 0.0
+        self._suspensions = 0
 
-    def show(self, app: "Application[str]") -> None:
+    def attach(self, app: "Application[str]") -> None:
         self._app = app
-        app.renderer = Reflowing(app.renderer.style, self.output)
+        app.renderer = ReflowRenderer(app.renderer.style, self.output)
 
         def place(_: object) -> None:
             self._place(app)
@@ -114,33 +113,33 @@ class Screen:
     def rows(self) -> int:
         return self.output.get_size().rows
 
-    def above(self, text: str) -> None:
-        """Write lines into the scrollback, very soon."""
-        self._waiting.append(text + "\n")
-        if self._timer is None and not self._away:
+    def print_above(self, text: str) -> None:
+        """Write lines into the scrollback, with the next flush."""
+        self._pending.append(text + "\n")
+        if self._flush_timer is None and not self._suspensions:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, self._last + INTERVAL - loop.time()), self.flush)
+            self._flush_timer = loop.call_later(max(0.0, self._flushed_at + INTERVAL - loop.time()), self.flush)
 
     def redraw(self) -> None:
-        """Draw the input again, soon: what streams in must not be in the way of a key's echo."""
-        if self._drawing is None:
-            self._drawing = asyncio.get_running_loop().call_later(INTERVAL, self._redraw)
+        """Redraw the input soon; not at once, so that streaming does not delay the echo of keys."""
+        if self._redraw_timer is None:
+            self._redraw_timer = asyncio.get_running_loop().call_later(INTERVAL, self._redraw)
 
     def _redraw(self) -> None:
-        self._drawing = None
-        if self._app is not None and not self._away:
+        self._redraw_timer = None
+        if self._app is not None and not self._suspensions:
             self._app.invalidate()
 
     def flush(self) -> None:
-        """Write what waits, now."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._away or not self._waiting:
+        """Write what is pending, now."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if self._suspensions or not self._pending:
             return
-        text = "".join(self._waiting)
-        self._waiting.clear()
-        self._last = asyncio.get_running_loop().time()
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._flushed_at = asyncio.get_running_loop().time()
         app = self._app
         if app is not None and app.is_running and app.context is not None:
             app.context.copy().run(self._draw, app, text)
@@ -149,25 +148,25 @@ class Screen:
             self.output.flush()
 
     @contextlib.contextmanager
-    def away(self) -> Generator[None, None, None]:
+    def suspended(self) -> Generator[None, None, None]:
         """Another program has the terminal."""
-        self._away += 1
+        self._suspensions += 1
         try:
             yield
         finally:
-            self._away -= 1
+            self._suspensions -= 1
             self.flush()
 
     def _draw(self, app: "Application[str]", text: str) -> None:
-        with self.output.held():
+        with self.output.batch():
             app.renderer.erase(leave_alternate_screen=False)
             self.output.write_raw(text)
             self._place(app)
             app.renderer.render(app, app.layout)
 
     def _place(self, app: "Application[str]") -> None:
-        """Say that below the input there may be nothing: the editor then draws its toolbar right there."""
+        """Claim that the input is at the bottom, so that the editor draws its toolbar directly below it."""
         if not app.renderer.height_is_known:
             app.renderer.report_absolute_cursor_row(self.rows)
-            # Being told a row, the editor would ask the terminal for it the next time, as after a resize.
+            # Once it knows a row, the editor would request the cursor position after the next resize.
             app.renderer.cpr_support = CPR_Support.NOT_SUPPORTED

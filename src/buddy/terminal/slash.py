@@ -1,99 +1,103 @@
-"""The slash commands: one table of names, what they take, what they do, and whether they work while a run is active.
+"""The slash commands: one table of names, arguments, handlers, and whether they work while a run is active.
 
-What always holds: while a run is active only those that look or steer are accepted; an unknown command is never sent to
+Invariants: while a run is active, only commands that look or steer are accepted; an unknown command is never sent to
 the model.
 """
 
+import difflib
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
 from buddy.errors import UserError
-from buddy.terminal import acting, looking
-from buddy.terminal.desk import Desk
+from buddy.terminal import change_commands as change
+from buddy.terminal import show_commands as show
+from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape
 
-Handler = Callable[[Desk, str], Awaitable[None]]
+Handler = Callable[[CommandUI, str], Awaitable[None]]
 
 
 class Command(Struct, frozen=True):
+    """One command; without `help` it is hidden from lists."""
+
     name: str
-    takes: str
+    arguments: str
     help: str
     handler: Handler
     while_active: bool = False
 
 
-async def show_help(desk: Desk, _: str) -> None:
-    style = desk.style
-    width = max(len(f"{command.name} {command.takes}") for command in COMMANDS if command.help)
-    rows = [
-        f"  {style.cyan(f'{command.name} {command.takes}'.ljust(width))}  {command.help}"
-        for command in COMMANDS
-        if command.help
-    ]
-    desk.tell("\n".join([*rows, "", *(f"  {style.dim(line)}" for line in KEYS)]))
+async def show_help(ui: CommandUI, _: str) -> None:
+    style = ui.style
+    listed = [(f"{command.name} {command.arguments}", command.help) for command in COMMANDS if command.help]
+    width = max(len(usage) for usage, _ in listed)
+    rows = [f"  {style.cyan(usage.ljust(width))}  {text}" for usage, text in listed]
+    ui.show("\n".join([*rows, "", *(f"  {style.dim(line)}" for line in KEYS)]))
 
 
 COMMANDS = (
-    Command("/status", "", "model, session, workspace, approvals, counters", looking.show_status, while_active=True),
-    Command("/model", "[name|index]", "switch the model; without a name, choose one", acting.switch_model),
-    Command("/context", "", "how full the context window is", looking.show_context, while_active=True),
-    Command("/compact", "[undo]", "replace old messages by a summary", acting.compact),
-    Command("/cost", "", "what this session used", looking.show_cost),
-    Command("/ps", "", "the active runs", looking.show_ps, while_active=True),
-    Command("/kill", "<id>", "cancel a run", acting.kill, while_active=True),
-    Command("/timeout", "<duration> [id]", "cancel a run after a time", acting.set_timeout, while_active=True),
-    Command("/steer", "<text>", "tell the active run something", acting.steer, while_active=True),
-    Command("/approve", "ask|all|none|<duration>", "what is asked for", acting.set_policy, while_active=True),
-    Command("/permissions", "", "the rules that decide", looking.show_permissions),
-    Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", acting.session),
-    Command("/resume", "[id|last]", "go on in another session", acting.resume),
-    Command("/new", "", "start afresh", acting.new),
-    Command("/fork", "", "go on in a copy of this session", acting.fork),
-    Command("/back", "", "", acting.back),
-    Command("/export", "[file]", "write every event to a file", looking.export),
-    Command("/diff", "", "what changed in the workspace", looking.show_diff),
-    Command("/init", "", "have AGENTS.md written", acting.init),
-    Command("/doctor", "", "check this installation", looking.show_doctor),
-    Command("/login", "[profile]", "use an account instead of a key", acting.login),
-    Command("/help", "", "this list", show_help),
-    Command("/quit", "", "leave (also /exit, /q, Ctrl-D)", acting.leave),
-    Command("/exit", "", "", acting.leave),
-    Command("/q", "", "", acting.leave),
+    Command("/status", "", "model, session, workspace, approvals, usage", show.show_status, while_active=True),
+    Command("/model", "[name|index]", "switch the model, or choose from a list", change.switch_model),
+    Command("/context", "", "how full the context window is", show.show_context, while_active=True),
+    Command("/compact", "[undo]", "replace old messages with a summary", change.compact),
+    Command("/cost", "", "cost and tokens of this session", show.show_cost),
+    Command("/ps", "", "list active runs", show.show_ps, while_active=True),
+    Command("/kill", "<id>", "cancel a run", change.kill, while_active=True),
+    Command("/timeout", "<duration> [id]", "cancel a run after a time", change.set_timeout, while_active=True),
+    Command("/steer", "<text>", "send a message to the active run", change.steer, while_active=True),
+    Command("/approve", "ask|all|none|<duration>", "change the approval policy", change.set_policy, while_active=True),
+    Command("/permissions", "", "list approval rules", show.show_permissions),
+    Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", change.manage_sessions),
+    Command("/resume", "[id|last]", "switch to another session", change.resume),
+    Command("/new", "", "start a new session", change.start_new),
+    Command("/fork", "", "continue in a copy of this session", change.fork),
+    Command("/back", "", "", change.rewind),
+    Command("/export", "[file]", "write every event to a file", show.export),
+    Command("/diff", "", "changes in the workspace", show.show_diff),
+    Command("/init", "", "generate AGENTS.md", change.write_agents_file),
+    Command("/doctor", "", "check this installation", show.show_doctor),
+    Command("/login", "[profile]", "log in with an account instead of a key", change.login),
+    Command("/help", "", "show this list", show_help),
+    Command("/quit", "", "quit (also /exit, /q, Ctrl-D)", change.quit_terminal),
+    Command("/exit", "", "", change.quit_terminal),
+    Command("/q", "", "", change.quit_terminal),
 )
 
 KEYS = (
-    "Enter sends (queues while a run is active) · Alt-Enter, Ctrl-J newline · Ctrl-Enter steers",
-    "Esc interrupts · Esc Esc goes back to an earlier message · Shift-Tab changes approvals",
-    "@file completes a path · !cmd runs a command of yours · Ctrl-G your editor · Ctrl-R history",
-    "Ctrl-D leaves; a run that is active goes on without you · Ctrl-Z suspends",
+    "Enter send (queues during a run) · Alt-Enter or Ctrl-J newline · Ctrl-Enter steer",
+    "Esc interrupt · Esc Esc go back to an earlier message · Shift-Tab approval policy",
+    "@file complete a path · !cmd run a shell command · Ctrl-G editor · Ctrl-R history",
+    "Ctrl-D quit (an active run continues in the background) · Ctrl-Z suspend",
 )
 
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
-def offered() -> list[tuple[str, str]]:
+def listed_commands() -> list[tuple[str, str]]:
     """Names and help, for completion."""
     return [(command.name, command.help) for command in COMMANDS if command.help]
 
 
+def is_command(line: str) -> bool:
+    """Whether a line is a command: `/tmp/x` is a path, not one."""
+    return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
+
+
 def find_command(line: str) -> tuple[Command, str]:
-    """The command of a line and what follows it; UserError where there is none."""
+    """The command of a line and what follows it; raises UserError if there is no such command."""
     name, rest = [*line.split(maxsplit=1), "", ""][:2]
     command = _BY_NAME.get(name.lower())
     if command is None:
-        import difflib
-
-        near = difflib.get_close_matches(name, [known for known, _ in offered()], 1)
-        hint = f"did you mean {near[0]}?" if near else "/help lists them"
-        raise UserError(f"no command {escape(name[:40])}", hint=hint)
+        near = difflib.get_close_matches(name, [known for known, _ in listed_commands()], 1)
+        hint = f"did you mean {near[0]}?" if near else "/help lists all commands"
+        raise UserError(f"unknown command {escape(name[:40])}", hint=hint)
     return command, rest
 
 
-async def run_command(desk: Desk, line: str) -> None:
+async def run_command(ui: CommandUI, line: str) -> None:
     command, rest = find_command(line)
-    if desk.talk.active is not None and not command.while_active:
+    if ui.session.active is not None and not command.while_active:
         allowed = " ".join(known.name for known in COMMANDS if known.while_active)
-        raise UserError(f"{command.name} waits until the run is over", hint=f"now: {allowed}")
-    await command.handler(desk, rest)
+        raise UserError(f"{command.name} isn't available while a run is active", hint=f"available now: {allowed}")
+    await command.handler(ui, rest)

@@ -1,6 +1,6 @@
-"""Our own styling: the only escape sequences that reach a terminal, and only where one is and wants them.
+"""Our own styling: the only escape sequences written to a terminal, and only to one that wants them.
 
-What always holds: without colour the words alone say everything.
+Invariants: without colour, the words alone carry the meaning.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class Style:
-    """Wraps text that was escaped before; does nothing where it is off."""
+    """Wraps text that is already escaped; does nothing when off."""
 
     def __init__(self, *, on: bool) -> None:
         self.on = on
@@ -36,5 +36,5 @@ class Style:
 
 
 def style_of(stream: TextIO, env: Mapping[str, str]) -> Style:
-    """Colour for a terminal that has some, unless NO_COLOR says otherwise."""
+    """Colour for a terminal that supports it, unless NO_COLOR is set."""
     return Style(on=stream.isatty() and not env.get("NO_COLOR") and env.get("TERM", "") not in ("", "dumb"))

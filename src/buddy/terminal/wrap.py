@@ -1,6 +1,6 @@
-"""Text in columns: how wide it is on a terminal, cut or wrapped to a width.
+"""Text in columns: its width on a terminal, and how to cut or wrap it.
 
-What always holds: what goes in was escaped before and has no styling; wide characters count as two columns.
+Invariants: the text is already escaped and has no styling; wide characters count as two columns.
 """
 
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """As much as fits, with an ellipsis where that is not all."""
+    """As much as fits, with an ellipsis if something was cut."""
     if width_of(text) <= width:
         return text
-    kept, used = "", 0
+    text_so_far, used = "", 0
     for character in text:
         used += max(0, get_cwidth(character))
         if used > width - 1:
             break
-        kept += character
-    return kept + "…"
+        text_so_far += character
+    return text_so_far + "…"
 
 
 def wrap(text: str, width: int) -> Iterator[str]:
-    """The lines of a text, none wider than `width`; nothing is left out."""
+    """The lines of a text, none wider than `width`; every character is kept."""
     for line in text.expandtabs(4).split("\n"):
         yield from _wrap_line(line, max(8, width))
 
 
 def wrap_words(text: str, width: int) -> Iterator[str]:
-    """The same for prose: broken between words where that can be, and without the space that stood there."""
+    """The same for prose: breaks between words where possible, and drops the space at the break."""
     for line in text.expandtabs(4).split("\n"):
         yield from _wrap_line(line, max(8, width), between=" ")
 

@@ -1,12 +1,13 @@
-"""One person's hold on a session: what was said and decided in it, and the requests that change it.
+"""The session that a terminal is attached to: its state folded from events, and the requests that change it.
 
-What always holds: the session is started with the first thing that needs one, so looking around leaves nothing behind;
-events of a session that was left are not taken up.
+Invariants: the session is started by the first request that needs one, so looking around leaves nothing behind; events
+of a session that was left are ignored.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.client.client import Client
 from buddy.client.view import View
@@ -35,38 +36,22 @@ from buddy.protocol.requests import (
     SubmitApproval,
 )
 from buddy.protocol.shapes import ContextState
-from buddy.terminal.approve import Answer
-
-CYCLE = {"ask": "all", "all": "none", "none": "ask", "until": "ask"}
+from buddy.terminal.approval_prompt import ApprovalAnswer
 
 
-class Around(Struct, frozen=True):
-    """What the command gives its terminal: ways that lead beyond the protocol."""
+class SessionAccess(Struct, frozen=True):
+    """How sessions are started, found and read; the command line knows its flags and the log's layout."""
 
-    start: Callable[[Client], Awaitable[str]]
-    find: Callable[[Client, str], Awaitable[str]]
-    whole: Callable[[Client, Event], Awaitable[EventBody | None]]
-    export: Callable[[Client, str, str], Awaitable[int]]
-    seconds: Callable[[str], float | None]
-    revive: Callable[[], Awaitable[None]]
-    command: tuple[str, ...]
-    flags: tuple[str, ...]
-    root: str
-    profiles: tuple[tuple[str, str], ...] = ()
-    profile: str = ""
-    model: str = ""
-    target: str = "local"
-    sandbox: str = "host"
-    policy: str = "ask"
-    version: str = ""
-    show_tokens: bool = False
-    show_tool_calls: bool = True
-    describe: Callable[[str, bool], tuple[str, Sequence[str]]] = lambda _profile, _pane: ("", ())
-    """Where a profile's model is, and the tools that it is offered, with or without a pane."""
+    start: Callable[[], Awaitable[str]]
+    find: Callable[[str], Awaitable[str]]
+    read_full: Callable[[Event], Awaitable[EventBody | None]]
+    """The body of an event, including texts too long to be stored inline."""
+    export: Callable[[str, str], Awaitable[int]]
+    """Write the events of a session to a file; returns how many."""
 
 
-class Facts(Struct):
-    """What a status shows, folded from the events."""
+class SessionFacts(Struct):
+    """What the status shows, folded from events."""
 
     profile: str = ""
     model: str = ""
@@ -79,29 +64,28 @@ class Facts(Struct):
     watch: str = ""
 
 
-class Said(Struct, frozen=True):
-    """What became of a message: its run, or its place in the queue."""
+class SentMessage(Struct, frozen=True):
+    """What became of a message: the run it started, or its position in the queue."""
 
     run_id: str | None = None
     position: int = 0
 
 
-class Conversation:
-    def __init__(self, client: Client, around: Around) -> None:
+class CurrentSession:
+    def __init__(self, client: Client, access: SessionAccess, initial: SessionFacts) -> None:
+        """`initial` is what a session started here will have."""
         self.client = client
-        self.around = around
+        self.access = access
+        self.initial = initial
         self.session_id = ""
-        self.begin()
+        self._clear()
 
-    def begin(self) -> None:
-        """Nothing said yet."""
-        around = self.around
+    def _clear(self) -> None:
         self.view = View()
         self.replayed = 0
-        self.said: list[tuple[int, str]] = []
-        self.facts = Facts(
-            around.profile, around.model, around.target, around.sandbox, policy=around.policy, root=around.root
-        )
+        self.messages: list[tuple[int, str]] = []
+        """The user's messages, each with the seq of its event."""
+        self.facts = replace(self.initial)
 
     @property
     def active(self) -> str | None:
@@ -111,16 +95,16 @@ class Conversation:
     def is_replaying(self) -> bool:
         return self.view.last_seq < self.replayed
 
-    def take(self, event: Event) -> bool:
-        """Fold an event; False where it is not of this session, or known."""
+    def apply(self, event: Event) -> bool:
+        """Fold an event; False if it belongs to another session or was seen before."""
         if event.session_id != self.session_id or not self.view.apply(event):
             return False
         body = event.body()
         if body is not None:
-            self._note(event, body)
+            self._fold(event, body)
         return True
 
-    def _note(self, event: Event, body: EventBody) -> None:
+    def _fold(self, event: Event, body: EventBody) -> None:
         facts = self.facts
         match body:
             case SessionStarted():
@@ -137,7 +121,7 @@ class Conversation:
                 facts.target = body.options.target or facts.target
                 facts.sandbox = body.options.sandbox or facts.sandbox
             case UserMessage():
-                self.said.append((event.seq, body.text))
+                self.messages.append((event.seq, body.text))
             case ModelSwitched():
                 facts.profile = body.after.get("profile", facts.profile)
                 facts.model = body.after.get("model", facts.model)
@@ -150,37 +134,37 @@ class Conversation:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def ensure(self) -> str:
-        """The session, started where there is none yet."""
+    async def ensure_started(self) -> str:
+        """The session's id; starts a session if there is none yet."""
         if not self.session_id:
-            self.session_id = await self.around.start(self.client)
+            self.session_id = await self.access.start()
         return self.session_id
 
     async def open(self, session_id: str) -> None:
-        """Leave this session for another; everything in that one is shown again."""
+        """Leave this session for another, whose events are all shown again."""
         self.client.forget(self.session_id)
         self.session_id = session_id
-        self.begin()
+        self._clear()
         attached = await self.client.attach(session_id)
         self.replayed = attached.replay.to_seq
 
     def leave(self) -> None:
-        """A fresh session comes with the next message."""
+        """Leave this session; the next message starts a new one."""
         self.client.forget(self.session_id)
         self.session_id = ""
-        self.begin()
+        self._clear()
 
-    async def say(self, text: str) -> Said:
+    async def send(self, text: str) -> SentMessage:
         """Send a message, or queue it behind the active run."""
-        session_id, message_id = await self.ensure(), Ulids()("msg")
+        session_id, message_id = await self.ensure_started(), Ulids()("msg")
         if self.active is None:
             try:
-                return Said(await self.client.send(SendUserMessage(session_id, message_id, text)))
+                return SentMessage(await self.client.send(SendUserMessage(session_id, message_id, text)))
             except ProtocolError as error:
                 if error.code != "RUN_IN_PROGRESS":
                     raise
         queued = await self.client.request(QueueMessage(message_id, text), QueueMessageReply, session_id)
-        return Said(position=queued.position)
+        return SentMessage(position=queued.position)
 
     async def steer(self, text: str) -> None:
         if self.active is None:
@@ -191,7 +175,7 @@ class Conversation:
         if self.active is not None:
             await self.client.cancel(self.session_id, self.active, reason)
 
-    async def decide(self, approval_id: str, answer: Answer) -> None:
+    async def decide(self, approval_id: str, answer: ApprovalAnswer) -> None:
         if self.active is not None:
             await self.client.approve(
                 SubmitApproval(
@@ -205,19 +189,10 @@ class Conversation:
                 )
             )
 
-    async def set_policy(self, text: str) -> SetApprovalPolicyReply:
-        """`ask`, `all`, `none`, or a duration for which nothing is asked."""
-        match text:
-            case "ask" | "all" | "none":
-                wish = SetApprovalPolicy(text)
-            case _:
-                seconds = self.around.seconds(text)
-                if seconds is None:
-                    raise ProtocolError("INVALID_REQUEST", f"{text[:40]!r}: use ask, all, none or a duration like 10m")
-                wish = SetApprovalPolicy("until", seconds)
-        return await self.client.request(wish, SetApprovalPolicyReply, await self.ensure())
+    async def set_policy(self, policy: SetApprovalPolicy) -> None:
+        await self.client.request(policy, SetApprovalPolicyReply, await self.ensure_started())
 
     async def fork(self, seq: int) -> str:
-        """A new session with what was said up to here."""
+        """Copy the session up to an event; returns the new session's id."""
         reply = await self.client.request(ForkSession(seq), ForkSessionReply, self.session_id)
         return reply.session_id

@@ -1,7 +1,7 @@
-"""Programs of the person beside the session: `!cmd`, an editor, a login, the shell that started us.
+"""Programs that the person runs from this terminal: `!cmd`, git, a login, the shell that started us.
 
-What always holds: what a program writes is escaped line by line and bounded; an interrupt ends it and all it started;
-while a program has the terminal nothing else is written to it.
+Invariants: a program's output is escaped line by line and bounded; an interrupt kills it and everything it started;
+while a program has the terminal, nothing else writes to it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MOST_LINES = 2000
 CHUNK = 65536
 
 
-class Outside:
+class LocalPrograms:
     def __init__(self, screen: Screen, style: Style) -> None:
         self._screen = screen
         self._style = style
@@ -32,7 +32,7 @@ class Outside:
         return self._process is not None
 
     def interrupt(self) -> bool:
-        """End what runs; False where nothing does."""
+        """Kill the running program; False if there is none."""
         if self._process is None:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -40,7 +40,7 @@ class Outside:
         return True
 
     async def run(self, command: Sequence[str] | str, root: str) -> int:
-        """Run it in the workspace, its output into the scrollback; gives its exit code."""
+        """Run a program in the workspace and show its output; returns its exit code."""
         words = [os.environ.get("SHELL") or "/bin/sh", "-c", command] if isinstance(command, str) else command
         process = self._process = await asyncio.create_subprocess_exec(
             *words,
@@ -52,47 +52,47 @@ class Outside:
         )
         self._screen.redraw()
         try:
-            await self._show(process, is_diff="diff" in command)
+            await self._show_output(process, is_diff="diff" in command)
             code = await process.wait()
         finally:
             self.interrupt()
             self._process = None
             self._screen.redraw()
         if code:
-            ended = f"exit {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
-            self._screen.above(self._style.dim(f"  {ended}"))
+            result = f"exit {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+            self._screen.print_above(self._style.dim(f"  {result}"))
         return code
 
     async def lend(self, command: Sequence[str]) -> None:
-        """Let one of our own commands talk to the person itself."""
+        """Give the terminal to one of our own commands."""
         self._screen.flush()
-        # What waits meanwhile is written after the editor has the terminal again, or it would be drawn twice.
-        with self._screen.away():
+        # Held output is written once the editor has the terminal back, or it would be drawn twice.
+        with self._screen.suspended():
             async with in_terminal():
                 process = await asyncio.create_subprocess_exec(*command)
                 await process.wait()
 
     async def suspend(self) -> None:
-        """Give the terminal back to the shell, until it lets us go on."""
+        """Give the terminal back to the shell until it continues us."""
         self._screen.flush()
-        with self._screen.away():
+        with self._screen.suspended():
             await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
 
-    async def _show(self, process: asyncio.subprocess.Process, *, is_diff: bool) -> None:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+    async def _show_output(self, process: asyncio.subprocess.Process, *, is_diff: bool) -> None:
+        assert process.stdout is not None  # noqa: S101 - requested above
         left, rest = MOST_LINES, ""
         while chunk := await process.stdout.read(CHUNK):
             *lines, rest = (rest + chunk.decode(errors="replace")).split("\n")
             rest = rest[-CHUNK:]
-            self._lines(lines[: max(0, left)], is_diff=is_diff)
+            self._show_lines(lines[: max(0, left)], is_diff=is_diff)
             left -= len(lines)
         if rest and left > 0:
-            self._lines([rest], is_diff=is_diff)
+            self._show_lines([rest], is_diff=is_diff)
         if left < 0:
-            self._screen.above(self._style.dim(f"  … {-left} more lines"))
+            self._screen.print_above(self._style.dim(f"  … {-left} more lines"))
 
-    def _lines(self, lines: Sequence[str], *, is_diff: bool) -> None:
+    def _show_lines(self, lines: Sequence[str], *, is_diff: bool) -> None:
         if lines and is_diff:
-            self._screen.above(diff_block("\n".join(lines), self._style, most=MOST_LINES))
+            self._screen.print_above(diff_block("\n".join(lines), self._style, most=MOST_LINES))
         elif lines:
-            self._screen.above("\n".join(f"  {escape(line[:LINE])}" for line in lines))
+            self._screen.print_above("\n".join(f"  {escape(line[:LINE])}" for line in lines))

@@ -1,7 +1,6 @@
-"""What Tab offers: slash commands at the beginning, files of the workspace after `@`.
+"""Completion: slash commands at the start of a line, workspace files after `@`.
 
-What always holds: the editor never waits for it; a name that a terminal would act on is not offered; what git ignores
-is not offered either.
+Invariants: the editor never waits for it; file names with control characters, and files that git ignores, are left out.
 """
 
 import os
@@ -16,15 +15,15 @@ from prompt_toolkit.document import Document
 
 from buddy.terminal.escape import escape
 
-MOST_FILES = 20_000
-MOST_OFFERED = 50
-FRESH_SECONDS = 5.0
+MAX_FILES = 20_000
+MAX_MATCHES = 50
+CACHE_SECONDS = 5.0
 GIT_SECONDS = 5.0
-HIDDEN = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 
-class Files:
-    """The files of a workspace, looked up again after a while, in whatever thread asks."""
+class WorkspaceFiles:
+    """The files of a workspace, cached for a few seconds; safe to use from any thread."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -33,7 +32,7 @@ class Files:
         self._lock = threading.Lock()
 
     def matching(self, part: str) -> list[str]:
-        """Names that contain what was typed: those whose last part begins with it first, then the shorter ones."""
+        """Names that contain the text: first those whose file name starts with it, then shorter before longer."""
         wanted = part.lower()
         found = [name for name in self._all() if wanted in name.lower()]
 
@@ -41,12 +40,12 @@ class Files:
             lower = name.lower()
             return (not lower.rpartition("/")[2].startswith(wanted), not lower.startswith(wanted), len(name), name)
 
-        return sorted(found, key=rank)[:MOST_OFFERED]
+        return sorted(found, key=rank)[:MAX_MATCHES]
 
     def _all(self) -> list[str]:
         with self._lock:
             now = time.monotonic()
-            if not self._read_at or now - self._read_at > FRESH_SECONDS:
+            if not self._read_at or now - self._read_at > CACHE_SECONDS:
                 self._names = [name for name in self._read() if escape(name) == name]
                 self._read_at = now
             return self._names
@@ -57,14 +56,14 @@ class Files:
             done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=True)
         except (OSError, subprocess.SubprocessError):
             return list(_walk(Path(self._root)))
-        return done.stdout.decode(errors="surrogateescape").split("\0")[: MOST_FILES + 1][:-1]
+        return done.stdout.decode(errors="surrogateescape").split("\0")[: MAX_FILES + 1][:-1]
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Files below a folder that is not git's, up to a number."""
-    left = MOST_FILES
+    """Files below a folder outside git, up to a limit."""
+    left = MAX_FILES
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in HIDDEN and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
         for name in sorted(names):
             left -= 1
             if left < 0:
@@ -73,7 +72,7 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def wants_menu(document: Document) -> bool:
-    """Whether something is being typed that can be completed."""
+    """Whether the word being typed can be completed."""
     before = document.text_before_cursor
     is_command = before.startswith("/") and " " not in before and "\n" not in before
     return is_command or _last_word(before).startswith("@")
@@ -83,10 +82,8 @@ def _last_word(text: str) -> str:
     return text.rpartition(" ")[2].rpartition("\n")[2]
 
 
-class Offering(Completer):
-    """Slash commands with their help, files after `@`."""
-
-    def __init__(self, commands: Sequence[tuple[str, str]], files: Files) -> None:
+class InputCompleter(Completer):
+    def __init__(self, commands: Sequence[tuple[str, str]], files: WorkspaceFiles) -> None:
         self._commands = commands
         self._files = files
 

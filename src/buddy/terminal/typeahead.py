@@ -1,6 +1,6 @@
-"""What was typed before there was a prompt.
+"""Keys typed before the prompt appeared.
 
-What always holds: nothing of it is lost, and Enter is Enter; the terminal makes a newline of it until an editor has it.
+Invariants: none is lost, and Enter stays Enter: the terminal turns it into a newline until an editor takes over.
 """
 
 import os
@@ -15,8 +15,8 @@ LINE = 4096
 END = "\x04"
 
 
-def take_typed(source: Input) -> None:
-    """Have the editor begin with the lines that wait in the terminal; one that is not finished it reads itself."""
+def drain(source: Input) -> None:
+    """Hand the complete lines waiting in the terminal to the editor; it reads an unfinished one itself."""
     descriptor = source.fileno()
     keys: list[KeyPress] = []
     parser = Vt100Parser(keys.append)

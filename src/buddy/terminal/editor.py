@@ -1,0 +1,80 @@
+"""The line editor at the bottom of the screen."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.styles import Style as EditorStyle
+
+from buddy.terminal.completion import InputCompleter, wants_menu
+from buddy.terminal.key_bindings import ESCAPE_SECONDS
+from buddy.terminal.screen import Screen
+from buddy.terminal.typeahead import drain
+
+MENU_ROWS = 6
+PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
+
+
+class Editor:
+    def __init__(self, screen: Screen, history: Path, completer: InputCompleter) -> None:
+        self._screen = screen
+        self._prompt: PromptSession[str] = PromptSession(
+            multiline=True,
+            history=FileHistory(str(history)),
+            completer=completer,
+            complete_in_thread=True,
+            complete_while_typing=Condition(self._wants_menu),
+            reserve_space_for_menu=MENU_ROWS,
+            prompt_continuation="  ",
+            erase_when_done=True,
+            output=screen.output,
+            style=PLAIN_TOOLBAR,
+            tempfile_suffix=".md",
+        )
+        app = self._prompt.app
+        app.timeoutlen = app.ttimeoutlen = ESCAPE_SECONDS
+        screen.attach(app)
+
+    @property
+    def buffer(self) -> Buffer:
+        return self._prompt.default_buffer
+
+    def configure(self, keys: KeyBindings, message: Callable[[], ANSI], toolbar: Callable[[], ANSI]) -> None:
+        """Set what keys do, and what is drawn before and below the input."""
+        self._prompt.key_bindings = keys
+        self._prompt.message = message
+        self._prompt.bottom_toolbar = toolbar
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Edit until `quit`; `on_ready` is called once, after the first drawing."""
+        app = self._prompt.app
+
+        def once(_: object) -> None:
+            app.after_render -= once
+            on_ready()
+
+        app.after_render += once
+        drain(app.input)
+        await self._prompt.prompt_async()
+
+    def remember(self, line: str) -> None:
+        self._prompt.history.append_string(line)
+
+    async def open_external(self) -> str:
+        """Edit the input in `$VISUAL` or `$EDITOR`; returns the new text."""
+        with self._screen.suspended():
+            await self.buffer.open_in_editor()
+        return self.buffer.text
+
+    def quit(self) -> None:
+        app = self._prompt.app
+        if app.is_running and app.future is not None and not app.future.done():
+            app.exit(result="")
+
+    def _wants_menu(self) -> bool:
+        return wants_menu(self.buffer.document)

@@ -1,0 +1,69 @@
+"""The session's events on their way to the screen."""
+
+import asyncio
+
+from buddy.errors import BuddyError
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalRequired, EventBody
+from buddy.terminal.current_session import CurrentSession
+from buddy.terminal.dialogs import Dialogs
+from buddy.terminal.event_renderer import EventRenderer
+from buddy.terminal.screen import Screen
+
+TRIES = 3
+
+
+class FullEvents:
+    """Reads texts that are too long for their event; the terminal carries on if that fails."""
+
+    def __init__(self, session: CurrentSession) -> None:
+        self._session = session
+        self._approvals: dict[str, Event] = {}
+
+    def note(self, event: Event) -> None:
+        """Remember an approval request, in case its text must be read."""
+        if event.type == "approval_required" and isinstance(body := event.body(), ApprovalRequired):
+            self._approvals[body.approval_id] = event
+
+    async def read(self, event: Event) -> EventBody | None:
+        for _ in range(TRIES):
+            try:
+                return await self._session.access.read_full(event)
+            except ConnectionError:
+                continue  # the next request waits for the connection
+            except BuddyError:
+                break
+        return event.body()
+
+    async def read_approval(self, waiting: ApprovalRequired) -> ApprovalRequired:
+        event = self._approvals.pop(waiting.approval_id, None)
+        full = await self.read(event) if event is not None else None
+        return full if isinstance(full, ApprovalRequired) else waiting
+
+
+class EventFeed:
+    def __init__(
+        self,
+        session: CurrentSession,
+        full_events: FullEvents,
+        renderer: EventRenderer,
+        dialogs: Dialogs,
+        screen: Screen,
+    ) -> None:
+        self._session = session
+        self._full_events = full_events
+        self._renderer = renderer
+        self._dialogs = dialogs
+        self._screen = screen
+
+    async def run(self) -> None:
+        """Show events until the connection is closed for good."""
+        async for event in self._session.client.events():
+            if self._session.apply(event):
+                self._full_events.note(event)
+                await self._renderer.render(event, self._full_events.read)
+                if not self._session.is_replaying:
+                    await self._dialogs.update(self._session.view)
+                self._screen.redraw()
+            if self._session.is_replaying:
+                await asyncio.sleep(0)  # a long log must not block the keys

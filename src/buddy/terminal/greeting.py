@@ -1,0 +1,46 @@
+"""The first lines of an interactive terminal, and the last ones."""
+
+import os
+from collections.abc import Iterator
+
+from buddy.terminal.current_session import CurrentSession, SessionFacts
+from buddy.terminal.escape import escape
+from buddy.terminal.style import Style
+from buddy.terminal.wrap import wrap_words
+
+_POLICIES = {"ask": "; Buddy asks first", "none": "; all are denied"}
+
+
+def greeting(session: CurrentSession, version: str, style: Style, columns: int) -> Iterator[str]:
+    """What runs, where, as whom, and whether Buddy asks."""
+    facts, runtime = session.initial, session.client.runtime
+    model = " · ".join(dict.fromkeys(part for part in (facts.profile, facts.model) if part))
+    yield style.green(style.bold("buddy")) + style.dim(f" {version} · {escape(model)}")
+    asks = _POLICIES.get(facts.policy, ", without asking")
+    for line in wrap_words(f"{escape(_short(facts.root))} · commands {_runs(facts)}{asks} · /help", columns):
+        yield style.dim(line)
+    if runtime is not None and runtime.runtime_version != version:
+        yield style.yellow(
+            f"! The daemon is version {escape(runtime.runtime_version)}, this is {version}. "
+            "Restart it: buddy daemon stop, then buddy"
+        )
+
+
+def farewell(session: CurrentSession, style: Style) -> Iterator[str]:
+    """How to come back."""
+    if session.active is not None:
+        yield style.yellow("The run continues in the background.")
+    if session.session_id:
+        yield style.dim(f"Resume with: buddy resume {session.session_id}")
+
+
+def _runs(facts: SessionFacts) -> str:
+    if facts.sandbox == "confined":
+        return "run confined"
+    return "run as your user" if facts.target == "local" else f"run on {escape(facts.target)}"
+
+
+def _short(path: str) -> str:
+    """The path with `~` for the home directory."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path

@@ -1,0 +1,32 @@
+"""Durations, token counts, plurals and approval policies, in few words."""
+
+_POLICIES = {"ask": "ask", "all": "auto-approve everything", "none": "deny everything"}
+
+
+def format_duration(seconds: float) -> str:
+    """`4s`, `2m 05s`, `1h 02m`."""
+    total = int(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m {total % 60:02}s"
+    return f"{total // 3600}h {total % 3600 // 60:02}m"
+
+
+def format_tokens(tokens: int) -> str:
+    """`812`, `4.1k`, `1.2M`."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.1f}k" if tokens < 1_000_000 else f"{tokens / 1_000_000:.1f}M"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def policy_text(policy: str, until: int | None, now: float) -> str:
+    """An approval policy in words. `until` is in milliseconds, `now` in seconds, as the clocks have them."""
+    if policy == "until" and until is not None:
+        return f"auto-approving everything for {format_duration(max(0.0, until / 1000 - now))}"
+    return _POLICIES.get(policy) or f"auto-approve everything for {policy}"

@@ -1,0 +1,192 @@
+"""The REPL without a terminal, or on a dumb one: each line read is a prompt or a command, answered before the next.
+
+Invariants: the model's replies go to stdout unrendered (escaped if that is a terminal), everything else to stderr; no
+escape sequence is written; approvals are asked only of a person, and only a clear yes counts as one.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+from buddy.errors import BuddyError, UserError
+from buddy.protocol.codes import EXIT_CODES
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalRequired, EventBody, RunComplete, UserMessage
+from buddy.terminal.approval_prompt import ApprovalAnswer, ApprovalPrompt
+from buddy.terminal.blocks import ME, error_block
+from buddy.terminal.current_session import CurrentSession
+from buddy.terminal.escape import escape
+from buddy.terminal.event_renderer import EventRenderer
+from buddy.terminal.settings import TerminalSettings
+from buddy.terminal.slash import is_command, run_command
+from buddy.terminal.status_line import prompt_text
+from buddy.terminal.stdin_lines import StdinLines
+from buddy.terminal.style import Style
+
+WIDTH = 80
+
+
+class PlainRepl:
+    """Implements `command_ui.CommandUI`."""
+
+    def __init__(
+        self,
+        session: CurrentSession,
+        settings: TerminalSettings,
+        style: Style,
+        out: TextIO,
+        err: TextIO,
+        *,
+        has_person: bool = False,
+    ) -> None:
+        """With a person, there is a prompt to type at, and approvals are asked."""
+        self.session = session
+        self.settings = settings
+        self.style = style
+        self._has_person = has_person
+        self._out = out
+        self._err = err
+        self._renderer = EventRenderer(session, settings.display, style, lambda: WIDTH, self.show, self._answer)
+        self._input = StdinLines()
+        self._queue: list[str] = []
+        self._approvals: list[Event] = []
+        self._is_over = False
+        self._outcome = "success"
+
+    async def run(self, first: str | None) -> int:
+        """Run until stdin ends; returns the exit code of the last run."""
+        if self._has_person:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        if first:
+            await self._run_line(first)
+        while not self._is_over and (line := await self._next_line(prompt_text(self.session.facts.target))):
+            if line.strip():
+                await self._run_line(line.strip())
+        return EXIT_CODES[self._outcome]
+
+    async def _next_line(self, prompt: str) -> str:
+        if self._has_person:
+            print(prompt, end="", file=self._err, flush=True)
+        line = await self._input.next()
+        if self._has_person and not line:
+            self.show("")
+        return line
+
+    def _interrupt(self) -> None:
+        """Ctrl-C cancels the run, and with it an approval; without a run, it ends the program."""
+        if self.session.active is None:
+            raise KeyboardInterrupt
+        self._input.interrupt()
+        self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        try:
+            await self.session.cancel()
+        except (BuddyError, OSError) as error:
+            self.show(error_block(error, self.style))
+
+    async def _run_line(self, line: str) -> None:
+        try:
+            await self._do(line)
+        except (BuddyError, OSError) as error:
+            self.show(error_block(error, self.style))
+        while self._queue and not self._is_over:
+            await self._run_line(self._queue.pop(0))
+
+    async def _do(self, line: str) -> None:
+        if is_command(line):
+            await run_command(self, line)
+            return
+        if self._has_person and line.startswith("!"):  # a line from a pipe may be anybody's
+            await self.run_program(line[1:])
+            return
+        sent = await self.session.send(line)
+        async for event in self.session.client.events():
+            body = await self._take(event)
+            if isinstance(body, RunComplete) and body.run_id == sent.run_id:
+                self._outcome = body.outcome
+                return
+        raise ConnectionResetError("the daemon closed the connection")
+
+    async def _take(self, event: Event) -> EventBody | None:
+        if not self.session.apply(event):
+            return None
+        body = event.body()
+        is_live = self._has_person and not self.session.is_replaying
+        if not (is_live and isinstance(body, UserMessage) and body.by == ME):  # already there, as it was typed
+            await self._renderer.render(event, self.session.access.read_full)
+        if isinstance(body, ApprovalRequired):
+            self._approvals.append(event)
+        if is_live:
+            await self._ask()
+        return body
+
+    async def _ask(self) -> None:
+        """Ask the person for each pending approval."""
+        while self._approvals:
+            request = await self.session.access.read_full(self._approvals.pop(0))
+            if not isinstance(request, ApprovalRequired) or request.approval_id not in self.session.view.approvals:
+                continue
+            self.show(ApprovalPrompt(request, self.style).block(WIDTH, full=True))
+            is_yes = (await self._next_line("approve? [y/N] ")).strip().lower() in ("y", "yes")
+            try:
+                await self.session.decide(request.approval_id, ApprovalAnswer("approve" if is_yes else "deny"))
+            except BuddyError as error:  # it was decided elsewhere
+                self.show(error_block(error, self.style))
+
+    def _answer(self, text: str) -> None:
+        try:
+            print(escape(text) if self._out.isatty() else text, file=self._out, flush=True)
+        except OSError as error:  # the reader is gone, or has no space left
+            self._is_over, self._queue = True, []
+            if not isinstance(error, BrokenPipeError):
+                self.show(error_block(error, self.style))
+
+    # --- CommandUI --------------------------------------------------------------------------------------------------
+
+    def show(self, text: str) -> None:
+        print(text, file=self._err, flush=True)
+
+    def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
+        del on_choice, start
+        self.show("\n".join([f"{title}:", *(f"  {number}  {escape(text)}" for number, text in enumerate(choices, 1))]))
+
+    def enqueue(self, line: str) -> None:
+        self._queue.append(line)
+
+    def set_input(self, text: str) -> None:
+        self.show(f"  {escape(text)}")
+
+    def quit(self) -> None:
+        self._is_over = True
+
+    def set_timeout(self, session_id: str, run_id: str, seconds: float) -> None:
+        del session_id, run_id, seconds
+        raise UserError("/timeout needs a terminal", hint="start with --max-time DURATION instead")
+
+    async def switch_session(self, session_id: str | None) -> None:
+        """Show a session up to the end of its active run."""
+        self._renderer.reset()
+        if session_id is None:
+            self.session.leave()
+            return
+        await self.session.open(session_id)
+        async for event in self.session.client.events():
+            await self._take(event)
+            if not self.session.is_replaying and self.session.active is None:
+                return
+
+    async def run_program(self, command: Sequence[str] | str) -> int:
+        words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=self.session.facts.root, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        if output:
+            self.show(escape(output.decode(errors="replace").rstrip("\n")))
+        return await process.wait()
+
+    async def lend_terminal(self, command: Sequence[str]) -> None:
+        del command
+        raise UserError("/login needs a terminal", hint="run: buddy login")

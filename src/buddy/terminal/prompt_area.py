@@ -1,0 +1,53 @@
+"""What is drawn around the input: text still streaming in, the activity line, a dialog, the prompt, the toolbar."""
+
+from prompt_toolkit.formatted_text import ANSI
+
+from buddy.terminal.current_session import CurrentSession
+from buddy.terminal.dialogs import Dialogs
+from buddy.terminal.event_renderer import EventRenderer
+from buddy.terminal.local_programs import LocalPrograms
+from buddy.terminal.screen import Screen
+from buddy.terminal.status_line import prompt_text, toolbar_text
+from buddy.terminal.style import Style
+from buddy.terminal.wrap import cut
+
+PROGRAM_RUNNING = "Running your command; messages are held until it finishes (Esc to stop)"
+CONNECTION_LOST = "Lost connection to the daemon. Press Enter to restart it."
+
+
+class PromptArea:
+    def __init__(
+        self,
+        session: CurrentSession,
+        renderer: EventRenderer,
+        dialogs: Dialogs,
+        programs: LocalPrograms,
+        screen: Screen,
+        style: Style,
+    ) -> None:
+        self._session = session
+        self._renderer = renderer
+        self._dialogs = dialogs
+        self._programs = programs
+        self._screen = screen
+        self._style = style
+        self.is_connection_lost = False
+
+    def message(self) -> ANSI:
+        columns, rows = self._screen.columns, self._screen.rows
+        prompt = self._style.green(self._style.bold(prompt_text(self._session.facts.target)))
+        lines = [*self._renderer.tail(columns, rows), *self._activity(columns), *self._dialogs.lines(columns), prompt]
+        return ANSI("\n".join(lines))
+
+    def _activity(self, columns: int) -> list[str]:
+        run = self._session.view.runs.get(self._session.active or "")
+        if self.is_connection_lost:
+            return [self._style.yellow(cut(CONNECTION_LOST, columns - 1))]
+        if self._programs.is_running:
+            return [self._style.dim(cut(PROGRAM_RUNNING, columns - 1))]
+        if run is not None:
+            return [self._renderer.activity.line(run, columns, is_waiting=self._dialogs.is_approval_open)]
+        return []
+
+    def toolbar(self) -> ANSI:
+        return ANSI(self._style.dim(cut(toolbar_text(self._session.facts), self._screen.columns - 1)))

@@ -1,0 +1,44 @@
+"""What the command line hands to its terminal, besides the session."""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+
+class DisplaySettings(Struct, frozen=True):
+    color: bool = True
+    show_tokens: bool = False
+    show_tool_calls: bool = True
+
+
+class ProfileDetails(Struct, frozen=True):
+    """Where a profile's model is reached, and the tools it is offered."""
+
+    endpoint: str = ""
+    tools: tuple[str, ...] = ()
+
+
+class Profiles(Struct, frozen=True):
+    """The configured model profiles. `describe(profile, has_pane)` loads the tools, so it belongs in a thread."""
+
+    models: dict[str, str]
+    """Profile name → model name, which may be empty."""
+    describe: Callable[[str, bool], ProfileDetails]
+
+
+class BuddyProgram(Struct, frozen=True):
+    """How to run other `buddy` commands on the same state and folder."""
+
+    program: tuple[str, ...]
+    flags: tuple[str, ...]
+    restart_daemon: Callable[[], Awaitable[None]]
+
+    def command(self, *arguments: str) -> list[str]:
+        return [*self.program, *arguments, *self.flags]
+
+
+class TerminalSettings(Struct, frozen=True):
+    display: DisplaySettings
+    profiles: Profiles
+    buddy: BuddyProgram
+    parse_duration: Callable[[str], float | None]
