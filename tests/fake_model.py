@@ -41,7 +41,7 @@ class Answer(Struct, frozen=True):
     `cut_at` ends the connection after so many bytes of the body; `framing="close"` sends no length, so that such an
     end looks clean; `hang` stops for good before the headers or after the body; `gate` is awaited before the event
     `gate_at`; `gaps` are how many of the first pieces are followed by how long a wait; `slow_head` is the wait after
-    each byte of the headers.
+    each byte of the headers; `drop` closes the connection once the request was read.
     """
 
     chunks: Sequence[Chunk | str] = ()
@@ -60,6 +60,7 @@ class Answer(Struct, frozen=True):
     gate_at: int = 1
     gaps: tuple[int, float] = (0, 0.0)
     slow_head: float = 0.0
+    drop: bool = False
 
     def frames(self) -> list[bytes]:
         """The body, one piece per event."""
@@ -197,6 +198,8 @@ async def _read_request(ahead: bytes, reader: asyncio.StreamReader) -> Request:
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     """Send the answer; give whether the connection can be used again."""
+    if answer.drop:
+        return False
     if answer.hang == "headers":
         await asyncio.Event().wait()
     await _send_head(writer, answer)

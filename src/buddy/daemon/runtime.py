@@ -31,7 +31,7 @@ from buddy.log.contract import Log
 from buddy.log.owners import this_owner
 from buddy.models.contract import Provider, ToolSpec
 from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.dialling import Pool
+from buddy.models.http.pool import Pool
 from buddy.models.listing import Listings
 from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, WarningRaised

@@ -21,8 +21,8 @@ from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
-    from buddy.models.dialling import Pool
     from buddy.models.folding import Fold
+    from buddy.models.http.pool import Pool
     from buddy.protocol.shapes import ToolCallItem
 
 _PATH = "/chat/completions"

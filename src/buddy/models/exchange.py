@@ -17,7 +17,7 @@ from buddy.errors import ProviderError
 from buddy.models.contract import Piece, Reply
 from buddy.models.refusals import Refused
 from buddy.models.sse import MAX_EVENT, Events
-from buddy.models.wire import Answer, Broken, Wire
+from buddy.models.wire import ConnectionLost, Wire, WireResponse
 
 _WAIT_FOR_USAGE = 5.0
 
@@ -58,30 +58,30 @@ class Exchange:
     ) -> AsyncIterator[Piece]:
         """All pieces of one reply; `body` makes the request without the parameters that were refused, `taken` gives the
         ids that its calls cannot have any more. What folds a reply is loaded when the first one comes."""
-        answer = await self._open(body)
+        response = await self._open(body)
         try:
             fold = make_fold()
-            reading = _Reading(answer, fold)
+            reading = _Reading(response, fold)
             while (pieces := await reading.next()) is not None:
                 for piece in pieces:
                     yield piece
             if fold.done:
                 with suppress(TimeoutError, ProviderError):
-                    while await answer.batch(self._linger) is not None:
+                    while await response.batch(self._linger) is not None:
                         pass
             reply = fold.reply(taken())
         except ProviderError as error:
             self._wire.without_key(error)
             raise
         finally:
-            answer.close()
+            response.close()
         yield reply
 
-    async def _open(self, body: Callable[[LeftOut], Sequence[bytes]]) -> Answer:
+    async def _open(self, body: Callable[[LeftOut], Sequence[bytes]]) -> WireResponse:
         left_out = self._left_out
         while True:
             try:
-                answer = await self._wire.post(self._path, body(left_out))
+                response = await self._wire.post(self._path, body(left_out))
             except Refused as error:
                 named = self._named(error, left_out)
                 if not named:
@@ -89,7 +89,7 @@ class Exchange:
                 left_out |= {named}
             else:
                 self._left_out = left_out
-                return answer
+                return response
 
     def _named(self, error: Refused, left_out: LeftOut) -> str:
         """The first parameter that the refusal is about and that was sent."""
@@ -104,14 +104,14 @@ class Exchange:
 class _Reading:
     """Reads one answer to its end, as events or as one JSON object."""
 
-    def __init__(self, answer: Answer, fold: Folding) -> None:
-        if answer.content_type == "text/html":
+    def __init__(self, response: WireResponse, fold: Folding) -> None:
+        if response.content_type == "text/html":
             hint = "base_url is where the API is, mostly ending in /v1"
             raise ProviderError("the server answered with a web page", retryable=False, hint=hint)
-        self._answer = answer
+        self._response = response
         self._fold = fold
         self._events = Events()
-        self._is_whole = answer.content_type == "application/json"
+        self._is_whole = response.content_type == "application/json"
         self._is_begun = False
         self._is_over = False
 
@@ -135,17 +135,17 @@ class _Reading:
     async def _batch(self) -> bytes | None:
         """What came next; None at the end, which a reply that is whole or has text does not wait for in vain."""
         try:
-            return await self._answer.batch(_WAIT_FOR_USAGE if self._fold.finish else math.inf)
+            return await self._response.batch(_WAIT_FOR_USAGE if self._fold.finish else math.inf)
         except TimeoutError:
             return None
-        except Broken:
+        except ConnectionLost:
             if self._fold.finish or self._fold.has_text():
                 return None
             raise
 
     async def _whole(self, begun: bytes) -> list[Piece]:
         self._is_over = True
-        return self._fold.feed_whole(begun + await self._answer.read_some(MAX_EVENT))
+        return self._fold.feed_whole(begun + await self._response.read_some(MAX_EVENT))
 
     def _rest(self) -> list[Piece]:
         """What was left at the end of the body: half an event is no reason to lose the rest."""

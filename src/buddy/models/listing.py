@@ -15,7 +15,9 @@ from msgspec import Struct, field
 from buddy.errors import ProviderError
 from buddy.models.catalog import Facts, Prices
 from buddy.models.credentials import Credentials
-from buddy.models.dialling import Address, NoConnection, Server, Silent, parse_address
+from buddy.models.http.address import Address, parse_address
+from buddy.models.http.client import ConnectTimeout, HttpClient, Timeouts
+from buddy.models.http.connection import ReadTimeout
 
 SECONDS = 3.0
 AGAIN_AFTER = 300.0
@@ -55,7 +57,7 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
         async with asyncio.timeout(seconds):
             proof = await credentials.headers()
             status, body = await _get(parse_address(base_url), proof, seconds)
-    except (TimeoutError, NoConnection, Silent):
+    except (TimeoutError, ConnectTimeout, ReadTimeout):
         return Listing(trouble=f"no answer within {seconds:g} s")
     except ProviderError as error:
         return Listing(trouble=str(error))
@@ -64,17 +66,17 @@ async def list_models(base_url: str, credentials: Credentials, seconds: float = 
     return _meaning(status, body)
 
 
-async def _get(address: Address, proof: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
-    server = Server(address, connect_seconds=seconds, idle_seconds=seconds)
-    call = await server.ask("GET", "/models", {"accept": "application/json", **proof})
+async def _get(address: Address, login: Mapping[str, str], seconds: float) -> tuple[int, bytes]:
+    client = HttpClient(address, Timeouts(connect=seconds, idle=seconds))
+    response = await client.request("GET", "/models", {"accept": "application/json", **login})
     try:
         body = b""
-        while len(body) <= MAX_BODY and (more := await call.read()):
+        while len(body) <= MAX_BODY and (more := await response.read()):
             body += more
     finally:
-        call.close()
-        server.close()
-    return call.status, body
+        response.close()
+        client.close()
+    return response.status, body
 
 
 def _meaning(status: int, body: bytes) -> Listing:

@@ -20,7 +20,7 @@ from buddy.models.wire import Wire
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
-    from buddy.models.dialling import Pool
+    from buddy.models.http.pool import Pool
     from buddy.models.response_fold import ResponseFold
 
 _PATH = "/responses"

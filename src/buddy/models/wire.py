@@ -1,23 +1,29 @@
-"""One model API over HTTP: a request out, what arrives in as few pieces as it can.
+"""One model API over HTTP: sends a request and reads the response in as few pieces as possible.
 
-What always holds:
-- every failure is a `ProviderError`, and the key is in none of them;
-- an `Answer` is closed by who got it: its connection is then closed too, or kept for the next;
-- a server that sends nothing is given up after `idle_timeout`; one that trickles bytes without ever ending a line (or
-  its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive.
+Invariants:
+- every failure is a `ProviderError`, and none of them contains the key;
+- whoever gets a `WireResponse` closes it: its connection is then closed too, or kept for the next request;
+- a server that sends nothing is given up after `idle_timeout`; one that trickles bytes without ever completing a line
+  (or its headers) after `SLOWEST` times as long, while blank lines and comments keep an exchange alive.
 """
 
 import asyncio
+import errno
 import hashlib
 import math
+import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 
 from buddy.errors import ProviderError
 from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.dialling import Call, NoConnection, Pool, Server, Silent, Trickling, parse_address
-from buddy.models.http1 import Cut
+from buddy.models.http.address import parse_address
+from buddy.models.http.client import ConnectTimeout, HttpClient, ResponseStream, Timeouts
+from buddy.models.http.connection import HeaderTimeout, ReadTimeout
+from buddy.models.http.http1 import TruncatedResponse
+from buddy.models.http.pool import Pool
 from buddy.models.refusals import refused
 
 CONNECT_TIMEOUT = 30.0
@@ -25,12 +31,12 @@ MAX_REFUSAL = 64 * 1024
 SLOWEST = 2.0
 
 
-class Broken(ProviderError):
-    """The connection ended before the answer did."""
+class ConnectionLost(ProviderError):
+    """The connection ended before the response did."""
 
 
 class Wire:
-    """Speaks HTTP for a provider; `api` names the protocol for the hints."""
+    """Speaks HTTP for a provider; `api` names its protocol in hints."""
 
     def __init__(
         self,
@@ -46,136 +52,133 @@ class Wire:
         self._key = ""
         self._api = api
         self.idle_timeout = idle_timeout
-        self._server: Server | None = None
+        self._client: HttpClient | None = None
         self._pool = pool
 
-    async def post(self, path: str, body: Sequence[bytes]) -> "Answer":
-        """Send a JSON body; give the answer once its headers are there, or raise what its status means."""
-        call = await self._send_allowed(path, body)
+    async def post(self, path: str, body: Sequence[bytes]) -> "WireResponse":
+        """Send a JSON body; return the response once its headers are there, or raise what its status means."""
+        stream = await self._send_allowed(path, body)
         try:
-            return await self._accepted(call)
+            return await self._accepted(stream)
         except BaseException as error:
-            call.close()
+            stream.close()
             if isinstance(error, ProviderError):
                 self.without_key(error)
             raise
 
     async def close(self) -> None:
-        """End the connections that were kept."""
-        if self._server is not None:
-            self._server.close()
+        """Close idle connections."""
+        if self._client is not None:
+            self._client.close()
 
-    async def _accepted(self, call: Call) -> "Answer":
-        answer = Answer(call, self)
-        if call.status != 200:
-            raise refused(call.status, call.headers, await answer.read_some(MAX_REFUSAL), self._api)
-        return answer
+    async def _accepted(self, stream: ResponseStream) -> "WireResponse":
+        response = WireResponse(stream, self)
+        if stream.status != 200:
+            raise refused(stream.status, stream.headers, await response.read_some(MAX_REFUSAL), self._api)
+        return response
 
-    async def _send_allowed(self, path: str, body: Sequence[bytes]) -> Call:
-        """Send, and once more with newer credentials where there are any; a second refusal is theirs to explain."""
-        call = await self._send(path, body)
+    async def _send_allowed(self, path: str, body: Sequence[bytes]) -> ResponseStream:
+        """Send, and again with newer credentials if there are any; they raise if they are refused a second time."""
+        stream = await self._send(path, body)
         for _ in range(2):
-            if call.status != 401:
+            if stream.status != 401:
                 break
             try:
                 if not await self._credentials.refused():
                     break
             except BaseException:
-                call.close()
+                stream.close()
                 raise
-            call.close()
-            call = await self._send(path, body)
-        return call
+            stream.close()
+            stream = await self._send(path, body)
+        return stream
 
-    async def _send(self, path: str, body: Sequence[bytes]) -> Call:
+    async def _send(self, path: str, body: Sequence[bytes]) -> ResponseStream:
         proof = await self._credentials.headers()
         self._key = proof.get("authorization", "").removeprefix("Bearer ")
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", **proof}
         try:
-            return await self._reach().ask("POST", path, headers, body)
+            return await self._connect().request("POST", path, headers, body)
         except OSError as error:
-            raise self.without_key(self.trouble(error)) from error
+            raise self.without_key(self.translate(error)) from error
 
-    def _reach(self) -> Server:
-        if self._server is None:
+    def _connect(self) -> HttpClient:
+        if self._client is None:
             try:
                 address = parse_address(self._base_url)
             except ValueError as error:
-                hint = "base_url starts with https:// or http://"
-                told = f"base_url is not a URL that can be called: {error}"
-                raise ProviderError(told, retryable=False, hint=hint) from error
-            self._server = Server(
-                address,
-                connect_seconds=CONNECT_TIMEOUT,
-                idle_seconds=self.idle_timeout,
-                head_seconds=self.line_patience,
-                pool=self._pool,
-            )
-        return self._server
+                message = f"invalid base_url: {error}"
+                hint = 'set it to the URL of the API, such as "https://api.openai.com/v1"'
+                raise ProviderError(message, retryable=False, hint=hint) from error
+            timeouts = Timeouts(connect=CONNECT_TIMEOUT, idle=self.idle_timeout, headers=self.line_patience)
+            self._client = HttpClient(address, timeouts, self._pool)
+        return self._client
 
     @cached_property
     def origin(self) -> str:
-        """A name for this server: what only it understands is marked with it, and goes back to no other."""
+        """An id of this server: fields that only it understands are marked with it, and returned to no other."""
         return hashlib.sha256(self._base_url.encode()).hexdigest()[:16]
 
     @property
     def line_patience(self) -> float:
-        """How long a line of an answer may take."""
+        """How long a line of a response may take."""
         return SLOWEST * self.idle_timeout
 
-    def trouble(self, error: OSError) -> ProviderError:
-        """What a failure of the transport means."""
-        told = str(error) or type(error).__name__
+    def translate(self, error: OSError) -> ProviderError:
+        """The error of the transport as one of the provider."""
+        text = str(error) or type(error).__name__
         match error:
-            case NoConnection():
-                return ProviderError(f"no connection to the model API within {CONNECT_TIMEOUT:g} s", retryable=True)
-            case Silent() | Trickling():
-                return ProviderError(told, retryable=True)
-            case Cut() | ConnectionResetError() | BrokenPipeError():
-                return Broken(f"the connection to the model API broke: {told}", retryable=True)
+            case ConnectTimeout():
+                message = f"can't connect to {self._base_url}: no response within {CONNECT_TIMEOUT:g} s"
+                return ProviderError(message, retryable=True)
+            case ReadTimeout() | HeaderTimeout():
+                return ProviderError(text, retryable=True)
+            case TruncatedResponse() | ConnectionResetError() | BrokenPipeError():
+                return ConnectionLost(f"lost the connection to the model API: {text}", retryable=True)
             case _:
-                return ProviderError(f"no connection to the model API: {told}", retryable=True)
+                return ProviderError(f"can't connect to {self._base_url} {_connect_failure(error)}", retryable=True)
 
     def without_key(self, error: ProviderError) -> ProviderError:
-        """The same error, of the same type, without the key."""
+        """The same error with the key removed from its message."""
         if self._key:
             error.args = (str(error).replace(self._key, "[key]"),)
             error.hint = error.hint.replace(self._key, "[key]")
         return error
 
 
-class Answer:
-    """An answer whose headers are there, and what of its body comes."""
+class WireResponse:
+    """A response whose headers are there, and its body as it arrives."""
 
-    def __init__(self, call: Call, wire: Wire) -> None:
-        encoding = call.headers.get("content-encoding", "identity")
+    def __init__(self, stream: ResponseStream, wire: Wire) -> None:
+        encoding = stream.headers.get("content-encoding", "identity")
         if encoding != "identity":
-            raise ProviderError(f"the server compressed its answer ({encoding}) unasked", retryable=False)
-        self.close = call.close
-        self._call = call
+            message = f"the server sent a compressed response ({encoding}) without being asked"
+            raise ProviderError(message, retryable=False)
+        self.close = stream.close
+        self._stream = stream
         self._wire = wire
         self._patience = wire.line_patience
 
     @property
     def content_type(self) -> str:
-        return self._call.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return self._stream.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def batch(self, within: float = math.inf) -> bytes | None:
-        """All bytes that came since the last call, waiting for the first; None at the end of the body.
+        """All bytes that arrived since the last call, waiting for the first; None at the end of the body.
 
-        TimeoutError where nothing came `within` so many seconds.
+        TimeoutError if nothing arrives within this many seconds.
         """
         now = asyncio.get_running_loop().time
         began, seconds = now(), min(self._patience, within)
         try:
-            # Only the time spent waiting here counts, not how long the reader of the pieces took.
-            got = await self._call.read(seconds)
+            # Only the time spent waiting here counts, not how long the consumer took.
+            got = await self._stream.read(seconds)
         except OSError as error:
-            if not isinstance(error, Silent) or seconds >= self._wire.idle_timeout:
-                raise self._wire.trouble(error) from error
+            if not isinstance(error, ReadTimeout) or seconds >= self._wire.idle_timeout:
+                raise self._wire.translate(error) from error
             if within < self._patience:
                 raise TimeoutError from error
-            raise ProviderError("the model API sends bytes, but no whole line of them", retryable=True) from error
+            raise ProviderError("the model API sends bytes, but never a complete line", retryable=True) from error
         if b"\n" in got or b"\r" in got:
             self._patience = self._wire.line_patience
         else:
@@ -183,9 +186,18 @@ class Answer:
         return got or None
 
     async def read_some(self, limit: int) -> bytes:
-        """The body up to about `limit` bytes; what came is kept when the connection breaks."""
+        """The body up to about `limit` bytes; if the connection breaks, what arrived before."""
         got = b""
         with suppress(ProviderError):
             while len(got) < limit and (more := await self.batch()) is not None:
                 got += more
         return got
+
+
+def _connect_failure(error: OSError) -> str:
+    """Why no connection was opened. asyncio wraps the reason, once for each address that it tried."""
+    numbers = {error.errno} if error.errno else {int(number) for number in re.findall(r"\[Errno (-?\d+)\]", str(error))}
+    number = numbers.pop() if len(numbers) == 1 else 0
+    if number == errno.ECONNREFUSED:
+        return "(connection refused). Is the server running?"
+    return f"({os.strerror(number).lower() if number > 0 else error.strerror or error})"

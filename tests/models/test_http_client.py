@@ -1,6 +1,7 @@
 """How a server is reached: its address, TLS, proxies, and connections that are used again."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -9,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from buddy.models import dialling
-from buddy.models.dialling import Address, Pool, Server, parse_address
-from buddy.models.http1 import Cut
+from buddy.models.http import tls
+from buddy.models.http.address import Address, parse_address
+from buddy.models.http.client import HttpClient, Timeouts
+from buddy.models.http.connection import MAX_BUFFERED
+from buddy.models.http.http1 import TruncatedResponse
+from buddy.models.http.pool import Pool
 
+SECONDS = Timeouts(connect=10, idle=10)
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -43,14 +48,14 @@ async def listening(handle: Handle, tls: ssl.SSLContext | None = None) -> AsyncG
 
 
 async def ask(url: str) -> bytes:
-    server = Server(parse_address(url), connect_seconds=10, idle_seconds=10)
+    client = HttpClient(parse_address(url), SECONDS)
     try:
-        call = await server.ask("GET", "/models", {})
-        body = await call.read()
-        call.close()
+        response = await client.request("GET", "/models", {})
+        body = await response.read()
+        response.close()
         return body
     finally:
-        server.close()
+        client.close()
 
 
 def remembering(heads: list[str]) -> Handle:
@@ -72,7 +77,7 @@ def remembering(heads: list[str]) -> Handle:
         ("http://bücher.example", Address("http", "xn--bcher-kva.example", 80, ""), "xn--bcher-kva.example"),
     ],
 )
-def test_an_address_is_taken_apart(url: str, address: Address, authority: str) -> None:
+def test_a_url_is_split(url: str, address: Address, authority: str) -> None:
     assert parse_address(url) == address
     assert parse_address(url).authority == authority
 
@@ -80,12 +85,12 @@ def test_an_address_is_taken_apart(url: str, address: Address, authority: str) -
 @pytest.mark.parametrize(
     "url", ["", "h/v1", "ftp://h", "http://", "http://h:port", "http://h/ü", "http://h/a b", "http://h\n"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_address(url)
 
 
-async def test_a_connection_that_the_server_gave_up_is_replaced() -> None:
+async def test_a_get_is_sent_again_when_the_server_drops_a_reused_connection() -> None:
     heads: list[str] = []
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,42 +99,77 @@ async def test_a_connection_that_the_server_gave_up_is_replaced() -> None:
         await reader.read(1)  # the next request comes, and is never answered
 
     async with listening(once) as port:
-        server = Server(parse_address(f"http://127.0.0.1:{port}"), connect_seconds=10, idle_seconds=10)
+        client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), SECONDS)
         for _ in range(3):
-            call = await server.ask("GET", "/models", {})
-            assert await call.read() == b"hi"
-            call.close()
-        server.close()
+            response = await client.request("GET", "/models", {})
+            assert await response.read() == b"hi"
+            response.close()
+        client.close()
     assert len(heads) == 3
 
 
-async def test_a_new_connection_that_ends_early_is_told() -> None:
+async def test_a_post_that_may_have_reached_the_server_is_never_sent_again() -> None:
+    heads: list[str] = []
+
+    async def drop_the_second(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(HELLO)
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+
+    async with listening(drop_the_second) as port:
+        client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), SECONDS)
+        response = await client.request("POST", "/responses", {})
+        assert await response.read() == b"hi"
+        response.close()
+        with pytest.raises(TruncatedResponse, match="ended before"):
+            await client.request("POST", "/responses", {})
+        client.close()
+    assert len(heads) == 2
+
+
+async def test_a_connection_that_the_server_closed_is_not_written_to() -> None:
+    """The event loop has not seen the end of the connection yet when the next request is sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = HttpClient(parse_address(f"http://127.0.0.1:{listener.getsockname()[1]}"), SECONDS)
+        for _ in range(2):
+            asking = asyncio.create_task(client.request("POST", "/responses", {}))
+            accepted, _ = await asyncio.to_thread(listener.accept)
+            assert (await asyncio.to_thread(accepted.recv, 65536)).startswith(b"POST")
+            accepted.sendall(HELLO)
+            response = await asking
+            assert await response.read() == b"hi"
+            response.close()
+            accepted.close()
+        client.close()
+
+
+async def test_a_new_connection_that_ends_early_is_reported() -> None:
     async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
 
     async with listening(hang_up) as port:
-        with pytest.raises(Cut, match="ended before"):
+        with pytest.raises(TruncatedResponse, match="ended before"):
             await ask(f"http://127.0.0.1:{port}")
 
 
 async def test_a_fast_server_is_held_back_while_nobody_reads() -> None:
-    size = 32 * dialling.MAX_AHEAD
+    size = 32 * MAX_BUFFERED
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
         for _ in range(32):
-            writer.write(b"x" * dialling.MAX_AHEAD)
+            writer.write(b"x" * MAX_BUFFERED)
             await writer.drain()
 
     async with listening(flood) as port:
-        server = Server(parse_address(f"http://127.0.0.1:{port}"), connect_seconds=10, idle_seconds=10)
-        call = await server.ask("GET", "/", {})
-        pieces = [piece async for piece in aiter_until_empty(call.read)]
+        client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), SECONDS)
+        response = await client.request("GET", "/", {})
+        pieces = [piece async for piece in aiter_until_empty(response.read)]
         assert sum(map(len, pieces)) == size
-        assert max(map(len, pieces)) < 2 * dialling.MAX_AHEAD
-        call.close()
-        server.close()
+        assert max(map(len, pieces)) < 2 * MAX_BUFFERED
+        response.close()
+        client.close()
 
 
 async def aiter_until_empty(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes, None]:
@@ -138,7 +178,7 @@ async def aiter_until_empty(read: Callable[[], Awaitable[bytes]]) -> AsyncGenera
         await asyncio.sleep(0)
 
 
-async def test_plain_requests_go_through_a_proxy_that_is_told_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plain_requests_name_the_server_to_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     heads: list[str] = []
     async with listening(remembering(heads)) as port:
         monkeypatch.setenv("HTTP_PROXY", f"http://me:secret@127.0.0.1:{port}")
@@ -151,9 +191,9 @@ async def test_plain_requests_go_through_a_proxy_that_is_told_the_server(monkeyp
     assert len(heads) == 1
 
 
-async def test_a_proxy_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
-    with pytest.raises(OSError, match="proxy of the environment"):
+    with pytest.raises(OSError, match="proxy from the environment"):
         await ask("http://model.test")
 
 
@@ -170,15 +210,15 @@ async def test_certificates_are_checked_also_behind_a_proxy(tmp_path: Path, monk
         await asyncio.gather(_copy(reader, outer), _copy(inner, writer))
 
     async with listening(remembering(heads), served) as port, listening(tunnel) as proxy:
-        dialling.certificates.cache_clear()
+        tls.read_certificates.cache_clear()
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             await ask(f"https://localhost:{port}/v1")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-        dialling.certificates.cache_clear()
+        tls.read_certificates.cache_clear()
         assert await ask(f"https://localhost:{port}/v1") == b"hi"
         monkeypatch.setenv("https_proxy", f"127.0.0.1:{proxy}")
         assert await ask("https://model.test/v1") == b"hi"
-        dialling.certificates.cache_clear()
+        tls.read_certificates.cache_clear()
     assert tunnels == ["CONNECT model.test:443 HTTP/1.1"]
     assert [head.split("\r\n")[0] for head in heads] == ["GET /v1/models HTTP/1.1"] * 2
 
@@ -214,7 +254,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
-async def test_what_one_has_read_to_its_end_carries_the_next_request_of_another() -> None:
+async def test_clients_share_the_connections_of_a_pool() -> None:
     accepted = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -225,10 +265,10 @@ async def test_what_one_has_read_to_its_end_carries_the_next_request_of_another(
     async with listening(count) as port:
         address, pool = parse_address(f"http://127.0.0.1:{port}"), Pool()
         for _ in range(3):
-            server = Server(address, connect_seconds=10, idle_seconds=10, pool=pool)
-            call = await server.ask("GET", "/models", {})
-            assert await call.read() == b"hi"
-            call.close()
-            server.close()
+            client = HttpClient(address, SECONDS, pool)
+            response = await client.request("GET", "/models", {})
+            assert await response.read() == b"hi"
+            response.close()
+            client.close()
         assert accepted == 1
         pool.close()

@@ -1,0 +1,1 @@
+"""An HTTP/1.1 client for model APIs: address, TLS, connections, a pool of them, requests and responses."""
