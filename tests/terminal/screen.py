@@ -13,11 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cli.driving import Home
+from cli.driving import Home, Reply
 
 # Far longer than any step takes, even on a machine whose cores are all busy: it only bounds a hang.
 PATIENCE = 120.0
 LOOK_SECONDS = 0.02
+# A reply that streams until it is interrupted, however slow the test is.
+ENDLESS: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 3000, "delay": 0.05}
 
 
 class Tmux:

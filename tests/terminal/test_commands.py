@@ -9,11 +9,13 @@ ANSWER: Reply = {"text": "an answer of some words"}
 
 
 def ask(terminal: Tmux, line: str, wanted: str) -> str:
-    """Type a command; give what is shown from it on."""
+    """Type a command, and return what it shows: everything between its echo and the input line."""
     terminal.enter(line)
-    mark = f"> {line}\n"
-    screen = terminal.until(lambda shown: wanted in shown.rpartition(mark)[2], wanted=wanted, history=True)
-    return screen.rpartition(mark)[2]
+
+    def output(screen: str) -> str:
+        return screen.rpartition("\n>")[0].rpartition(f"> {line}\n")[2]
+
+    return output(terminal.until(lambda screen: wanted in output(screen), wanted=wanted, history=True))
 
 
 def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -> None:

@@ -3,10 +3,9 @@
 import shlex
 import sys
 
-from cli.driving import Home, Reply, shell
-from terminal.screen import Tmux
+from cli.driving import Home, shell
+from terminal.screen import ENDLESS, Tmux
 
-SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 40, "delay": 0.05}
 CTRL_ENTER = "\x1b[13;5u"
 
 
@@ -36,7 +35,7 @@ def test_leaving_at_a_question_lets_it_wait(home: Home) -> None:
 
 
 def test_ctrl_c_clears_what_was_typed_and_then_interrupts(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home) as terminal:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
         terminal.wait("the quick")
@@ -52,7 +51,7 @@ def test_ctrl_c_clears_what_was_typed_and_then_interrupts(home: Home) -> None:
 
 
 def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home) as terminal:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
         terminal.wait("the quick")

@@ -4,11 +4,10 @@ import msgspec
 import pytest
 
 from buddy.terminal.slash import COMMANDS
-from cli.driving import Home, Reply, shell
-from terminal.screen import Tmux
+from cli.driving import Home, shell
+from terminal.screen import ENDLESS, Tmux
 
 CHOICES = "1 Yes ·"
-SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog and runs away. " * 40, "delay": 0.05}
 
 
 def begun(terminal: Tmux) -> None:
@@ -17,14 +16,14 @@ def begun(terminal: Tmux) -> None:
 
 def test_the_first_screen_says_what_and_where(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
-        begun(terminal)
-        assert terminal.screen().splitlines() == [
+        wanted = [
             "buddy 0.1.0 · played",
             "~/work · commands run as your user; Buddy asks first · /help",
             "",
             ">",
             "approvals: ask (shift-tab) · played · /help",
         ]
+        terminal.until(lambda screen: screen.splitlines() == wanted, wanted="\n".join(wanted))
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 15)])
@@ -126,9 +125,9 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
 
 
 def test_esc_interrupts_and_typing_meanwhile_queues(home: Home) -> None:
-    home.script(SLOW)
+    home.script(ENDLESS)
     (home.directory / "script.json").write_bytes(
-        msgspec.json.encode({"replies": [SLOW], "on": [{"match": "next", "replies": [{"text": "second"}]}]})
+        msgspec.json.encode({"replies": [ENDLESS], "on": [{"match": "next", "replies": [{"text": "second"}]}]})
     )
     with Tmux(home) as terminal:
         begun(terminal)
@@ -144,7 +143,7 @@ def test_esc_interrupts_and_typing_meanwhile_queues(home: Home) -> None:
 
 
 def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home, columns=120, rows=50) as terminal:
+    with home.script(ENDLESS) and Tmux(home, columns=120, rows=50) as terminal:
         begun(terminal)
         terminal.enter("first")
         terminal.wait("Esc to interrupt")
@@ -170,7 +169,7 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
 
 
 def test_a_timeout_cancels_the_run(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home) as terminal:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
         terminal.wait("Esc to interrupt")
@@ -180,7 +179,7 @@ def test_a_timeout_cancels_the_run(home: Home) -> None:
 
 
 def test_steering_reaches_the_active_run(home: Home) -> None:
-    with home.script(SLOW, {"text": "second"}) and Tmux(home) as terminal:
+    with home.script(ENDLESS, {"text": "second"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
         terminal.wait("Esc to interrupt")
@@ -378,7 +377,7 @@ def test_nothing_but_the_story_is_in_the_scrollback(home: Home, sizes: list[tupl
         terminal.wait("approvals:")
         terminal.enter("go")
         for number, (columns, rows) in enumerate(sizes[1:]):
-            terminal.wait(f"word{number}-15")
+            terminal.wait(f"word{number}-15", history=True)
             terminal.resize(columns, rows)
         terminal.wait("✓ done", history=True)
         terminal.until(lambda screen: screen.splitlines()[-1].startswith("approvals"))
@@ -390,8 +389,7 @@ def test_nothing_but_the_story_is_in_the_scrollback(home: Home, sizes: list[tupl
 @pytest.mark.parametrize("ends", ["interrupted", "failed"])
 def test_what_was_read_of_a_reply_that_was_cut_off_stays(home: Home, ends: str) -> None:
     words = "the quick brown fox jumps over the lazy dog"
-    slow, failing = {"text": f"{words} " * 30, "delay": 0.02}, {"text": words, "error": {"message": "no more"}}
-    home.script(slow if ends == "interrupted" else failing)
+    home.script(ENDLESS if ends == "interrupted" else {"text": words, "error": {"message": "no more"}})
     with Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")

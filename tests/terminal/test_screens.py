@@ -93,7 +93,7 @@ def test_an_answer_is_whole_though_the_window_changed_in_the_middle_of_it(home: 
         terminal.wait("(shift-tab)")
         terminal.enter("go")
         for columns, rows, seen in ((80, 24, "word25"), (120, 40, "word50"), (40, 15, "word75"), (100, 30, "word95")):
-            terminal.wait(seen)
+            terminal.wait(seen, history=True)
             terminal.resize(columns, rows)
         terminal.until(lambda screen: "✓ done" in screen and "context 0%" in screen)
         told = terminal.screen(history=True)

@@ -11,7 +11,7 @@ from buddy.protocol.envelopes import Response, encode, parse_request
 from buddy.protocol.requests import HelloReply
 from buddy.terminal.status_line import prompt_text
 from cli.driving import Home, shell
-from terminal.screen import Tmux
+from terminal.screen import PATIENCE, Tmux
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ class OldDaemon:
 
     def __enter__(self) -> None:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE)
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)

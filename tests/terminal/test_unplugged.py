@@ -9,7 +9,12 @@ import subprocess
 from cli.driving import Home, Reply, shell
 from terminal.screen import Tmux
 
-SLOW: Reply = {"text": "the quick brown fox jumps over the lazy dog and runs away. " * 3, "delay": 0.05}
+# Streams a few words, and then runs until there is a file `gate`.
+GATED: Reply = {
+    "text": "the quick brown fox jumps over the lazy dog and runs away. " * 3,
+    "delay": 0.05,
+    "calls": [{"name": "run_shell", "args": {"command": "until [ -e gate ]; do sleep 0.05; done"}}],
+}
 
 
 def begun(terminal: Tmux) -> None:
@@ -21,7 +26,7 @@ def daemon_pid(home: Home) -> int:
 
 
 def test_leaving_in_the_middle_stops_nothing_and_resume_shows_it_all(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home) as terminal:
+    with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
         terminal.enter("go")
         terminal.wait("the quick")
@@ -31,6 +36,8 @@ def test_leaving_in_the_middle_stops_nothing_and_resume_shows_it_all(home: Home)
     found = re.search(r"buddy resume (sess_\w+)", screen)
     assert found
     with Tmux(home, "resume", found[1]) as terminal:
+        terminal.wait("the quick")
+        (home.work / "gate").touch()
         screen = terminal.wait("✓ done")
         assert screen.count("> go") == 1
         assert screen.count("runs away.") == 3
@@ -114,7 +121,7 @@ def test_enter_starts_a_daemon_that_is_gone(home: Home) -> None:
 
 
 def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
-    with home.script(SLOW) and Tmux(home) as terminal:
+    with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
         terminal.enter("go")
         terminal.wait("the quick")
@@ -122,6 +129,8 @@ def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
         shown = subprocess.run(listing, capture_output=True, check=True)
         os.killpg(int(shown.stdout), signal.SIGHUP)
         with Tmux(home, "resume", "--last") as again:
+            again.wait("the quick")
+            (home.work / "gate").touch()
             again.wait("✓ done")
 
 
