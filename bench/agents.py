@@ -1,6 +1,6 @@
 """Who can be asked from a shell: an agent is a command line that plays a script to its end, and its tools' names.
 
-What always holds: everybody gets the same prompt and the same file, in a new folder each time (so that nobody recalls
+Invariants: everybody gets the same prompt and the same file, in a new folder each time (so that nobody recalls
 an earlier prompt as a part of this one); nobody is asked for approval.
 """
 

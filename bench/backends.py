@@ -1,6 +1,6 @@
 """What we add to another agent's events: from the line that it writes to the event at a client.
 
-What always holds: the program that writes the lines is the same for all; it writes slowly enough that no line waits
+Invariants: the program that writes the lines is the same for all; it writes slowly enough that no line waits
 for another, so that what is measured is the way and not a queue.
 """
 

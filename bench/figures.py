@@ -1,6 +1,6 @@
 """Samples to figures, figures to one table: the only place where anything is summed up or printed.
 
-What always holds: a figure is the median of everything that was taken, beside its 99th percentile where the row has
+Invariants: a figure is the median of everything that was taken, beside its 99th percentile where the row has
 one; ratios are between medians of one and the same run.
 """
 

@@ -5,7 +5,7 @@ bytes, and asks again until there is an answer; with a log, it commits what happ
 nothing. Prompts, one per line, are played at once. `floor.py relay PORT SOCKET` is a daemon that only asks, and
 `floor.py thin SOCKET PROMPT` its client.
 
-What always holds: only what a way of asking needs is imported, as its start is measured too.
+Invariants: only what a way of asking needs is imported, as its start is measured too.
 """
 
 import os

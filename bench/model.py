@@ -4,7 +4,7 @@
 `turns` replies that call the tool (`parallel` of them each, `args` percent-encoded), then an answer of `deltas`
 words; every reply `think` seconds after its request. A key is one conversation. `GET /bench/KEY` gives its requests.
 
-What always holds: a request is received when its last byte is here, and a reply is sent when its last write begins
+Invariants: a request is received when its last byte is here, and a reply is sent when its last write begins
 (where the client reads slower than that, when its last byte left). Nothing that is done between the two depends on who
 asks. A request without tools (somebody wants a title) is answered with a word and not counted.
 """

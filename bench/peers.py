@@ -1,6 +1,6 @@
 """Other agents, as their users run them: installed from the registries, each into a folder in `bench/.peers`.
 
-What always holds: a peer gets the measuring model as its only one, may do everything without asking, and reaches for
+Invariants: a peer gets the measuring model as its only one, may do everything without asking, and reaches for
 nothing outside (no updates, no telemetry), so that what is measured is its own work. Its native program is run where it
 has one: a launcher that only starts it is nobody's own work.
 """

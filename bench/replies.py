@@ -1,6 +1,6 @@
 """What the measuring model says: ready-made HTTP replies of both wires, streamed or whole.
 
-What always holds: a streamed reply has one HTTP chunk per server-sent event, as servers send them, and ends with the
+Invariants: a streamed reply has one HTTP chunk per server-sent event, as servers send them, and ends with the
 usage; a word of an answer is one delta.
 """
 

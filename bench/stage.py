@@ -1,6 +1,6 @@
 """Where a measurement happens: a folder, the measuring model in a process of its own, and programs run under a clock.
 
-What always holds: all times are of the machine's monotonic clock, which the model and the programs share; what was
+Invariants: all times are of the machine's monotonic clock, which the model and the programs share; what was
 started here is ended here, by its pid.
 """
 

@@ -1,6 +1,6 @@
 """A client of the protocol that costs next to nothing: a socket, lines, and the few fields that a measurement looks at.
 
-What always holds: an event is looked into only as far as its type; only responses and approvals are decoded. It shares
+Invariants: an event is looked into only as far as its type; only responses and approvals are decoded. It shares
 no code with the product's client, so that what is measured is the daemon.
 """
 

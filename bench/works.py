@@ -1,6 +1,6 @@
 """What is measured: a work has rows of the table and gives subjects, which all do the same thing.
 
-What always holds: the subjects take turns, so that a busy minute of the machine hits them all alike; a first round
+Invariants: the subjects take turns, so that a busy minute of the machine hits them all alike; a first round
 that warms caches is not counted. A peer that fails loses its place in the row, with a word on stderr; a floor or Buddy
 that fails ends the measurement.
 """

@@ -13,7 +13,7 @@ from backends.casts import CASTS, FAKES, scene
 from backends.test_table import ask, decide
 from buddy.backends.acp.agent import Acp
 from buddy.backends.acp.presets import PRESETS
-from buddy.backends.external.contract import Completion, Delta, Executor, Request, SessionLost
+from buddy.backends.external.contract import AgentRequest, Completion, Delta, Executor, SessionLost
 from buddy.errors import ProtocolError, ProviderError, UserError
 from buddy.protocol.events import (
     ApprovalRequired,
@@ -34,7 +34,7 @@ ACP = next(cast for cast in CASTS if cast.name == "acp")
 async def talking(cwd: Path, **more: object) -> AsyncGenerator[Executor]:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(cwd))
-    executor = await agent.execute(Request("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType]
+    executor = await agent.execute(AgentRequest("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType]
     try:
         yield executor
     finally:
@@ -67,7 +67,7 @@ async def test_a_conversation_has_the_agents_own_id_and_ends_when_it_is_closed(t
 async def test_one_message_can_be_sent_alone(tmp_path: Path) -> None:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(tmp_path))
-    result = await agent.execute_once(Request("run touch made", str(tmp_path), uuid4().hex))
+    result = await agent.execute_once(AgentRequest("run touch made", str(tmp_path), uuid4().hex))
     assert result.reason == "completed"
     assert not (tmp_path / "made").exists()
 
@@ -261,8 +261,8 @@ async def test_a_repository_with_settings_for_the_agent_must_be_trusted(name: st
     agent = Acp(name, {"PATH": "/nowhere", "HOME": "/nowhere"})
     await agent.start(Local(), str(tmp_path))
     with pytest.raises(UserError, match=r"not trusted|unasked"):
-        await agent.execute(Request("", str(tmp_path), uuid4().hex))
+        await agent.execute(AgentRequest("", str(tmp_path), uuid4().hex))
     trusting = Acp(name, {"PATH": "/nowhere", "HOME": "/nowhere"}, lambda _: True)
     await trusting.start(Local(), str(tmp_path))
     with pytest.raises(UserError, match="not installed"):
-        await trusting.execute(Request("", str(tmp_path), uuid4().hex))
+        await trusting.execute(AgentRequest("", str(tmp_path), uuid4().hex))

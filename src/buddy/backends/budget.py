@@ -1,6 +1,6 @@
 """A run's one budget: turns, tokens, cost, time and tool calls, as its state and its clock say.
 
-What always holds: whatever is limited is reserved before it is spent, and what cannot fit is not begun; what was spent
+Invariants: whatever is limited is reserved before it is spent, and what cannot fit is not begun; what was spent
 or reserved is in the log, so a restart refunds nothing.
 """
 

@@ -1,6 +1,6 @@
 """Which backend a session gets: what it asked for, else its project's, else the server's, with `auto` looked up.
 
-What always holds: a name is never replaced by another one, only `auto` is; where it ends at our own agent because no
+Invariants: a name is never replaced by another one, only `auto` is; where it ends at our own agent because no
 other is installed, that is said.
 """
 

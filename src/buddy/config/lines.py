@@ -1,6 +1,6 @@
 """Find the line of a TOML file on which a key stands, for error messages.
 
-What always holds: the text was parsed before, so it is valid TOML; where the key is hidden inside an inline table, the
+Invariants: the text was parsed before, so it is valid TOML; where the key is hidden inside an inline table, the
 line of the nearest key around it is given.
 """
 

@@ -1,6 +1,6 @@
 """Find and read the configuration file.
 
-What always holds: the first file that exists is the configuration, files are never merged; a project's own
+Invariants: the first file that exists is the configuration, files are never merged; a project's own
 `buddy.toml` is not read; whatever is wrong in a file is a `UserError` with the file, the line and what to write.
 """
 

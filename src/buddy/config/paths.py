@@ -1,6 +1,6 @@
 """Where Buddy keeps its things, as text: all that a command needs which only talks to the daemon.
 
-What always holds: every path is absolute, nothing is created here, and an empty variable counts as unset.
+Invariants: every path is absolute, nothing is created here, and an empty variable counts as unset.
 """
 
 import os

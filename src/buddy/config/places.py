@@ -1,6 +1,6 @@
 """Where Buddy keeps its things: one value, found once from the environment and the command line.
 
-What always holds: every place is absolute, nothing is created here, and an empty variable counts as unset.
+Invariants: every place is absolute, nothing is created here, and an empty variable counts as unset.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Decide which model is spoken to, and how: a profile of the file, the environment, or a built-in model.
 
-What always holds: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
+Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
 `BUDDY_API_KEY` override the active profile; a profile that was chosen by name beats them, and they only fill in what it
 leaves open, so that choosing a profile never sends its requests elsewhere. A login's tokens only go to the server that
 the profile itself names: a server or a key from the environment turns the login off.

@@ -1,6 +1,6 @@
 """The settings of `buddy.toml`, one frozen struct per table.
 
-What always holds: every field has a default, so an empty file is a whole configuration; an unknown key or a wrong type
+Invariants: every field has a default, so an empty file is a whole configuration; an unknown key or a wrong type
 is refused; a profile names at most one source for its key, and no `repr` shows a key.
 """
 

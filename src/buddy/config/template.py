@@ -1,6 +1,6 @@
 """The user's file: written once as a template of comments, and added to where the user says so.
 
-What always holds: a file that exists is never overwritten, only added to; the template names no model, so that writing
+Invariants: a file that exists is never overwritten, only added to; the template names no model, so that writing
 it changes nothing; what is written is read back first. The file has mode 0600, its folder 0700.
 """
 

@@ -14,9 +14,9 @@ from buddy.protocol.shapes import SessionOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from buddy.backends.external.adapter import External
+    from buddy.backends.external.adapter import ExternalBackend
     from buddy.backends.external.contract import Agent
-    from buddy.backends.external.pool import Pool
+    from buddy.backends.external.pool import AgentPool
 
 
 class Agents:
@@ -30,7 +30,7 @@ class Agents:
         self._places = places
         self._env = env
         self._has_room = has_room
-        self._pool: Pool | None = None
+        self._pool: AgentPool | None = None
 
     def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         """The start with its backend decided for good, and a note for the user where that needs one."""
@@ -44,14 +44,14 @@ class Agents:
         notes = (WarningRaised(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
         return msgspec.structs.replace(started, options=fixed), notes
 
-    def backend(self, started: SessionStarted, model: str | None) -> "External | None":
+    def backend(self, started: SessionStarted, model: str | None) -> "ExternalBackend | None":
         """The backend of a session that another agent works for; None where our own does."""
         options = started.options
         name = (options.agent_runtime if options else None) or NATIVE
         if name == NATIVE:
             return None
-        from buddy.backends.external.adapter import External, Terms
-        from buddy.backends.external.pool import Pool
+        from buddy.backends.external.adapter import AgentOptions, ExternalBackend
+        from buddy.backends.external.pool import AgentPool
 
         if "confined" in (started.sandbox_provider, options.sandbox if options else None):
             raise ProtocolError("SANDBOX_UNAVAILABLE", f"{name} cannot be confined; use a container, or host")
@@ -61,16 +61,16 @@ class Agents:
             raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None) from error
         if _is_local(started):
             _check_available(agent)
-        pool = self._pool = self._pool or Pool(self._make)
-        terms = Terms(
+        pool = self._pool = self._pool or AgentPool(self._make)
+        options = AgentOptions(
             bool(options and options.plan),
             model or (options.model if options else None),
             options.system_prompt if options else None,
             agent.reports_cost,
         )
 
-        return External(
-            name, started.session_id, lambda target, root: pool.hire(name, target, root), terms, self._has_room
+        return ExternalBackend(
+            name, started.session_id, lambda target, root: pool.start_agent(name, target, root), options, self._has_room
         )
 
     def runtimes(self) -> AgentRuntimes:

@@ -12,24 +12,24 @@ from typing import Any
 from buddy.approvals.permissions import ALWAYS
 from buddy.approvals.questions import Question
 from buddy.backends.contract import Run
-from buddy.backends.external.adapter import External, Terms
+from buddy.backends.external.adapter import AgentOptions, ExternalBackend
 from buddy.backends.external.contract import (
     Agent,
     AgentEvent,
-    Answer,
+    AgentRequest,
+    AgentResult,
     Completion,
     Delta,
     Failure,
     Message,
     Permission,
-    Request,
-    Result,
+    PermissionAnswer,
     SessionLost,
-    Spent,
-    System,
+    SystemNote,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
     once,
 )
 from buddy.backends.external.history import LOST, SESSION, STARTING
@@ -68,17 +68,21 @@ from buddy.targets.contract import Target
 _CORRECTED = "the agent corrected itself"
 
 
-class RecordedExternal(External):
+class RecordedExternal(ExternalBackend):
     """The backend itself, with an agent that was recorded; what it is told of was recorded again."""
 
     def __init__(self, runtime: str, session_id: str, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
-        async def hire(target: Target, project: str) -> Agent:
+        async def start_agent(target: Target, project: str) -> Agent:
             del target, project
             return RecordedAgent(runtime, cursor, blobs)
 
         model = names(cursor, switched=False)[1]
         super().__init__(
-            runtime, session_id, hire, Terms(model=model or None, reports_cost=True), lambda: had_room(cursor)
+            runtime,
+            session_id,
+            start_agent,
+            AgentOptions(model=model or None, reports_cost=True),
+            lambda: had_room(cursor),
         )
         self._cursor = cursor
 
@@ -136,7 +140,7 @@ class RecordedAgent:
     async def start(self, target: Target, project: str) -> None:
         """It was started."""
 
-    async def execute(self, request: Request) -> "RecordedExecutor":
+    async def execute(self, request: AgentRequest) -> "RecordedExecutor":
         for event, body in self._cursor.after(self._cursor.reached):
             match body:
                 case Status() if body.source == "delegate" and body.phase == SESSION:
@@ -154,7 +158,7 @@ class RecordedAgent:
                     pass
         return RecordedExecutor(request.session_id or "", self._cursor, self._blobs)
 
-    async def execute_once(self, request: Request) -> Result:
+    async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)
 
     async def ping(self) -> None:
@@ -254,11 +258,11 @@ class RecordedExecutor:
                 return self._asked(seq, body.call_id, None)
             case Usage():
                 used = body.context.used
-                return Spent(
+                return UsageReport(
                     body.input_tokens, body.output_tokens, body.cached_tokens, body.cost_usd, body.context.limit, used
                 )
             case Status() if body.source == "delegate":
-                return System(body.detail or "")
+                return SystemNote(body.detail or "")
             case WarningRaised() if body.code == "BACKEND_ERROR":
                 return Failure(body.message)
             case Error():
@@ -361,7 +365,7 @@ def _raised(told: AgentEvent | Exception) -> AgentEvent:
     return told
 
 
-async def _hear(answer: Answer) -> None:
+async def _hear(answer: PermissionAnswer) -> None:
     """It was answered."""
     del answer
 

@@ -1,6 +1,6 @@
 """A port on a target, reached through a port of this machine's loopback.
 
-What always holds: each connection is carried by a command of its own on that target; a connection ends when either
+Invariants: each connection is carried by a command of its own on that target; a connection ends when either
 side ends it, and after `close` no connection and no command of it is left here.
 """
 

@@ -1,6 +1,6 @@
 """A control group per command, where this process may make one: whatever a command starts stays in it.
 
-What always holds: a process leaves its group neither by a new session nor by another environment, so that ending the
+Invariants: a process leaves its group neither by a new session nor by another environment, so that ending the
 group ends everything a call started. Where no group can be made, calls run without, and are found by their mark alone.
 """
 

@@ -1,6 +1,6 @@
 """One process group under way: its output, its end, and ending it.
 
-What always holds:
+Invariants:
 - a chunk is read only after the one before it was taken, so a slow reader slows the writer and nothing piles up;
 - everything the child itself wrote is given on, also when a background job keeps the pipe open;
 - the child is reaped last: while it is a zombie its group's number cannot belong to anyone else.

@@ -1,6 +1,6 @@
 """From what a session asked for to the target it gets.
 
-What always holds: what was asked for and cannot be had is refused and told why; it is never replaced by something less,
+Invariants: what was asked for and cannot be had is refused and told why; it is never replaced by something less,
 and never by this machine.
 """
 

@@ -1,6 +1,6 @@
 """What a tool needs of the place it works on: run a command, read and write files, find what was left behind.
 
-What always holds: every process that a target starts carries `BUDDY_CALL=<nonce>` in its environment, and its children
+Invariants: every process that a target starts carries `BUDDY_CALL=<nonce>` in its environment, and its children
 inherit it, so that whatever they become they can be found and ended; nothing falls back to another target.
 """
 

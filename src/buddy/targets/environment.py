@@ -1,6 +1,6 @@
 """The environment that a target's processes get, and where our own programs are looked for.
 
-What always holds: no program is found by a relative path: it would be the workspace's own.
+Invariants: no program is found by a relative path: it would be the workspace's own.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Reading, replacing and looking at files below a workspace, on this machine.
 
-What always holds: only regular files are opened, so nothing can hang or run; a file is replaced whole or not at all;
+Invariants: only regular files are opened, so nothing can hang or run; a file is replaced whole or not at all;
 every name is used relative to the directory that the guard in `paths` opened.
 """
 

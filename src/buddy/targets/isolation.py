@@ -1,6 +1,6 @@
 """Whether a container really is one: looked at from inside, before anything else is done in it.
 
-What always holds: the level `container` stands only for a place whose processes and files are not this machine's, where
+Invariants: the level `container` stands only for a place whose processes and files are not this machine's, where
 our own files are not seen, and which was not given power over the machine. What cannot be proven is refused, and told
 why.
 """

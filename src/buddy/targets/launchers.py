@@ -1,6 +1,6 @@
 """How a program is started somewhere: here, in a container, on another machine.
 
-What always holds: programs are argv lists; a name that came from outside was checked in `names`; a launcher reaches its
+Invariants: programs are argv lists; a name that came from outside was checked in `names`; a launcher reaches its
 own place or fails, and never another one.
 """
 

@@ -1,6 +1,6 @@
 """This machine as a target: commands in process groups of their own, files below the workspace.
 
-What always holds: when `run` returns, or is cancelled, the child has been reaped; after a timeout or a cancellation
+Invariants: when `run` returns, or is cancelled, the child has been reaped; after a timeout or a cancellation
 nothing that carries the call's nonce, or is in its control group, is left. A job that a command left in the background
 on purpose goes on.
 """

@@ -1,6 +1,6 @@
 """Names of containers, hosts and tmux sessions: what may stand on a command line, and what may not.
 
-What always holds: a name that passed is one word, does not start with a dash, and means nothing to a shell or to tmux.
+Invariants: a name that passed is one word, does not start with a dash, and means nothing to a shell or to tmux.
 """
 
 import re

@@ -1,6 +1,6 @@
 """One short program on a target: what it is given, what it answers.
 
-What always holds: an exchange ends in bounded time and leaves no process here; a place that does not answer is
+Invariants: an exchange ends in bounded time and leaves no process here; a place that does not answer is
 SANDBOX_UNREACHABLE, with what was heard of it.
 """
 

@@ -1,6 +1,6 @@
 """Finding and ending processes by the nonce in their environment, whatever they have become since.
 
-What always holds: only processes of this user are looked at, and this process itself is never ended. Where there is no
+Invariants: only processes of this user are looked at, and this process itself is never ended. Where there is no
 /proc nothing is found.
 """
 

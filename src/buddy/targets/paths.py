@@ -1,6 +1,6 @@
 """The one guard for paths: from a text that a model wrote to an open directory below the workspace.
 
-What always holds:
+Invariants:
 - the walk goes name by name from an open root and never lets the kernel follow a link, so that nothing swapped
   meanwhile leads outside;
 - links are read and walked by hand: they may lead anywhere below the root and nowhere else;

@@ -1,6 +1,6 @@
 """A program of another's with its stdin and stdout in our hands, on whatever target it is wanted.
 
-What always holds: it runs on that target or not at all; what its environment is given, secrets too, shows up in no
+Invariants: it runs on that target or not at all; what its environment is given, secrets too, shows up in no
 list of processes; it and all it started carry the call's nonce and are gone after `end`.
 """
 

@@ -1,6 +1,6 @@
 """A container or another machine as a target: commands in sessions of their own there, files below the workspace.
 
-What always holds:
+Invariants:
 - a command that was started and whose end was not heard has an unknown outcome, and is told so; it is not run again;
 - after a timeout or a cancellation nothing that carries the call's nonce is left there, if it can still be reached;
 - what a command prints cannot look like its end: the mark of it is a secret that the command never sees.

@@ -1,6 +1,6 @@
 """Files on a target that has a shell and nothing of ours: read, replaced, listed and looked at by one sh program.
 
-What always holds: paths are arguments and content is stdin or stdout, never script; only regular files below the root
+Invariants: paths are arguments and content is stdin or stdout, never script; only regular files below the root
 are used; a file is replaced whole or not at all.
 """
 

@@ -10,12 +10,19 @@ from typing import Any
 
 from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import Droid
-from buddy.backends.external.contract import AgentEvent, Answer, Completion, Executor, Permission, Request
+from buddy.backends.external.contract import (
+    AgentEvent,
+    AgentRequest,
+    Completion,
+    Executor,
+    Permission,
+    PermissionAnswer,
+)
 from buddy.targets.local import Local
 
 FAKE = Path(__file__).parent.parent / "fakes" / "droid.py"
 
-Decide = Callable[[Permission], Answer]
+Decide = Callable[[Permission], PermissionAnswer]
 
 
 def install(folder: Path) -> str:
@@ -40,8 +47,8 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def wish(tmp_path: Path, text: str = "", **more: Any) -> Request:
-    return Request(text, str(workspace(tmp_path)), nonce_of(str(tmp_path), "droid"), **more)
+def wish(tmp_path: Path, text: str = "", **more: Any) -> AgentRequest:
+    return AgentRequest(text, str(workspace(tmp_path)), nonce_of(str(tmp_path), "droid"), **more)
 
 
 @asynccontextmanager
@@ -84,12 +91,12 @@ async def until(executor: Executor, kind: type[AgentEvent]) -> AgentEvent:
     raise AssertionError(f"the events ended before a {kind}")
 
 
-def yes(_: Permission) -> Answer:
-    return Answer(approved=True)
+def yes(_: Permission) -> PermissionAnswer:
+    return PermissionAnswer(approved=True)
 
 
-def no(_: Permission) -> Answer:
-    return Answer(approved=False, comment="use tea")
+def no(_: Permission) -> PermissionAnswer:
+    return PermissionAnswer(approved=False, comment="use tea")
 
 
 def requests(tmp_path: Path, method: str = "") -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from backends.casts import Cast, scene
 from backends.droid.talking import droid, environment, install, wish, workspace
 from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
-from buddy.backends.droid.credentials import factory_key, has_own_means
+from buddy.backends.droid.credentials import factory_key, has_own_credentials
 from buddy.errors import UserError
 from buddy.protocol.events import Error, RunComplete
 from buddy.targets.launchers import LocalLauncher
@@ -47,7 +47,7 @@ def test_a_broken_file_is_no_key(tmp_path: Path, content: str) -> None:
 def test_a_login_or_a_model_of_its_own_is_enough(tmp_path: Path, name: str, content: str, *, enough: bool) -> None:
     (tmp_path / ".factory").mkdir()
     (tmp_path / ".factory" / name).write_text(content)
-    assert has_own_means({"HOME": str(tmp_path)}) is enough
+    assert has_own_credentials({"HOME": str(tmp_path)}) is enough
 
 
 async def test_a_folder_that_is_not_trusted_has_no_say_in_what_droid_runs(tmp_path: Path) -> None:

@@ -11,8 +11,16 @@ from typing import Any
 from backends.droid.talking import ask, listen, no, until, workspace, yes
 from backends.real import QUIET, program
 from buddy.approvals.digest import nonce_of
-from buddy.backends.droid.agent import WORDS, Droid
-from buddy.backends.external.contract import Completion, Delta, Message, Permission, Request, Spent, ToolEnded
+from buddy.backends.droid.agent import ARGUMENTS, Droid
+from buddy.backends.external.contract import (
+    AgentRequest,
+    Completion,
+    Delta,
+    Message,
+    Permission,
+    ToolEnded,
+    UsageReport,
+)
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, ServerSettings
 from buddy.daemon.runtime import Parts, Runtime, unix_ms
@@ -117,10 +125,10 @@ async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_ca
         agent = Droid(at_home(tmp_path, model), tmp_path / "config")
         root = str(workspace(tmp_path))
         await agent.start(Local(), root)
-        executor = await agent.execute(Request("", root, nonce_of(root, "work"), model=MODEL))
+        executor = await agent.execute(AgentRequest("", root, nonce_of(root, "work"), model=MODEL))
         heard = await ask(executor, execute("git -c core.fsmonitor=/bin/true status"), yes)
         assert [event.kind for event in heard if isinstance(event, Permission)] == ["exec"]
-        assert sum(event.output_tokens for event in heard if isinstance(event, Spent)) >= 20
+        assert sum(event.output_tokens for event in heard if isinstance(event, UsageReport)) >= 20
         heard = await ask(executor, f"Create {json.dumps({'file_path': f'{root}/new.txt', 'content': 'tea'})}", no)
         asked = next(event for event in heard if isinstance(event, Permission))
         assert (asked.kind, asked.path) == ("write", f"{root}/new.txt")
@@ -129,7 +137,7 @@ async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_ca
         await until(executor, Delta)
         await executor.cancel()
         assert (await listen(executor))[-1] == Completion("cancelled", "")
-        planner = await agent.execute(Request("", root, nonce_of(root, "plan"), model=MODEL, plan=True))
+        planner = await agent.execute(AgentRequest("", root, nonce_of(root, "plan"), model=MODEL, plan=True))
         heard = await ask(planner, 'ExitSpecMode {"title": "T", "plan": "First this."}')
         assert [event.text for event in heard if isinstance(event, Message)] == ["I will. ", "First this."]
         assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True]
@@ -143,7 +151,7 @@ async def test_a_session_is_not_continued_by_a_flag_in_this_mode(tmp_path: Path)
     env = {**os.environ, **QUIET, "HOME": str(tmp_path)}
     child = await asyncio.create_subprocess_exec(
         program("droid"),
-        *WORDS,
+        *ARGUMENTS,
         "-s",
         "5f0c6a5e-0000-4000-8000-000000000000",
         cwd=tmp_path,

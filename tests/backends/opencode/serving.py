@@ -6,22 +6,29 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from buddy.backends.external.contract import AgentEvent, Answer, Completion, Executor, Permission, Request
+from buddy.backends.external.contract import (
+    AgentEvent,
+    AgentRequest,
+    Completion,
+    Executor,
+    Permission,
+    PermissionAnswer,
+)
 from buddy.backends.opencode.agent import OpenCode
 from buddy.targets.contract import Target
 from buddy.targets.local import Local
 
 FAKE = Path(__file__).parent.parent / "fakes" / "opencode.py"
 
-Decide = Callable[[Permission], Answer]
+Decide = Callable[[Permission], PermissionAnswer]
 
 
-def yes(_: Permission) -> Answer:
-    return Answer(approved=True)
+def yes(_: Permission) -> PermissionAnswer:
+    return PermissionAnswer(approved=True)
 
 
-def no(_: Permission) -> Answer:
-    return Answer(approved=False, comment="not that")
+def no(_: Permission) -> PermissionAnswer:
+    return PermissionAnswer(approved=False, comment="not that")
 
 
 def make(salt: str, *program: str, is_trusted: Callable[[str], bool] = lambda _: False) -> OpenCode:
@@ -45,8 +52,8 @@ async def conversation(place: Path) -> AsyncGenerator[Executor]:
         yield await agent.execute(request(place))
 
 
-def request(place: Path, text: str = "") -> Request:
-    return Request(text, str(place), "nonce")
+def request(place: Path, text: str = "") -> AgentRequest:
+    return AgentRequest(text, str(place), "nonce")
 
 
 async def tell(executor: Executor, text: str, decide: Decide = yes) -> list[AgentEvent]:

@@ -12,8 +12,8 @@ import pytest
 
 from backends.opencode.serving import conversation, kinds, listen, make, request, serving, tell, until
 from buddy.approvals.digest import nonce_of
-from buddy.backends.external.contract import Completion, Delta, Message, Request, Result, SessionLost
-from buddy.backends.external.pool import Pool
+from buddy.backends.external.contract import AgentRequest, AgentResult, Completion, Delta, Message, SessionLost
+from buddy.backends.external.pool import AgentPool
 from buddy.backends.opencode import server
 from buddy.backends.opencode.settings import session_rules
 from buddy.errors import ProviderError, UserError
@@ -45,7 +45,7 @@ async def test_opencode_server_lifecycle(tmp_path: Path) -> None:
 async def test_streaming_session_lifecycle(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         executor = await agent.execute(request(tmp_path, "say hello"))
-        assert kinds(await listen(executor)) == ["Delta", "Message", "Spent", "Completion"]
+        assert kinds(await listen(executor)) == ["Delta", "Message", "UsageReport", "Completion"]
         assert executor.backend_session_id.startswith("ses_")
         assert not executor.is_closed
         await executor.close()
@@ -124,7 +124,7 @@ async def test_concurrent_sessions_same_project(tmp_path: Path) -> None:
 async def test_a_message_alone_is_answered_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         result = await agent.execute_once(request(tmp_path, "say all there is"))
-        assert result == Result(result.session_id, "all there is", "completed")
+        assert result == AgentResult(result.session_id, "all there is", "completed")
         refused = await agent.execute_once(request(tmp_path, "run touch made"))
         assert refused.reason == "completed"
         assert not (tmp_path / "made").exists()
@@ -179,10 +179,10 @@ async def test_what_has_no_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch
         for text in texts:
             yield text.encode()
 
-    read = [line async for line in server.lines_of(pieces("one\r", "\ntw", "o\u2028\n", "x" * 900 + "\n", "rest"))]
+    read = [line async for line in server.split_lines(pieces("one\r", "\ntw", "o\u2028\n", "x" * 900 + "\n", "rest"))]
     assert read == ["one", "two\u2028", "x" * 900]
     with pytest.raises(ProviderError, match="without an end"):
-        async for _ in server.lines_of(pieces(*["y" * 100] * 11)):
+        async for _ in server.split_lines(pieces(*["y" * 100] * 11)):
             pass
 
 
@@ -213,14 +213,14 @@ async def test_when_the_server_dies_its_conversations_end_with_its_last_words(tm
 
 
 async def test_the_pool_replaces_a_server_that_died(tmp_path: Path) -> None:
-    pool = Pool(lambda _: make(str(tmp_path)))
+    pool = AgentPool(lambda _: make(str(tmp_path)))
     try:
-        first = await pool.hire("opencode", Local(), str(tmp_path))
-        assert await pool.hire("opencode", Local(), str(tmp_path)) is first
+        first = await pool.start_agent("opencode", Local(), str(tmp_path))
+        assert await pool.start_agent("opencode", Local(), str(tmp_path)) is first
         (pid,) = server_of(tmp_path)
         os.kill(pid, signal.SIGKILL)
         await until_gone(tmp_path)
-        second = await pool.hire("opencode", Local(), str(tmp_path))
+        second = await pool.start_agent("opencode", Local(), str(tmp_path))
         executor = await second.execute(request(tmp_path))
         assert (await tell(executor, "say back"))[-1] == Completion("completed", "back")
     finally:
@@ -273,7 +273,7 @@ async def test_a_repository_with_settings_of_its_own_is_refused_until_it_is_trus
 async def test_a_model_without_its_provider_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         with pytest.raises(UserError, match="PROVIDER/MODEL"):
-            await agent.execute(Request("", str(tmp_path), "nonce", model="some-model"))
+            await agent.execute(AgentRequest("", str(tmp_path), "nonce", model="some-model"))
 
 
 async def test_without_a_start_there_is_nothing_to_talk_to(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from buddy.backends.external.contract import (
     Failure,
     Message,
     Permission,
-    Spent,
-    System,
+    SystemNote,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
 )
 
 DIALECTS = pytest.mark.parametrize("dialect", ["", "old"])
-SPENT = Spent(20, 10, 4, 0.25)
+SPENT = UsageReport(20, 10, 4, 0.25)
 
 
 @DIALECTS
@@ -55,13 +55,22 @@ async def test_a_call_starts_and_ends_once_and_the_same_id_again_is_another_call
             ToolStarted("call_0", "read", {"filePath": "notes"}),
             ToolEnded("call_0", "contents"),
         ]
-        assert [event for event in told if isinstance(event, Spent)] == [SPENT, SPENT]
+        assert [event for event in told if isinstance(event, UsageReport)] == [SPENT, SPENT]
 
 
 async def test_what_is_said_twice_is_told_once(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "twice word")
-        assert kinds(told) == ["Delta", "Delta", "Message", "ToolStarted", "ToolEnded", "Spent", "Spent", "Completion"]
+        assert kinds(told) == [
+            "Delta",
+            "Delta",
+            "Message",
+            "ToolStarted",
+            "ToolEnded",
+            "UsageReport",
+            "UsageReport",
+            "Completion",
+        ]
         assert [event.text for event in told if isinstance(event, Message)] == ["word"]
 
 
@@ -141,7 +150,7 @@ async def test_what_a_helper_does_is_asked_and_told_but_not_what_it_says(tmp_pat
         assert [event.name for event in told if isinstance(event, ToolStarted)] == ["task", "bash"]
         assert [event.text for event in told if isinstance(event, ToolEnded)] == ["helped\n", "the helper is done"]
         assert [event.text for event in told if isinstance(event, Message)] == ["done"]
-        assert len([event for event in told if isinstance(event, Spent)]) == 4  # what helpers spend counts
+        assert len([event for event in told if isinstance(event, UsageReport)]) == 4  # what helpers spend counts
         assert len([event for event in told if isinstance(event, Completion)]) == 1
 
 
@@ -155,7 +164,7 @@ async def test_what_it_does_without_asking_is_at_least_told(tmp_path: Path) -> N
 async def test_a_question_is_told_and_turned_down(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "question which colour?")
-        assert any(isinstance(event, System) and "which colour?" in event.text for event in told)
+        assert any(isinstance(event, SystemNote) and "which colour?" in event.text for event in told)
         assert told[-1] == Completion("completed", "nobody answered")
 
 
@@ -175,7 +184,7 @@ async def test_an_error_it_gets_over_is_no_end(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         assert (await tell(executor, "overflow got over it"))[-1] == Completion("completed", "got over it")
         told = await tell(executor, "retry and there")
-        assert any(isinstance(event, System) and "slow down" in event.text for event in told)
+        assert any(isinstance(event, SystemNote) and "slow down" in event.text for event in told)
         assert told[-1] == Completion("completed", "and there")
 
 
@@ -196,7 +205,7 @@ async def test_a_cancelled_message_completes_once_and_its_late_events_are_not_th
             await executor.cancel()
             assert await until(executor, Completion) == Completion("cancelled")
             told = await tell(executor, "say next")
-            assert kinds(told) == ["Delta", "Message", "Spent", "Completion"]
+            assert kinds(told) == ["Delta", "Message", "UsageReport", "Completion"]
             assert told[-1] == Completion("completed", "next")
 
 
@@ -215,7 +224,7 @@ async def test_nothing_is_lost_or_doubled_when_the_stream_drops(tmp_path: Path) 
         assert [event.text for event in told if isinstance(event, Delta)] == ["heard"]
         assert [event.text for event in told if isinstance(event, Message)] == ["heard lost regained"]
         assert told[-1] == Completion("completed", "heard lost regained")
-        assert len([event for event in told if isinstance(event, Spent)]) == 1
+        assert len([event for event in told if isinstance(event, UsageReport)]) == 1
 
 
 async def test_an_end_that_nobody_heard_is_found(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 from buddy.backends.acp.presets import PRESETS
-from buddy.backends.external.contract import Executor, Request, Result, once
+from buddy.backends.external.contract import AgentRequest, AgentResult, Executor, once
 from buddy.errors import ProviderError, UserError
 from buddy.targets.contract import Target
 from buddy.targets.programs import start_program
@@ -33,7 +33,7 @@ class Acp:
         self._env = env
         self._command = command
         self._is_trusted = is_trusted
-        self._given = _asking() if command == "opencode" else {}
+        self._given = _opencode_environment() if command == "opencode" else {}
         self._target: Target | None = None
 
     @property
@@ -62,25 +62,25 @@ class Acp:
         await asyncio.to_thread(__import__, "acp.connection")
         self._target = target
 
-    async def execute(self, request: Request) -> Executor:
+    async def execute(self, request: AgentRequest) -> Executor:
         if self._target is None:
             raise ProviderError(f"{self.name} was not started", retryable=False)
-        from buddy.backends.acp.conversation import Conversation
+        from buddy.backends.acp.session import AcpSession
 
         await self._check_folder(self._target, request)
         words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
         program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
-        conversation = Conversation(program, self.name, self._login)
+        session = AcpSession(program, self.name, self._login)
         try:
-            await conversation.open(request)
+            await session.open(request)
         except BaseException:
-            await conversation.close()
+            await session.close()
             raise
         if request.text:
-            await conversation.send_message(request.text)
-        return conversation
+            await session.send_message(request.text)
+        return session
 
-    async def _check_folder(self, target: Target, request: Request) -> None:
+    async def _check_folder(self, target: Target, request: AgentRequest) -> None:
         """What is known to run things of a repository's unasked is not let into one that is not trusted."""
         if self._command == "opencode":
             from buddy.backends.opencode.repository import check_repository
@@ -92,7 +92,7 @@ class Acp:
 
             await check_project(target, request.cwd, self._is_trusted)
 
-    async def execute_once(self, request: Request) -> Result:
+    async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)
 
     async def ping(self) -> None:
@@ -102,7 +102,7 @@ class Acp:
         """Conversations end by themselves."""
 
 
-def _asking() -> dict[str, str]:
+def _opencode_environment() -> dict[str, str]:
     """What makes OpenCode ask; left to itself it runs commands and edits files without a word."""
     from buddy.backends.opencode.settings import environment
 

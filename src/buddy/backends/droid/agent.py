@@ -1,6 +1,6 @@
 """Droid as an agent: each conversation is a process of its own that speaks JSON-RPC over its stdin and stdout.
 
-What always holds: it never works by its own leave (autonomy off, and what it would run unasked is put on its list of
+Invariants: it never works by its own leave (autonomy off, and what it would run unasked is put on its list of
 commands to ask for); a key reaches a process by its environment alone.
 """
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from buddy.approvals.digest import nonce_of
-from buddy.backends.droid.conversation import Conversation
-from buddy.backends.droid.credentials import KEY, factory_key, has_own_means
+from buddy.backends.droid.credentials import KEY, factory_key, has_own_credentials
 from buddy.backends.droid.project import check_project
-from buddy.backends.external.contract import Request, Result, once
+from buddy.backends.droid.session import DroidSession
+from buddy.backends.external.contract import AgentRequest, AgentResult, once
 from buddy.errors import ProviderError, UserError
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
 from buddy.targets.programs import runs_locally, start_program
 
 INSTALL = "npm install -g droid"
-CHECKING = 30.0
-WORDS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
+CHECK_SECONDS = 30.0
+ARGUMENTS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
 # Droid runs a few commands that it takes for harmless without asking, `git` with any options among them, which can
 # run anything. A command on its list of denied ones is asked for instead.
 _SETTINGS = '{"commandDenylist":["git","ls","dir","pwd"]}'
@@ -55,7 +55,7 @@ class Droid:
         self._program = program or self.name
         self._is_trusted = is_trusted
         self._target: Target | None = None
-        self._conversations: set[Conversation] = set()
+        self._sessions: set[DroidSession] = set()
 
     @property
     def is_available(self) -> bool:
@@ -68,7 +68,7 @@ class Droid:
     def check(self) -> None:
         if self._found() is None:
             raise UserError(f"the program {self._program} was not found", hint=INSTALL)
-        if not factory_key(self._env, self._config_dir) and not has_own_means(self._env):
+        if not factory_key(self._env, self._config_dir) and not has_own_credentials(self._env):
             raise UserError(
                 f"droid has no credentials: {KEY} is not set",
                 hint=f"set {KEY}, or write it to {self._config_dir / 'factory.json'} as api_key, or log in with droid",
@@ -81,26 +81,26 @@ class Droid:
             await self._check_there(target, project)
         self._target = target
 
-    async def execute(self, request: Request) -> Conversation:
+    async def execute(self, request: AgentRequest) -> DroidSession:
         target = self._ready()
         await check_project(target, request.cwd, self._is_trusted)
         program = await start_program(
             target, self._words(target, request.cwd), cwd=request.cwd, nonce=request.nonce, env=self._given(target)
         )
-        conversation = Conversation(program, plan=request.plan)
-        self._conversations = {known for known in self._conversations if not known.is_closed} | {conversation}
+        session = DroidSession(program, plan=request.plan)
+        self._sessions = {known for known in self._sessions if not known.is_closed} | {session}
         opened = False
         try:
-            await conversation.open(request, self._machine_id)
+            await session.open(request, self._machine_id)
             opened = True
         finally:
             if not opened:
-                await finish_despite_cancel(conversation.close())
+                await finish_despite_cancel(session.close())
         if request.text:
-            await conversation.send_message(request.text)
-        return conversation
+            await session.send_message(request.text)
+        return session
 
-    async def execute_once(self, request: Request) -> Result:
+    async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)
 
     async def ping(self) -> None:
@@ -109,9 +109,9 @@ class Droid:
 
     async def close(self) -> None:
         self._target = None
-        conversations, self._conversations = self._conversations, set()
-        for conversation in conversations:
-            await conversation.close()
+        sessions, self._sessions = self._sessions, set()
+        for session in sessions:
+            await session.close()
 
     def _ready(self) -> Target:
         if self._target is None:
@@ -123,7 +123,7 @@ class Droid:
 
     def _words(self, target: Target, cwd: str) -> list[str]:
         program = (self._found() if runs_locally(target) else None) or self._program
-        return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *WORDS, "--cwd", cwd]
+        return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *ARGUMENTS, "--cwd", cwd]
 
     def _given(self, target: Target) -> dict[str, str]:
         """Its own variables; those of this machine only where it runs here."""
@@ -140,6 +140,6 @@ class Droid:
 
         command = f"command -v {shlex.quote(self._program)}"
         nonce = nonce_of(self._machine_id, target.name)
-        found = await target.run(command, cwd=project, nonce=nonce, on_output=ignore, timeout=CHECKING)
+        found = await target.run(command, cwd=project, nonce=nonce, on_output=ignore, timeout=CHECK_SECONDS)
         if found.exit_code != 0:
             raise UserError(f"the program {self._program} was not found on {target.name}", hint=f"{INSTALL}, there")

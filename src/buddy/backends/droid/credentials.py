@@ -1,6 +1,6 @@
 """What Droid may work with: a Factory key of ours, or whatever it was given by its own user.
 
-What always holds: a key is only ever handed to a child's environment; it is read anew each time and kept nowhere.
+Invariants: a key is only ever handed to a child's environment; it is read anew each time and kept nowhere.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def factory_key(env: Mapping[str, str], config_dir: Path) -> str:
     return (found.api_key or found.apiKey).strip()
 
 
-def has_own_means(env: Mapping[str, str]) -> bool:
+def has_own_credentials(env: Mapping[str, str]) -> bool:
     """Whether Droid was logged in by its user, or has a model that needs no login."""
     home = env.get("FACTORY_HOME_OVERRIDE") or env.get("HOME") or Path.home()
     folder = Path(home) / ".factory"

@@ -1,6 +1,6 @@
 """What Droid asks leave for, as questions of ours.
 
-What always holds: it asks once for several calls and takes one answer for all of them, so it hears yes only when each
+Invariants: it asks once for several calls and takes one answer for all of them, so it hears yes only when each
 was approved; what our rules have no words for is asked as a tool of its own, so that no rule about commands, files or
 addresses allows it by accident.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from buddy.backends.droid.narrator import Call
+from buddy.backends.droid.event_mapper import DroidCall
 from buddy.backends.droid.wire import Confirmation
-from buddy.backends.external.contract import Answer, Permission
+from buddy.backends.external.contract import Permission, PermissionAnswer
 from buddy.protocol.codes import ApprovalKind
 from buddy.tools.changes import diff
 
@@ -21,7 +21,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", 
 
 
 class Subject(Struct, frozen=True):
-    """What would be done, in terms of our rules."""
+    """What would be done, in options of our rules."""
 
     kind: ApprovalKind
     command: str = ""
@@ -29,16 +29,16 @@ class Subject(Struct, frozen=True):
     url: str = ""
 
 
-class Verdict:
+class CombinedAnswer:
     """Collects the decisions on one request and gives the answer once, when the last has come."""
 
-    def __init__(self, answer: Callable[[Answer], Awaitable[None]]) -> None:
+    def __init__(self, answer: Callable[[PermissionAnswer], Awaitable[None]]) -> None:
         self._answer = answer
         self._waiting = 0
         self._denials: list[str] = []
         self._approved = True
 
-    def questions(self, call: Call, asked: Confirmation) -> list[Permission]:
+    def questions(self, call: DroidCall, asked: Confirmation) -> list[Permission]:
         details = _details(asked)
         questions = [
             Permission(
@@ -57,13 +57,13 @@ class Verdict:
         self._waiting += len(questions)
         return questions
 
-    async def _reply(self, decided: Answer) -> None:
+    async def _reply(self, decided: PermissionAnswer) -> None:
         self._waiting -= 1
         self._approved = self._approved and decided.approved
         if decided.comment:
             self._denials.append(decided.comment)
         if self._waiting == 0:
-            await self._answer(Answer(self._approved, "; ".join(self._denials)))
+            await self._answer(PermissionAnswer(self._approved, "; ".join(self._denials)))
 
 
 def subjects(asked: Confirmation) -> Iterator[Subject]:

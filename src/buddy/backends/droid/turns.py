@@ -2,7 +2,7 @@
 
     sent → taken up (it shows the message again, with our request's id) → worked off
 
-What always holds: the end of a turn counts once, however often and in whatever way it is told; a message that was sent
+Invariants: the end of a turn counts once, however often and in whatever way it is told; a message that was sent
 while it worked is a turn of its own, and only when none is left is the work over.
 """
 

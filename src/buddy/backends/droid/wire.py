@@ -1,6 +1,6 @@
 """Droid's wire: JSON-RPC in lines, taken apart at the edge.
 
-What always holds: what is not understood is told as such and never guessed at; kinds of notification that mean nothing
+Invariants: what is not understood is told as such and never guessed at; kinds of notification that mean nothing
 to us are passed over, as each version brings new ones.
 """
 
@@ -30,7 +30,7 @@ class Envelope(Struct, frozen=True):
     error: Problem | None = None
 
 
-class Opened(Struct, frozen=True, rename="camel"):
+class SessionOpened(Struct, frozen=True, rename="camel"):
     """The answer to `initialize_session`, and as far as it goes to `load_session`."""
 
     session_id: str = ""
@@ -65,7 +65,7 @@ class Block(Struct, frozen=True, rename="camel"):
     is_error: bool | None = None
 
 
-class Said(Struct, frozen=True):
+class WireMessage(Struct, frozen=True):
     id: str
     role: str
     content: list[Block] = []
@@ -73,7 +73,7 @@ class Said(Struct, frozen=True):
 
 
 class CreateMessage(Struct, frozen=True, rename="camel", tag="create_message"):
-    message: Said
+    message: WireMessage
     request_id: str | None = None
 
 
@@ -95,13 +95,13 @@ class Update(Struct, frozen=True, rename="camel"):
     full_output: str = ""
 
 
-class ToolWorked(Struct, frozen=True, rename="camel", tag="tool_progress_update"):
+class ToolProgressed(Struct, frozen=True, rename="camel", tag="tool_progress_update"):
     tool_use_id: str
     update: Update = Update()
     tool_name: str = "tool"
 
 
-class ToolAnswered(Struct, frozen=True, rename="camel", tag="tool_result"):
+class ToolReturned(Struct, frozen=True, rename="camel", tag="tool_result"):
     tool_use_id: str
     content: str | list[Block] = ""
     is_error: bool | None = None
@@ -129,7 +129,7 @@ class UsageChanged(Struct, frozen=True, rename="camel", tag="session_token_usage
     last_call_token_usage: Tokens | None = None
 
 
-class Resolved(Struct, frozen=True, rename="camel", tag="permission_resolved"):
+class PermissionResolved(Struct, frozen=True, rename="camel", tag="permission_resolved"):
     request_id: str
 
 
@@ -138,18 +138,18 @@ class Retrying(Struct, frozen=True, tag="llm_retry"):
     reason: str = ""
 
 
-Note = (
+Notification = (
     CreateMessage
     | TextDelta
     | ThinkingDelta
     | ToolCalled
-    | ToolWorked
-    | ToolAnswered
+    | ToolProgressed
+    | ToolReturned
     | StateChanged
     | TurnCompleted
     | Failed
     | UsageChanged
-    | Resolved
+    | PermissionResolved
     | Retrying
 )
 
@@ -162,7 +162,7 @@ class Confirmation(Struct, frozen=True, rename="camel"):
     details: dict[str, Any] = {}
 
 
-class Asked(Struct, frozen=True, rename="camel"):
+class PermissionRequest(Struct, frozen=True, rename="camel"):
     tool_uses: list[Confirmation]
 
 
@@ -174,7 +174,7 @@ class Questions(Struct, frozen=True):
     questions: list[Query] = []
 
 
-class _Told(Struct, frozen=True, rename="camel"):
+class _NotificationParams(Struct, frozen=True, rename="camel"):
     notification: Raw
     session_id: str = ""
 
@@ -183,14 +183,14 @@ class _Kind(Struct, frozen=True):
     type: str
 
 
-def read_note(params: Raw, session_id: str) -> Note | None:
+def read_notification(params: Raw, session_id: str) -> Notification | None:
     """What a notification says; None where it is about another session, or of a kind that means nothing to us."""
-    told = msgspec.json.decode(params, type=_Told)
+    told = msgspec.json.decode(params, type=_NotificationParams)
     if told.session_id not in ("", session_id):
         return None
     if msgspec.json.decode(told.notification, type=_Kind).type not in _KNOWN:
         return None
-    return msgspec.json.decode(told.notification, type=Note)
+    return msgspec.json.decode(told.notification, type=Notification)
 
 
 def request(request_id: str, method: str, params: Mapping[str, Any]) -> bytes:
@@ -215,4 +215,4 @@ def _line(fields: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "factoryApiVersion": API_VERSION, **fields}) + b"\n"
 
 
-_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Note.__args__)
+_KNOWN = frozenset(str(kind.__struct_config__.tag) for kind in Notification.__args__)

@@ -1,6 +1,6 @@
 """Another agent as a backend: its work under our approvals, budgets, log and recovery.
 
-What always holds: what it asks is decided by our policy, rules and people, and claimed before it may go on; whatever
+Invariants: what it asks is decided by our policy, rules and people, and claimed before it may go on; whatever
 ends a run interrupts the agent first; its own session's id is in the log before it works, so that a process that
 comes after a crash goes on with the same conversation and says what it does not know.
 """
@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from buddy.approvals.digest import nonce_of
 from buddy.backends.budget import Budget
 from buddy.backends.contract import Compaction, ModelName, Run
-from buddy.backends.external.contract import Agent, Completion, Executor, Request, SessionLost
+from buddy.backends.external.contract import Agent, AgentRequest, Completion, Executor, SessionLost
+from buddy.backends.external.event_recorder import EventRecorder
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.permission_bridge import PermissionBridge
-from buddy.backends.external.scribe import Scribe
 from buddy.backends.interrupted import unknown_outcome
 from buddy.errors import ProviderError, RunEnded, ToolError, UserError
 from buddy.protocol.events import (
@@ -35,10 +35,10 @@ ASSUMED_WINDOW = 200_000
 """Where an agent does not say how much its model can take."""
 PATIENCE = 5.0
 
-Hire = Callable[[Target, str], Awaitable[Agent]]
+StartAgent = Callable[[Target, str], Awaitable[Agent]]
 
 
-class Terms(Struct, frozen=True):
+class AgentOptions(Struct, frozen=True):
     """What a session was started with, as far as another agent is concerned."""
 
     plan: bool = False
@@ -47,17 +47,19 @@ class Terms(Struct, frozen=True):
     reports_cost: bool = False
 
 
-class External:
-    """Satisfies `backends.contract.Backend`; `hire` gives the started agent for a target and a project."""
+class ExternalBackend:
+    """Satisfies `backends.contract.Backend`; `start_agent` gives the started agent for a target and a project."""
 
     lasting = LASTING
 
-    def __init__(self, name: str, session_id: str, hire: Hire, terms: Terms, has_room: Callable[[], bool]) -> None:
+    def __init__(
+        self, name: str, session_id: str, start_agent: StartAgent, options: AgentOptions, has_room: Callable[[], bool]
+    ) -> None:
         self.name = name
         self._session_id = session_id
-        self._hire = hire
-        self._terms = terms
-        self._model = terms.model
+        self._start_agent = start_agent
+        self._options = options
+        self._model = options.model
         self._has_room = has_room
         self._history = History()
         self._executor: Executor | None = None
@@ -80,7 +82,7 @@ class External:
         return None
 
     async def is_priced(self) -> bool:
-        return self._terms.reports_cost
+        return self._options.reports_cost
 
     async def close(self) -> None:
         await self._let_go()
@@ -104,23 +106,23 @@ class External:
         executor = await self._ready(run)
         text = self._history.message(interrupted=interrupted)
         bridge = self.permission_bridge(run)
-        scribe = Scribe(run, self.model(), self._history.calls, bridge)
-        await scribe.begin_turn()
+        recorder = EventRecorder(run, self.model(), self._history.calls, bridge)
+        await recorder.begin_turn()
         settled = False
         try:
             await executor.send_message(text)
-            completion = await self._listen(executor, scribe, bridge)
+            completion = await self._listen(executor, recorder, bridge)
             settled = True
         finally:
             if not settled:
                 await finish_despite_cancel(self._interrupt(executor))
-        await scribe.finish(completion)
+        await recorder.finish(completion)
         if completion.reason == "error":
             raise ProviderError(completion.error or f"{self.name} failed without saying why", retryable=False)
         if completion.reason == "cancelled":
             raise RunEnded("interrupted", f"{self.name} stopped its work before it was done")
 
-    async def _listen(self, executor: Executor, scribe: Scribe, bridge: PermissionBridge) -> Completion:
+    async def _listen(self, executor: Executor, recorder: EventRecorder, bridge: PermissionBridge) -> Completion:
         """Write down what it does until the message is worked off; what it asks is decided meanwhile."""
         try:
             async with asyncio.TaskGroup() as asking:
@@ -128,7 +130,7 @@ class External:
                     if isinstance(event, Completion):
                         bridge.stop()
                         return event
-                    await scribe.take(event, asking)
+                    await recorder.take(event, asking)
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         code = await executor.wait()
@@ -146,7 +148,7 @@ class External:
         await run.commit()
         nonce = agent_nonce(self._session_id, self._history.starts)
         try:
-            agent = await self._hire(run.place.target, run.place.root)
+            agent = await self._start_agent(run.place.target, run.place.root)
             self._executor = await self._continued(run, agent, nonce)
         except UserError as error:
             raise ProviderError(str(error), retryable=False, hint=error.hint) from error
@@ -159,14 +161,14 @@ class External:
         return self._executor
 
     async def _continued(self, run: Run, agent: Agent, nonce: str) -> Executor:
-        request = Request(
+        request = AgentRequest(
             "",
             run.place.root,
             nonce,
             self._history.session_id,
-            self._terms.plan,
+            self._options.plan,
             self._model,
-            self._terms.instructions,
+            self._options.instructions,
         )
         try:
             return await agent.execute(request)

@@ -1,6 +1,6 @@
 """What another agent is to us: something that is started on a target, takes messages, and tells what it does.
 
-What always holds: an agent's own wire ends here. Whatever it speaks, an executor tells the same few events, each of
+Invariants: an agent's own wire ends here. Whatever it speaks, an executor tells the same few events, each of
 them once, in order; ids that it invented are only looked at, never trusted to be unique beyond one session of its own.
 """
 
@@ -16,7 +16,7 @@ from buddy.protocol.codes import ApprovalKind
 from buddy.targets.contract import Target
 
 
-class Request(Struct, frozen=True):
+class AgentRequest(Struct, frozen=True):
     """A message for an agent. `session_id` is the agent's own: with it, that conversation goes on."""
 
     text: str
@@ -28,7 +28,7 @@ class Request(Struct, frozen=True):
     instructions: str | None = None
 
 
-class Result(Struct, frozen=True):
+class AgentResult(Struct, frozen=True):
     """What came of a message that was sent alone."""
 
     session_id: str
@@ -39,7 +39,7 @@ class Result(Struct, frozen=True):
 # --- what an executor tells ------------------------------------------------------------------------------------------
 
 
-class System(Struct, frozen=True, tag="system"):
+class SystemNote(Struct, frozen=True, tag="system"):
     """Something of the agent's own that a person may want to see."""
 
     text: str
@@ -78,12 +78,12 @@ class ToolEnded(Struct, frozen=True, tag="tool_result"):
     is_error: bool = False
 
 
-def in_place(command: str, where: str, directory: str) -> str:
+def command_in(command: str, where: str, directory: str) -> str:
     """A command as it runs from the workspace."""
     return command if where.rstrip("/") in ("", ".", directory.rstrip("/")) else f"cd {shlex.quote(where)} && {command}"
 
 
-class Answer(Struct, frozen=True):
+class PermissionAnswer(Struct, frozen=True):
     """The decision on a permission request, for the agent."""
 
     approved: bool
@@ -100,7 +100,7 @@ class Permission(Struct, frozen=True, tag="permission"):
     call_id: str
     name: str
     kind: ApprovalKind
-    reply: Callable[[Answer], Awaitable[None]]
+    reply: Callable[[PermissionAnswer], Awaitable[None]]
     args: dict[str, Any] = field(default_factory=dict[str, Any])
     details: dict[str, Any] = field(default_factory=dict[str, Any])
     command: str = ""
@@ -109,7 +109,7 @@ class Permission(Struct, frozen=True, tag="permission"):
     more_paths: tuple[str, ...] = ()
 
 
-class Spent(Struct, frozen=True, tag="usage"):
+class UsageReport(Struct, frozen=True, tag="usage"):
     """What was used since it was told last."""
 
     input_tokens: int
@@ -135,7 +135,16 @@ class Failure(Struct, frozen=True, tag="error"):
 
 
 AgentEvent = (
-    System | Delta | Message | ToolStarted | ToolProgress | ToolEnded | Permission | Spent | Completion | Failure
+    SystemNote
+    | Delta
+    | Message
+    | ToolStarted
+    | ToolProgress
+    | ToolEnded
+    | Permission
+    | UsageReport
+    | Completion
+    | Failure
 )
 
 
@@ -198,14 +207,14 @@ class Agent(Protocol):
         """Be ready for `execute`; UserError where a program or credentials are missing."""
         ...
 
-    async def execute(self, request: Request) -> Executor:
+    async def execute(self, request: AgentRequest) -> Executor:
         """A conversation with the request's text under way; without text it only waits for `send_message`.
 
         SessionLost where `session_id` cannot be gone on with.
         """
         ...
 
-    async def execute_once(self, request: Request) -> Result:
+    async def execute_once(self, request: AgentRequest) -> AgentResult:
         """One message, its answer, and nothing left behind."""
         ...
 
@@ -220,7 +229,7 @@ class SessionLost(Exception):
     """The agent no longer knows the session that was to be continued."""
 
 
-async def once(agent: Agent, request: Request) -> Result:
+async def once(agent: Agent, request: AgentRequest) -> AgentResult:
     """`execute_once` for an agent that streams: questions are answered with no, as nobody is there."""
     executor = await agent.execute(request)
     said: list[str] = []
@@ -230,11 +239,11 @@ async def once(agent: Agent, request: Request) -> Result:
                 case Message():
                     said = [event.text]
                 case Permission():
-                    await event.reply(Answer(approved=False, comment="nobody is there to ask"))
+                    await event.reply(PermissionAnswer(approved=False, comment="nobody is there to ask"))
                 case Completion():
-                    return Result(executor.backend_session_id, event.text or "".join(said), event.reason)
+                    return AgentResult(executor.backend_session_id, event.text or "".join(said), event.reason)
                 case _:
                     pass
-        return Result(executor.backend_session_id, "".join(said), "error")
+        return AgentResult(executor.backend_session_id, "".join(said), "error")
     finally:
         await executor.close()

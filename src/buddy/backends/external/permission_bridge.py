@@ -17,7 +17,7 @@ from buddy.approvals.authorize import ask_until_current, check_disk_space, claim
 from buddy.approvals.digest import digest_of
 from buddy.approvals.questions import Question, Ruling
 from buddy.backends.contract import Run
-from buddy.backends.external.contract import Answer, Permission
+from buddy.backends.external.contract import Permission, PermissionAnswer
 from buddy.errors import RunDenied, ToolError
 from buddy.protocol.codes import Tier
 from buddy.protocol.intents import AgentTool, Exec, Fetch, Intent, Other, Write
@@ -57,10 +57,10 @@ class PermissionBridge:
         try:
             ruling = await self._ruling(asked, call_id)
         except RunDenied:
-            await asked.reply(Answer(approved=False))
+            await asked.reply(PermissionAnswer(approved=False))
             raise
         comment = "" if ruling.approved else ruling.comment or f"denied by {ruling.by}"
-        await asked.reply(Answer(ruling.approved, comment))
+        await asked.reply(PermissionAnswer(ruling.approved, comment))
 
     async def _ruling(self, asked: Permission, call_id: str) -> Ruling:
         """Of several files, each has to be allowed; the first that is not decides."""

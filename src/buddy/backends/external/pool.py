@@ -1,6 +1,6 @@
 """The agents that run for this daemon: one of a kind per target, shared by all sessions there.
 
-What always holds: an agent is started once, however many sessions ask for it at the same time; one that no longer
+Invariants: an agent is started once, however many sessions ask for it at the same time; one that no longer
 answers is replaced when it is asked for the next time; `close` ends them all.
 """
 
@@ -16,13 +16,13 @@ from buddy.targets.contract import Target
 log = logging.getLogger("buddy.backends")
 
 
-class Pool:
+class AgentPool:
     def __init__(self, make: Callable[[str], Agent]) -> None:
         self._make = make
         self._agents: dict[tuple[str, str], Agent] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def hire(self, name: str, target: Target, project: str) -> Agent:
+    async def start_agent(self, name: str, target: Target, project: str) -> Agent:
         key = name, target.name
         async with self._locks.setdefault(key, asyncio.Lock()):
             known = self._agents.get(key)

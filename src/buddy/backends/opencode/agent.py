@@ -1,6 +1,6 @@
 """OpenCode as an agent: one server per target, any number of conversations with it, one stream of what happens.
 
-What always holds: the stream is open before the first message is sent, and opened again as long as the server runs;
+Invariants: the stream is open before the first message is sent, and opened again as long as the server runs;
 an event reaches the conversation whose session it belongs to and no other; when the server is gone, so are they all.
 """
 
@@ -11,20 +11,20 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 
 from buddy.approvals.digest import nonce_of
-from buddy.backends.external import loose
-from buddy.backends.external.contract import Executor, Request, Result, SessionLost, once
+from buddy.backends.external import lenient
+from buddy.backends.external.contract import AgentRequest, AgentResult, Executor, SessionLost, once
 from buddy.backends.native.notes import MAX_BYTES, find_notes, told
 from buddy.backends.opencode.repository import check_repository
 from buddy.backends.opencode.settings import INSTALL, session_rules
-from buddy.backends.opencode.wire import Event, Missing, read_event, read_list, read_object
+from buddy.backends.opencode.wire import NotFound, StreamEvent, read_event, read_list, read_object
 from buddy.errors import ProviderError, UserError
 from buddy.targets.contract import Target
 from buddy.tools.contract import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from buddy.backends.opencode.conversation import Conversation
-    from buddy.backends.opencode.server import Server
+    from buddy.backends.opencode.server import OpenCodeServer
+    from buddy.backends.opencode.session import OpenCodeSession
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 STREAM_SECONDS = 30.0
@@ -54,10 +54,10 @@ class OpenCode:
         self._salt = salt
         self._program = tuple(program)
         self._target: Target | None = None
-        self._server: Server | None = None
+        self._server: OpenCodeServer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streaming = asyncio.Event()
-        self._conversations: dict[str, Conversation] = {}
+        self._sessions: dict[str, OpenCodeSession] = {}
         """By their own sessions of the server."""
 
     @property
@@ -74,7 +74,10 @@ class OpenCode:
 
         nonce = nonce_of(self._salt, f"{self.name} on {target.name}")
         self._target, self._server = target, await start(target, self._words(target), nonce)
-        self._tasks = {asyncio.create_task(self._follow(self._server)), asyncio.create_task(self._mourn(self._server))}
+        self._tasks = {
+            asyncio.create_task(self._follow(self._server)),
+            asyncio.create_task(self._watch_exit(self._server)),
+        }
         try:
             async with asyncio.timeout(STREAM_SECONDS):
                 await self._streaming.wait()
@@ -82,8 +85,8 @@ class OpenCode:
             await self.close()
             raise ProviderError("OpenCode's server gives no stream of events", retryable=True) from None
 
-    async def execute(self, request: Request) -> Executor:
-        from buddy.backends.opencode.conversation import Conversation, Prompt
+    async def execute(self, request: AgentRequest) -> Executor:
+        from buddy.backends.opencode.session import OpenCodeSession, Prompt
 
         server, target = self._server, self._target
         if server is None or target is None:
@@ -98,21 +101,21 @@ class OpenCode:
         )
         if request.session_id is None:
             rules = {"permission": session_rules(plan=request.plan)}
-            made = loose.text(read_object(await server.call("POST", "/session", request.cwd, rules)).get("id"))
+            made = lenient.text(read_object(await server.call("POST", "/session", request.cwd, rules)).get("id"))
             if not re.fullmatch(r"[\w-]{1,200}", made):  # it becomes a part of addresses
                 raise ProviderError("OpenCode made no session", retryable=True)
-            conversation = Conversation(server, prompt, made)
+            session = OpenCodeSession(server, prompt, made)
         else:
-            anchor, children = await _look_back(server, request.cwd, request.session_id)
-            conversation = Conversation(server, prompt, request.session_id, anchor)
-            conversation.sessions |= children
-        known = {name: one for name, one in self._conversations.items() if not one.is_closed}
-        self._conversations = {**known, conversation.backend_session_id: conversation}
+            anchor, children = await _load_session(server, request.cwd, request.session_id)
+            session = OpenCodeSession(server, prompt, request.session_id, anchor)
+            session.sessions |= children
+        known = {name: one for name, one in self._sessions.items() if not one.is_closed}
+        self._sessions = {**known, session.backend_session_id: session}
         if request.text:
-            await conversation.send_message(request.text)
-        return conversation
+            await session.send_message(request.text)
+        return session
 
-    async def execute_once(self, request: Request) -> Result:
+    async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)
 
     async def ping(self) -> None:
@@ -125,9 +128,9 @@ class OpenCode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for conversation in list(self._conversations.values()):
-            conversation.lose("OpenCode's server was closed")
-            await conversation.close()
+        for session in list(self._sessions.values()):
+            session.fail("OpenCode's server was closed")
+            await session.close()
         if server is not None:
             await server.close()
 
@@ -140,12 +143,12 @@ class OpenCode:
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    async def _follow(self, server: "Server") -> None:
+    async def _follow(self, server: "OpenCodeServer") -> None:
         wait = FIRST_WAIT
         while server.program.is_running:
             try:
                 async for line in server.lines():
-                    if (event := _understood(line)) is None:
+                    if (event := _parse(line)) is None:
                         continue
                     if event.kind == "server.connected":
                         wait = FIRST_WAIT
@@ -159,45 +162,45 @@ class OpenCode:
 
     def _connected(self) -> None:
         if self._streaming.is_set():
-            for conversation in list(self._conversations.values()):
-                conversation.miss()
+            for session in list(self._sessions.values()):
+                session.mark_gap()
         self._streaming.set()
 
-    def _route(self, event: Event) -> None:
+    def _route(self, event: StreamEvent) -> None:
         if event.kind == "session.created":
-            parent = self._conversation_of(loose.text(loose.mapping(event.body.get("info")).get("parentID")))
+            parent = self._session_for(lenient.text(lenient.mapping(event.body.get("info")).get("parentID")))
             if parent is not None:
                 parent.sessions.add(event.session_id)
-        conversation = self._conversation_of(event.session_id)
-        if conversation is not None and not conversation.is_closed:
-            conversation.offer(event)
+        session = self._session_for(event.session_id)
+        if session is not None and not session.is_closed:
+            session.offer(event)
 
-    def _conversation_of(self, session_id: str) -> "Conversation | None":
+    def _session_for(self, session_id: str) -> "OpenCodeSession | None":
         """Whose session it is, or whose sub-agent's."""
-        own = self._conversations.get(session_id)
-        return own or next((one for one in self._conversations.values() if session_id in one.sessions), None)
+        own = self._sessions.get(session_id)
+        return own or next((one for one in self._sessions.values() if session_id in one.sessions), None)
 
-    async def _mourn(self, server: "Server") -> None:
+    async def _watch_exit(self, server: "OpenCodeServer") -> None:
         code = await server.program.wait()
         why = server.program.stderr_tail
         self._streaming.set()  # there is nothing to wait for any more
-        for conversation in list(self._conversations.values()):
-            conversation.lose(f"OpenCode's server ended with {code}{': ' + why if why else ''}")
+        for session in list(self._sessions.values()):
+            session.fail(f"OpenCode's server ended with {code}{': ' + why if why else ''}")
 
 
-async def _look_back(server: "Server", directory: str, session_id: str) -> tuple[str, set[str]]:
+async def _load_session(server: "OpenCodeServer", directory: str, session_id: str) -> tuple[str, set[str]]:
     """Of a session that goes on: the id of its newest message, and the sessions of its sub-agents."""
     try:
         await server.call("GET", f"/session/{session_id}", directory)
         messages = read_list(await server.call("GET", f"/session/{session_id}/message", directory))
         children = read_list(await server.call("GET", f"/session/{session_id}/children", directory))
-    except Missing:
+    except NotFound:
         raise SessionLost(f"OpenCode knows no session {session_id}") from None
-    newest = max((loose.text(loose.mapping(one.get("info")).get("id")) for one in messages), default="")
-    return newest, {loose.text(child.get("id")) for child in children}
+    newest = max((lenient.text(lenient.mapping(one.get("info")).get("id")) for one in messages), default="")
+    return newest, {lenient.text(child.get("id")) for child in children}
 
 
-def _understood(line: str) -> Event | None:
+def _parse(line: str) -> StreamEvent | None:
     try:
         return read_event(line)
     except ValueError:

@@ -1,6 +1,6 @@
 """What of a repository OpenCode would run by itself: plugins are loaded when a directory is opened, without a question.
 
-What always holds: no such directory is opened unless the folder that holds it is trusted. No setting of OpenCode's
+Invariants: no such directory is opened unless the folder that holds it is trusted. No setting of OpenCode's
 keeps it from loading them, so the only way to keep them without effect is not to open it.
 """
 
@@ -15,7 +15,7 @@ SETTINGS = ("opencode.json", "opencode.jsonc")
 FILES = (*SETTINGS, *(f".opencode/{name}" for name in (*SETTINGS, "plugin", "plugins")))
 SECONDS = 30.0
 # From the workspace up to the repository's root, or to the top: by the path that was given, and by where it leads.
-_LOOK = """
+_FIND_SETTINGS = """
 look() {
   while :; do
     for name in %s; do
@@ -40,7 +40,7 @@ async def check_repository(
     if target.name.startswith("container:"):
         return
     is_here = target.name == "local"
-    for folder, name in await _look(target, directory, nonce):
+    for folder, name in await _find_settings(target, directory, nonce):
         if is_here and (folder == home or is_trusted(folder or "/")):
             continue
         raise UserError(
@@ -49,7 +49,7 @@ async def check_repository(
         )
 
 
-async def _look(target: Target, directory: str, nonce: str) -> list[tuple[str, str]]:
+async def _find_settings(target: Target, directory: str, nonce: str) -> list[tuple[str, str]]:
     """Each folder that has such a file, and its name there."""
     said: list[bytes] = []
 
@@ -58,7 +58,7 @@ async def _look(target: Target, directory: str, nonce: str) -> list[tuple[str, s
             said.append(chunk)
 
     place: Target = getattr(target, "without_terminal", target)
-    command = _LOOK % (" ".join(FILES), shlex.quote(directory))
+    command = _FIND_SETTINGS % (" ".join(FILES), shlex.quote(directory))
     ended = await place.run(command, cwd=directory, nonce=nonce, on_output=hear, timeout=SECONDS)
     if ended.exit_code or ended.timed_out:
         raise ToolError(f"it could not be looked at what is in {directory} on {target.name}")

@@ -1,6 +1,6 @@
 """OpenCode's server: one process on a target, asked over HTTP.
 
-What always holds: it listens on loopback, with a password that is made for it and known to nobody else; no request is
+Invariants: it listens on loopback, with a password that is made for it and known to nobody else; no request is
 sent before it says that it listens, and none waits without a limit; what it started is gone after `close`.
 """
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 import httpx2
 
 from buddy.backends.opencode import settings
-from buddy.backends.opencode.wire import Missing
+from buddy.backends.opencode.wire import NotFound
 from buddy.errors import ProviderError, UserError
 from buddy.targets.bridge import Bridge
 from buddy.targets.contract import Target
@@ -32,7 +32,7 @@ NO_PROGRAM = 127
 _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
 
 
-class Server:
+class OpenCodeServer:
     """A running server; `start` makes one."""
 
     def __init__(self, program: Program, bridge: Bridge | None, port: int, password: str) -> None:
@@ -61,13 +61,13 @@ class Server:
         try:
             asked = self._client.stream(method, path, params={"directory": directory}, json=body)
             async with asked as answer, asyncio.timeout(CALL_SECONDS):
-                content = await _whole(answer)
+                content = await _read_all(answer)
         except (httpx2.HTTPError, TimeoutError) as error:
             raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
         # Older ones answer an unknown path with a page.
         is_page = content and "json" not in answer.headers.get("content-type", "")
         if answer.status_code == NOT_FOUND or (answer.is_success and is_page):
-            raise Missing(path)
+            raise NotFound(path)
         if not answer.is_success:
             said = content[:300].decode(errors="replace")
             raise ProviderError(f"OpenCode's server answers {answer.status_code} to {path}: {said}", retryable=False)
@@ -80,7 +80,7 @@ class Server:
             async with self._client.stream("GET", "/global/event", timeout=timeout) as answer:
                 if not answer.is_success:
                     raise ProviderError(f"OpenCode's stream answers {answer.status_code}", retryable=True)
-                async for line in lines_of(answer.aiter_bytes()):
+                async for line in split_lines(answer.aiter_bytes()):
                     yield line
         except httpx2.HTTPError as error:
             raise ProviderError(f"OpenCode's stream broke: {_why(error)}", retryable=True) from error
@@ -94,7 +94,7 @@ class Server:
         await asyncio.wait({self._drain})
 
 
-async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
+async def start(target: Target, words: Sequence[str], nonce: str) -> OpenCodeServer:
     """A server that answers. UserError where the program is missing, ProviderError where it does not come up."""
     await target.kill_orphans(nonce)
     why = ""
@@ -104,8 +104,8 @@ async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
         # Not in the workspace: the program would take a repository's `.env` for its own environment.
         program = await start_program(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
         try:
-            if await _listens(program):
-                return await _reach(target, program, port, password, nonce)
+            if await _wait_listening(program):
+                return await _connect(target, program, port, password, nonce)
             code = await program.end()  # also one that closed its stdout and stays
             why = program.stderr_tail or f"it ended with {code}"
         except BaseException:
@@ -116,7 +116,7 @@ async def start(target: Target, words: Sequence[str], nonce: str) -> Server:
     raise ProviderError(f"OpenCode's server did not start: {why}", retryable=False)
 
 
-async def _listens(program: Program) -> bool:
+async def _wait_listening(program: Program) -> bool:
     """Wait until it says that it listens; False where it ended instead."""
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -132,9 +132,9 @@ async def _listens(program: Program) -> bool:
     return False
 
 
-async def _reach(target: Target, program: Program, port: int, password: str, nonce: str) -> Server:
-    bridge = await _bridged(target, port, nonce)
-    server = Server(program, bridge, port, password)
+async def _connect(target: Target, program: Program, port: int, password: str, nonce: str) -> OpenCodeServer:
+    bridge = await _open_bridge(target, port, nonce)
+    server = OpenCodeServer(program, bridge, port, password)
     try:
         await _wait_healthy(server)
     except BaseException:
@@ -143,7 +143,7 @@ async def _reach(target: Target, program: Program, port: int, password: str, non
     return server
 
 
-async def _bridged(target: Target, port: int, nonce: str) -> Bridge | None:
+async def _open_bridge(target: Target, port: int, nonce: str) -> Bridge | None:
     place = getattr(target, "without_terminal", target)
     if not isinstance(place, Remote):
         return None
@@ -152,7 +152,7 @@ async def _bridged(target: Target, port: int, nonce: str) -> Bridge | None:
     return bridge
 
 
-async def _wait_healthy(server: Server) -> None:
+async def _wait_healthy(server: OpenCodeServer) -> None:
     """A request of its first instants may never be answered, so each has a limit and is sent anew."""
     seconds, left = FIRST_PROBE_SECONDS, START_SECONDS
     while True:
@@ -165,7 +165,7 @@ async def _wait_healthy(server: Server) -> None:
             seconds *= 2  # the way there may be long
 
 
-async def _whole(answer: httpx2.Response) -> bytes:
+async def _read_all(answer: httpx2.Response) -> bytes:
     content = bytearray()
     async for piece in answer.aiter_bytes():
         content += piece
@@ -174,7 +174,7 @@ async def _whole(answer: httpx2.Response) -> bytes:
     return bytes(content)
 
 
-async def lines_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
+async def split_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Line by line; one that is longer than any that can be kept breaks the stream."""
     held = bytearray()
     async for piece in pieces:

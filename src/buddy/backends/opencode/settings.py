@@ -1,6 +1,6 @@
 """How OpenCode is set up so that it asks before it does anything that has an effect.
 
-What always holds: our rules come after everyone else's, as the last match decides: those of the server's whole
+Invariants: our rules come after everyone else's, as the last match decides: those of the server's whole
 configuration for its sub-agents, those of a session for what it does itself; what a repository configures (servers,
 plugins, agents, permissions) has no effect, because its plugins would run without a question; secrets are in the
 environment alone.
@@ -16,13 +16,13 @@ USER = "opencode"
 Action = Literal["allow", "ask", "deny"]
 
 # Looking around in the workspace. What lies outside is asked as external_directory.
-LOOKS = ("read", "glob", "grep", "list", "todoread", "todowrite")
+READ_ONLY = ("read", "glob", "grep", "list", "todoread", "todowrite")
 # Whose content is likely to be a secret is asked for all the same.
 ENV_FILES: dict[str, Action] = {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
 # Named besides "*": a name in a user's own file would come after it.
-DOES = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_directory", "doom_loop", "skill", "lsp")
+ASKED = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_directory", "doom_loop", "skill", "lsp")
 # Nobody is there to answer its questions; what mode it works in is decided by us.
-NEVER = ("question", "plan_enter", "plan_exit")
+DENIED = ("question", "plan_enter", "plan_exit")
 HELPERS = ("general", "explore")
 """The sub-agents whose permissions we know; general may do all that the agent itself may."""
 
@@ -30,9 +30,9 @@ HELPERS = ("general", "explore")
 def permissions() -> dict[str, Action | dict[str, Action]]:
     """The server's own rules, in the order in which the last match decides."""
     rules: dict[str, Action | dict[str, Action]] = {"*": "ask"}
-    rules |= dict.fromkeys(LOOKS, "allow")
-    rules |= dict.fromkeys(DOES, "ask")
-    rules |= dict.fromkeys(NEVER, "deny")
+    rules |= dict.fromkeys(READ_ONLY, "allow")
+    rules |= dict.fromkeys(ASKED, "ask")
+    rules |= dict.fromkeys(DENIED, "deny")
     return {**rules, "read": {**ENV_FILES}, "task": "ask"}
 
 
@@ -41,9 +41,9 @@ def session_rules(*, plan: bool) -> list[dict[str, str]]:
     helpers = [name for name in HELPERS if not (plan and name == "general")]
     return [
         _rule("*", "*", "ask"),
-        *(_rule(name, "*", "allow") for name in LOOKS),
+        *(_rule(name, "*", "allow") for name in READ_ONLY),
         *(_rule("read", pattern, action) for pattern, action in ENV_FILES.items()),
-        *(_rule(name, "*", "deny") for name in (*NEVER, "task", *(("edit",) if plan else ()))),
+        *(_rule(name, "*", "deny") for name in (*DENIED, "task", *(("edit",) if plan else ()))),
         *(_rule("task", name, "ask") for name in helpers),
     ]
 

@@ -1,6 +1,6 @@
 """What OpenCode's server says, as far as we listen: events of its stream, of the older dialect and of the newer one.
 
-What always holds: an event names the session it belongs to, or is nobody's; a value of another type than expected
+Invariants: an event names the session it belongs to, or is nobody's; a value of another type than expected
 counts as not said.
 """
 
@@ -8,65 +8,67 @@ from typing import Any
 
 from msgspec import Struct
 
-from buddy.backends.external import loose
+from buddy.backends.external import lenient
 from buddy.errors import ProviderError
 
 Json = dict[str, Any]
 
 
-class Event(Struct, frozen=True):
+class StreamEvent(Struct, frozen=True):
     kind: str
     session_id: str
     body: Json
 
 
-class Missing(ProviderError):
+class NotFound(ProviderError):
     """The server knows no such thing, or no such route."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"OpenCode's server knows no {path}", retryable=False)
 
 
-def read_event(line: str) -> Event | None:
+def read_event(line: str) -> StreamEvent | None:
     """A line of the stream; None where it carries no event. ValueError for what is not JSON."""
     if not line.startswith("data:"):
         return None
-    said = loose.mapping(loose.decoded(line[5:].encode()))
-    payload = loose.mapping(said.get("payload")) or said
-    kind, body = loose.text(payload.get("type")), loose.mapping(payload.get("properties"))
-    return Event(kind, _session_of(kind, body), body) if kind else None
+    said = lenient.mapping(lenient.decode(line[5:].encode()))
+    payload = lenient.mapping(said.get("payload")) or said
+    kind, body = lenient.text(payload.get("type")), lenient.mapping(payload.get("properties"))
+    return StreamEvent(kind, _session_of(kind, body), body) if kind else None
 
 
 def read_list(answer: bytes) -> list[Json]:
-    return loose.mappings(_decoded(answer))
+    return lenient.mappings(_decoded(answer))
 
 
 def read_object(answer: bytes) -> Json:
-    return loose.mapping(_decoded(answer))
+    return lenient.mapping(_decoded(answer))
 
 
-def complaint_of(error: object) -> str:
+def error_text(error: object) -> str:
     """What an error says, without the stack that may follow it."""
-    said = loose.mapping(error)
-    message = loose.text(loose.mapping(said.get("data")).get("message")) or loose.text(said.get("message"))
-    return (message or loose.text(said.get("name")) or "it failed without saying why").partition("\n    at ")[0].strip()
+    said = lenient.mapping(error)
+    message = lenient.text(lenient.mapping(said.get("data")).get("message")) or lenient.text(said.get("message"))
+    return (
+        (message or lenient.text(said.get("name")) or "it failed without saying why").partition("\n    at ")[0].strip()
+    )
 
 
 def is_abort(error: object) -> bool:
-    return loose.mapping(error).get("name") == "MessageAbortedError"
+    return lenient.mapping(error).get("name") == "MessageAbortedError"
 
 
 def _session_of(kind: str, body: Json) -> str:
-    info = loose.mapping(body.get("info"))
+    info = lenient.mapping(body.get("info"))
     if kind.startswith("session.") and info:
-        return loose.text(info.get("id"))
-    part = loose.mapping(body.get("part"))
+        return lenient.text(info.get("id"))
+    part = lenient.mapping(body.get("part"))
     found = body.get("sessionID") or info.get("sessionID") or part.get("sessionID")
-    return loose.text(found)
+    return lenient.text(found)
 
 
 def _decoded(answer: bytes) -> object:
     try:
-        return loose.decoded(answer)
+        return lenient.decode(answer)
     except ValueError:
         return None

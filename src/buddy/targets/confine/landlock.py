@@ -1,6 +1,6 @@
 """Confines itself with namespaces and Landlock, then becomes the command: `python landlock.py PLAN CWD -- ARGV`.
 
-What always holds: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
+Invariants: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
 standard library alone, because it runs without any other.
 """
 

@@ -1,6 +1,6 @@
 """What a confined command may touch: the workspace but for its protected paths, and nothing of ours.
 
-What always holds: a protected path is protected also where it does not exist yet, and a directory on the way to one
+Invariants: a protected path is protected also where it does not exist yet, and a directory on the way to one
 cannot be moved aside; what had to be made for that is taken away again, once no command of this process needs it.
 """
 

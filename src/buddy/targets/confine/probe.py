@@ -1,6 +1,6 @@
 """Whether confinement really holds here: tried, not assumed.
 
-What always holds: a way to confine counts only after a command inside it tried to write outside, to write what is
+Invariants: a way to confine counts only after a command inside it tried to write outside, to write what is
 protected, to move it aside, to reach the network or a socket, and failed each time, and could write in the workspace.
 """
 

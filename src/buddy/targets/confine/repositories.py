@@ -1,6 +1,6 @@
 """What of the git repositories in a workspace would make git run something: hooks, configuration, what they name.
 
-What always holds: looking is bounded, follows no link and runs nothing of the repository. A file that git must not
+Invariants: looking is bounded, follows no link and runs nothing of the repository. A file that git must not
 find by itself stands in for one that is missing: see `placeholder_content`.
 """
 

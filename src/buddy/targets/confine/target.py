@@ -1,6 +1,6 @@
 """This machine as a target whose commands are confined.
 
-What always holds: as for `Local`; and a command, or a file tool, writes only in the workspace and not to what is
+Invariants: as for `Local`; and a command, or a file tool, writes only in the workspace and not to what is
 protected there, and has no network unless its call was allowed to. Nothing is run before a way to confine was proven.
 """
 

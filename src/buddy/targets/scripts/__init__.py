@@ -1,6 +1,6 @@
 """The small POSIX sh programs that do a target's work over there.
 
-What always holds: what a model wrote reaches them as arguments or on stdin, never as a part of their text.
+Invariants: what a model wrote reaches them as arguments or on stdin, never as a part of their text.
 """
 
 from functools import cache

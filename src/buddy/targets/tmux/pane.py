@@ -1,6 +1,6 @@
 """The shared pane of a managed tmux session: making it, looking at it, sending keys to it.
 
-What always holds: the session's name was checked; keys are arguments of tmux, text is sent literally; the pane that
+Invariants: the session's name was checked; keys are arguments of tmux, text is sent literally; the pane that
 this process itself runs in is never used.
 """
 

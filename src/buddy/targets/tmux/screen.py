@@ -1,6 +1,6 @@
 """From what a command wrote to a terminal to plain text: between two marks, without what moves a cursor.
 
-What always holds: nothing before the first mark and nothing after the last is given; a mark or an escape that is cut in
+Invariants: nothing before the first mark and nothing after the last is given; a mark or an escape that is cut in
 two between pieces is still recognised.
 """
 

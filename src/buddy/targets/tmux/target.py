@@ -1,6 +1,6 @@
 """A target whose commands run in a shared tmux pane; its files and strays are those of the target it stands on.
 
-What always holds:
+Invariants:
 - a command is over when the pane's own shell has written its exit code down; nothing it prints can say so;
 - when a wait is over the command goes on, and the caller is told; only a cancellation ends it;
 - a command that outlived the process that typed it can be found again by its nonce.

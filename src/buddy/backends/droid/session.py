@@ -1,6 +1,6 @@
 """One conversation with a Droid of its own: a process, its session, and what it does told as events.
 
-What always holds: the work on what was sent ends with exactly one completion, unless the process ends first, and then
+Invariants: the work on what was sent ends with exactly one completion, unless the process ends first, and then
 the events end; a question of Droid's is answered once and only with what was decided; what a person said with a denial
 reaches the model, as Droid itself stops at a denial without telling it.
 """
@@ -13,22 +13,30 @@ from typing import Any
 import msgspec
 
 from buddy.backends.droid import wire
-from buddy.backends.droid.line import Gone, Line, Refused
-from buddy.backends.droid.narrator import Narrator
-from buddy.backends.droid.permissions import Verdict
+from buddy.backends.droid.event_mapper import EventMapper
+from buddy.backends.droid.permissions import CombinedAnswer
+from buddy.backends.droid.rpc import DroidExited, DroidRpc, RequestRefused
 from buddy.backends.droid.turns import Turns
-from buddy.backends.external.channel import Channel
-from buddy.backends.external.contract import AgentEvent, Answer, Completion, Message, Request, SessionLost, System
+from buddy.backends.external.contract import (
+    AgentEvent,
+    AgentRequest,
+    Completion,
+    Message,
+    PermissionAnswer,
+    SessionLost,
+    SystemNote,
+)
+from buddy.backends.external.event_channel import EventChannel
 from buddy.errors import ProviderError
 from buddy.targets.programs import Program
 
-OPENING = 60.0
-CLOSING = 2.0
+OPEN_SECONDS = 60.0
+CLOSE_SECONDS = 2.0
 NOT_FOUND = -32004
-_FINE = ("completed", "permission_rejected", "spec_handoff")
+_SUCCESSFUL = ("completed", "permission_rejected", "spec_handoff")
 
 
-class Conversation(Channel):
+class DroidSession(EventChannel):
     """Satisfies `Executor`."""
 
     def __init__(self, program: Program, *, plan: bool) -> None:
@@ -37,19 +45,19 @@ class Conversation(Channel):
         self.is_closed = False
         self._program = program
         self._plan = plan
-        self._line = Line(program, self.errors.append)
+        self._rpc = DroidRpc(program, self.errors.append)
         self._turns = Turns()
-        self._narrator = Narrator()
+        self._mapper = EventMapper()
         self._pending: set[str | int | None] = set()
         """The requests of Droid's that wait for an answer."""
-        self._unheard: list[str] = []
+        self._undelivered: list[str] = []
         """What the model has to be told before the work is over."""
         self._is_cancelling = False
         self._code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = asyncio.create_task(self._listen())
 
-    async def open(self, request: Request, machine_id: str) -> None:
+    async def open(self, request: AgentRequest, machine_id: str) -> None:
         """Begin the session, or go on with the one that is named."""
         settings = {"interactionMode": "spec" if request.plan else "auto", "autonomyLevel": "off"}
         if request.model:
@@ -59,45 +67,47 @@ class Conversation(Channel):
                 await self._begin(request, machine_id, settings)
             else:
                 await self._resume(request.session_id, settings)
-        except Gone:
+        except DroidExited:
             code = await self.wait()
             why = f": {self.errors[-1]}" if self.errors else ""
             raise ProviderError(f"droid ended with {code} before it was ready{why}", retryable=False) from None
 
-    async def _begin(self, request: Request, machine_id: str, settings: dict[str, str]) -> None:
+    async def _begin(self, request: AgentRequest, machine_id: str, settings: dict[str, str]) -> None:
         params: dict[str, Any] = {"machineId": machine_id, "cwd": request.cwd, **settings}
         if request.instructions:
             params["systemPrompt"] = {"type": "preset", "preset": "droid", "append": request.instructions}
-        self.backend_session_id = _opened(await self._line.request("initialize_session", params, OPENING)).session_id
+        self.backend_session_id = _opened(
+            await self._rpc.request("initialize_session", params, OPEN_SECONDS)
+        ).session_id
         if not self.backend_session_id:
             raise ProviderError("droid began a session and did not name it", retryable=False)
 
     async def _resume(self, session_id: str, settings: dict[str, str]) -> None:
         try:
-            result = await self._line.request("load_session", {"sessionId": session_id}, OPENING)
-        except Refused as refused:
+            result = await self._rpc.request("load_session", {"sessionId": session_id}, OPEN_SECONDS)
+        except RequestRefused as refused:
             if refused.code == NOT_FOUND or "not found" in str(refused).lower():
                 raise SessionLost(str(refused)) from refused
             raise
         opened = _opened(result)
-        self._narrator = Narrator(opened.inclusive_token_usage or opened.token_usage)
+        self._mapper = EventMapper(opened.inclusive_token_usage or opened.token_usage)
         self.backend_session_id = session_id
         # What a session was last allowed by itself is kept with it: it goes on under our rules or not at all.
-        await self._line.request("update_session_settings", settings)
+        await self._rpc.request("update_session_settings", settings)
 
     # --- what it is told --------------------------------------------------------------------------------------------
 
     async def send_message(self, text: str) -> None:
         if self.done.is_set() or self.is_closed:
-            raise Gone
+            raise DroidExited
         self._is_cancelling = False
         self._post(text)
         await self._drain()
 
     async def cancel(self) -> None:
         self._is_cancelling = True
-        self._unheard = []
-        self._keep(self._interrupt())
+        self._undelivered = []
+        self._spawn(self._interrupt())
         await self._drain()
 
     async def close(self) -> None:
@@ -106,8 +116,8 @@ class Conversation(Channel):
         self.is_closed = True
         if not self.done.is_set():
             with suppress(ProviderError):
-                await self._line.request("interrupt_session", patience=CLOSING)
-                await self._line.request("close_session", patience=CLOSING)
+                await self._rpc.request("interrupt_session", patience=CLOSE_SECONDS)
+                await self._rpc.request("close_session", patience=CLOSE_SECONDS)
         self.end()
         await self._program.end()
         await asyncio.wait({self._listening})
@@ -123,22 +133,22 @@ class Conversation(Channel):
 
     def _post(self, text: str) -> None:
         # Its answer is awaited beside everything else: it comes only after what was told before it was read.
-        request_id = self._line.post("add_user_message", {"text": text})
+        request_id = self._rpc.post("add_user_message", {"text": text})
         self._turns.send(request_id)
-        self._narrator.begin()
-        self._keep(self._see_accepted(request_id))
+        self._mapper.begin()
+        self._spawn(self._await_acceptance(request_id))
 
-    async def _see_accepted(self, request_id: str) -> None:
+    async def _await_acceptance(self, request_id: str) -> None:
         try:
-            await self._line.answer(request_id, "add_user_message")
+            await self._rpc.answer(request_id, "add_user_message")
         except ProviderError as error:
             self.errors.append(error)
             if self._turns.drop(request_id):
-                await self.tell(Completion("error", error=str(error)))
+                await self.publish(Completion("error", error=str(error)))
 
     async def _interrupt(self) -> None:
         try:
-            await self._line.request("interrupt_session")
+            await self._rpc.request("interrupt_session")
         except ProviderError as error:
             self.errors.append(error)
 
@@ -148,7 +158,7 @@ class Conversation(Channel):
         except OSError as error:
             raise ProviderError(f"droid cannot be reached any more: {error}", retryable=False) from error
 
-    def _keep(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -157,7 +167,7 @@ class Conversation(Channel):
 
     async def _listen(self) -> None:
         try:
-            await self._line.listen(self._take)
+            await self._rpc.listen(self._take)
         finally:
             # One that closed its stdout and stays says nothing more, and would be waited for without end.
             self._code = await self._program.end()
@@ -169,31 +179,31 @@ class Conversation(Channel):
         if envelope.type == "request":
             await self._asked(envelope)
         elif envelope.method == wire.NOTIFICATION:
-            note = wire.read_note(envelope.params, self.backend_session_id)
+            note = wire.read_notification(envelope.params, self.backend_session_id)
             if note is not None:
                 await self._hear(note)
 
-    async def _hear(self, note: wire.Note) -> None:
-        for event in self._narrator.tell(note):
-            await self.tell(event)
+    async def _hear(self, note: wire.Notification) -> None:
+        for event in self._mapper.map(note):
+            await self.publish(event)
         if reason := self._track(note):
             await self._finish(reason)
 
-    def _track(self, note: wire.Note) -> str:
+    def _track(self, note: wire.Notification) -> str:
         """Where it is in its work; the reason where all of it is over, else nothing."""
         turns = self._turns
         match note:
             case wire.CreateMessage() if _is_echo(note.message):
                 turns.take_up(note.request_id)
             case wire.CreateMessage() if note.message.role == "assistant":
-                self._unheard = []
+                self._undelivered = []
             case wire.StateChanged() if note.new_state != "idle":
                 turns.work()
             case wire.StateChanged():
-                return ("error" if self._narrator.last_error else "completed") if turns.idle() else ""
+                return ("error" if self._mapper.last_error else "completed") if turns.idle() else ""
             case wire.TurnCompleted():
                 return note.reason if turns.complete(note.turn_id, cancelled=note.reason == "cancelled") else ""
-            case wire.Resolved():
+            case wire.PermissionResolved():
                 self._pending.discard(note.request_id)
             case _:
                 pass
@@ -203,14 +213,14 @@ class Conversation(Channel):
         """All that was sent is worked off."""
         self._pending.clear()
         if self._is_cancelling or reason == "cancelled":
-            await self.tell(Completion("cancelled", self._narrator.last_text))
-        elif reason not in _FINE:
-            await self.tell(Completion("error", self._narrator.last_text, self._narrator.last_error or reason))
-        elif self._unheard:
-            text, self._unheard = "\n".join(self._unheard), []
+            await self.publish(Completion("cancelled", self._mapper.last_text))
+        elif reason not in _SUCCESSFUL:
+            await self.publish(Completion("error", self._mapper.last_text, self._mapper.last_error or reason))
+        elif self._undelivered:
+            text, self._undelivered = "\n".join(self._undelivered), []
             self._post(text)
         else:
-            await self.tell(Completion("completed", self._narrator.last_text))
+            await self.publish(Completion("completed", self._mapper.last_text))
 
     # --- what it asks -----------------------------------------------------------------------------------------------
 
@@ -218,23 +228,23 @@ class Conversation(Channel):
         try:
             match envelope.method:
                 case "droid.request_permission":
-                    asked = msgspec.json.decode(envelope.params, type=wire.Asked)
+                    asked = msgspec.json.decode(envelope.params, type=wire.PermissionRequest)
                     await self._ask(envelope.id, asked.tool_uses)
                 case "droid.ask_user":
                     await self._question(envelope)
                 case _:
-                    self._line.write(wire.refusal(envelope.id, envelope.method))
+                    self._rpc.write(wire.refusal(envelope.id, envelope.method))
         except ValueError:
             # What is not understood is not allowed; and who asks must not wait for ever.
-            self._line.write(wire.response(envelope.id, {"selectedOption": "cancel", "cancelled": True, "answers": []}))
+            self._rpc.write(wire.response(envelope.id, {"selectedOption": "cancel", "cancelled": True, "answers": []}))
             raise
 
     async def _question(self, envelope: wire.Envelope) -> None:
         asked = msgspec.json.decode(envelope.params, type=wire.Questions)
         questions = " / ".join(query.question for query in asked.questions)
-        await self.tell(System(f"asked, and was told to decide by itself: {questions}"))
-        self._line.write(wire.response(envelope.id, {"cancelled": True, "answers": []}))
-        self._unheard.append(
+        await self.publish(SystemNote(f"asked, and was told to decide by itself: {questions}"))
+        self._rpc.write(wire.response(envelope.id, {"cancelled": True, "answers": []}))
+        self._undelivered.append(
             "Your question could not be shown to anybody while you work. Decide by yourself where you can; "
             "else end your turn with the question as your answer."
         )
@@ -245,55 +255,55 @@ class Conversation(Channel):
             return
         self._pending.add(request_id)
 
-        async def answer(decided: Answer) -> None:
+        async def answer(decided: PermissionAnswer) -> None:
             await self._decided(request_id, decided)
 
-        verdict = Verdict(answer)
+        combined = CombinedAnswer(answer)
         events: list[AgentEvent] = []
         for one in asked:
-            call, told = self._narrator.announce(one.tool_use)
-            events += [*told, *verdict.questions(call, one)]
+            call, told = self._mapper.announce(one.tool_use)
+            events += [*told, *combined.questions(call, one)]
         for event in events:
-            await self.tell(event)
+            await self.publish(event)
 
     async def _keep_planning(self, request_id: str | int | None, asked: list[wire.Confirmation]) -> None:
         """Nothing that has to be asked is done in a session that only plans; its plan is its answer."""
         for one in asked:
-            call, told = self._narrator.announce(one.tool_use)
+            call, told = self._mapper.announce(one.tool_use)
             for event in told:
-                await self.tell(event)
+                await self.publish(event)
             plan = one.details.get("plan")
             if one.confirmation_type == "exit_spec_mode" and isinstance(plan, str):
-                self._narrator.last_text = plan
-                await self.tell(Message(plan, f"plan-{call.call_id}"))
+                self._mapper.last_text = plan
+                await self.publish(Message(plan, f"plan-{call.call_id}"))
             else:
-                self._unheard.append(f"{call.name} was not allowed: only look, and tell what you would do.")
-        self._line.write(wire.response(request_id, {"selectedOption": "cancel"}))
+                self._undelivered.append(f"{call.name} was not allowed: only look, and tell what you would do.")
+        self._rpc.write(wire.response(request_id, {"selectedOption": "cancel"}))
 
-    async def _decided(self, request_id: str | int | None, decided: Answer) -> None:
+    async def _decided(self, request_id: str | int | None, decided: PermissionAnswer) -> None:
         if request_id not in self._pending:
             return  # it no longer waits: it was interrupted, or is gone
         self._pending.discard(request_id)
         if decided.approved:
-            self._line.write(wire.response(request_id, {"selectedOption": "proceed_once"}))
+            self._rpc.write(wire.response(request_id, {"selectedOption": "proceed_once"}))
         else:
             result = {"selectedOption": "cancel"}
             if decided.comment:
                 result["comment"] = decided.comment
-                self._unheard.append(f"That was not allowed: {decided.comment}. Go on without it.")
-            self._line.write(wire.response(request_id, result))
+                self._undelivered.append(f"That was not allowed: {decided.comment}. Go on without it.")
+            self._rpc.write(wire.response(request_id, result))
         await self._drain()
 
 
-def _opened(result: msgspec.Raw) -> wire.Opened:
+def _opened(result: msgspec.Raw) -> wire.SessionOpened:
     try:
-        return msgspec.json.decode(result, type=wire.Opened)
+        return msgspec.json.decode(result, type=wire.SessionOpened)
     except ValueError as error:
         raise ProviderError(
             f"droid answered with something that is not understood: {error}", retryable=False
         ) from error
 
 
-def _is_echo(said: wire.Said) -> bool:
+def _is_echo(said: wire.WireMessage) -> bool:
     """Whether this is what we sent it; what it adds for its model alone is not."""
     return said.role == "user" and said.visibility != "llm_only" and any(block.type == "text" for block in said.content)

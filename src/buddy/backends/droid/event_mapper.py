@@ -1,6 +1,6 @@
 """What Droid tells, as the events that all agents tell.
 
-What always holds: each message, call and result is told once, however often it comes; a call is told when all of its
+Invariants: each message, call and result is told once, however often it comes; a call is told when all of its
 arguments are known; an id that a model gave to two calls is two ids here; what it spent is told as the difference.
 """
 
@@ -12,17 +12,17 @@ from buddy.backends.droid.wire import (
     Block,
     CreateMessage,
     Failed,
-    Note,
-    Resolved,
+    Notification,
+    PermissionResolved,
     Retrying,
     StateChanged,
     TextDelta,
     ThinkingDelta,
     Tokens,
-    ToolAnswered,
     ToolCalled,
+    ToolProgressed,
+    ToolReturned,
     ToolUse,
-    ToolWorked,
     TurnCompleted,
     UsageChanged,
     plain,
@@ -32,35 +32,35 @@ from buddy.backends.external.contract import (
     Delta,
     Failure,
     Message,
-    Spent,
-    System,
+    SystemNote,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
 )
 
 _EXITED = re.compile(r"\[Process exited with code (\d+)\]\s*\Z")
 
 
-class Call:
+class DroidCall:
     """A call of Droid's; `call_id` is ours."""
 
     def __init__(self, call_id: str, name: str, args: dict[str, Any]) -> None:
         self.call_id = call_id
         self.name = name
         self.args = args
-        self.is_told = False
+        self.is_announced = False
         self.is_over = False
         self.shown = ""
 
 
-class Narrator:
+class EventMapper:
     def __init__(self, spent: Tokens | None = None) -> None:
         """`spent` is what the conversation cost before: it was told then."""
         self.last_text = ""
         self.last_error = ""
         """Why its last attempt failed; empty again as soon as it gets on."""
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, DroidCall] = {}
         self._count = 0
         self._messages: set[str] = set()
         self._thinking: set[str] = set()
@@ -70,7 +70,7 @@ class Narrator:
         """A new message of the user: what was said before is no answer to it."""
         self.last_text = self.last_error = ""
 
-    def tell(self, note: Note) -> Iterator[AgentEvent]:  # noqa: C901 - one arm per kind
+    def map(self, note: Notification) -> Iterator[AgentEvent]:  # noqa: C901 - one arm per kind
         match note:
             case CreateMessage():
                 yield from self._message(note)
@@ -82,9 +82,9 @@ class Narrator:
                 yield Delta(note.text_delta, note.message_id, thinking=True)
             case ToolCalled():
                 self._note(note.tool_use)
-            case ToolWorked():
+            case ToolProgressed():
                 yield from self._progress(note)
-            case ToolAnswered():
+            case ToolReturned():
                 yield from self._result(note.tool_use_id, plain(note.content), note.is_error)
             case UsageChanged():
                 yield from self._usage(note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
@@ -96,14 +96,14 @@ class Narrator:
                 self.last_error = note.message or inner or "it did not say what is wrong"
                 yield Failure(self.last_error)
             case Retrying():
-                yield System(f"tries again ({note.attempt}): {note.reason}")
-            case TextDelta() | ThinkingDelta() | StateChanged() | Resolved():
+                yield SystemNote(f"tries again ({note.attempt}): {note.reason}")
+            case TextDelta() | ThinkingDelta() | StateChanged() | PermissionResolved():
                 pass
 
-    def announce(self, use: ToolUse) -> tuple[Call, list[AgentEvent]]:
+    def announce(self, use: ToolUse) -> tuple[DroidCall, list[AgentEvent]]:
         """A call that it asks about: the call, and what is to be told of it first."""
         call = self._begin(use)
-        return call, list(self._told(call))
+        return call, list(self._announced(call))
 
     # --- what it says -----------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Narrator:
             yield from self._words(said.id, said.content)
         for block in said.content:
             if block.type == "tool_use" and block.id:
-                yield from self._told(self._begin(ToolUse(block.id, block.name, block.input)))
+                yield from self._announced(self._begin(ToolUse(block.id, block.name, block.input)))
             elif block.type == "tool_result":
                 yield from self._result(block.tool_use_id, plain(block.content), block.is_error)
 
@@ -133,45 +133,45 @@ class Narrator:
     def _note(self, use: ToolUse) -> None:
         """Its arguments are still coming; what is known of it by then is kept."""
         call = self._calls.get(use.id)
-        if call is not None and not call.is_told:
+        if call is not None and not call.is_announced:
             call.name, call.args = use.name, use.input or call.args
         elif call is None:
             self._calls[use.id] = self._new(use)
 
-    def _begin(self, use: ToolUse) -> Call:
+    def _begin(self, use: ToolUse) -> DroidCall:
         call = self._calls.get(use.id)
         if call is None or call.is_over:
             call = self._calls[use.id] = self._new(use)
-        elif not call.is_told:
+        elif not call.is_announced:
             call.name, call.args = use.name, use.input
         self.last_error = ""
         return call
 
-    def _new(self, use: ToolUse) -> Call:
+    def _new(self, use: ToolUse) -> DroidCall:
         self._count += 1
         known = use.id in self._calls
-        return Call(f"{use.id}~{self._count}" if known else use.id, use.name, use.input)
+        return DroidCall(f"{use.id}~{self._count}" if known else use.id, use.name, use.input)
 
-    def _told(self, call: Call) -> Iterator[AgentEvent]:
-        if not call.is_told:
-            call.is_told = True
+    def _announced(self, call: DroidCall) -> Iterator[AgentEvent]:
+        if not call.is_announced:
+            call.is_announced = True
             yield ToolStarted(call.call_id, call.name, call.args)
 
-    def _progress(self, note: ToolWorked) -> Iterator[AgentEvent]:
+    def _progress(self, note: ToolProgressed) -> Iterator[AgentEvent]:
         """Each update has all of the output so far."""
         whole = note.update.full_output
         call = self._calls.get(note.tool_use_id)
         if call is None or call.is_over or not whole.startswith(call.shown) or whole == call.shown:
             return
-        yield from self._told(call)
+        yield from self._announced(call)
         yield ToolProgress(call.call_id, whole[len(call.shown) :])
         call.shown = whole
 
     def _result(self, tool_use_id: str, text: str, is_error: bool | None) -> Iterator[AgentEvent]:
-        call = self._calls.setdefault(tool_use_id, Call(tool_use_id, "tool", {}))
+        call = self._calls.setdefault(tool_use_id, DroidCall(tool_use_id, "tool", {}))
         if call.is_over:
             return
-        yield from self._told(call)
+        yield from self._announced(call)
         call.is_over, call.args, call.shown = True, {}, ""  # only its id is of use from here on
         exited = _EXITED.search(text)
         failed = exited is not None and exited[1] != "0" if is_error is None else is_error
@@ -193,7 +193,7 @@ class Narrator:
         written = now.output_tokens - before.output_tokens
         if read or written:
             used = _read(last) + last.output_tokens if last else None
-            yield Spent(read, written, cached, context_used=used)
+            yield UsageReport(read, written, cached, context_used=used)
 
 
 def _read(tokens: Tokens) -> int:

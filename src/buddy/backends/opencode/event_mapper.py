@@ -1,6 +1,6 @@
 """What OpenCode does with one message, put together from the parts of its messages.
 
-What always holds: a text is told once, whether it comes in pieces, grows, or comes whole; after a gap in the stream no
+Invariants: a text is told once, whether it comes in pieces, grows, or comes whole; after a gap in the stream no
 piece is told of a text that is under way, as its beginning is not known: it is told when it comes whole; a call starts
 once and ends once; a step is paid for once.
 """
@@ -9,16 +9,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from buddy.backends.external import loose
+from buddy.backends.external import lenient
 from buddy.backends.external.contract import (
     AgentEvent,
     Delta,
     Failure,
     Message,
-    Spent,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
 )
 from buddy.backends.opencode.wire import Json
 
@@ -29,14 +29,14 @@ Key = tuple[str, str]
 """A call, by the message it belongs to and its id there: the id alone comes again."""
 
 
-class Text(Struct):
+class TextPart(Struct):
     is_thinking: bool
     told: str = ""
-    has_hole: bool = False
+    has_gap: bool = False
     is_over: bool = False
 
 
-class Call(Struct):
+class OpenCodeCall(Struct):
     call_id: str
     name: str
     args: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -46,22 +46,22 @@ class Call(Struct):
     output: str = ""
 
 
-class Story:
+class EventMapper:
     def __init__(self) -> None:
-        self.calls: dict[Key, Call] = {}
+        self.calls: dict[Key, OpenCodeCall] = {}
         self.last_text = ""
-        self._texts: dict[str, Text] = {}
+        self._texts: dict[str, TextPart] = {}
         self._paid: set[str] = set()
 
-    def leave_hole(self) -> None:
+    def mark_gap(self) -> None:
         """Something of the stream was missed."""
         for text in self._texts.values():
-            text.has_hole = True
+            text.has_gap = True
 
-    def part(self, part: Json, *, is_ours: bool) -> list[AgentEvent]:
+    def part(self, part: Json, *, is_own: bool) -> list[AgentEvent]:
         """A part as it is now; of a sub-agent's work, which is not ours, what it says is not told."""
         match part.get("type"):
-            case "text" | "reasoning" if is_ours and not part.get("synthetic"):
+            case "text" | "reasoning" if is_own and not part.get("synthetic"):
                 return self._text(part)
             case "tool":
                 return self._tool(part)
@@ -71,53 +71,53 @@ class Story:
                 return []
 
     def delta(self, body: Json) -> list[AgentEvent]:
-        part_id, piece = loose.text(body.get("partID")), loose.text(body.get("delta"))
+        part_id, piece = lenient.text(body.get("partID")), lenient.text(body.get("delta"))
         text = self._texts.get(part_id)
-        if text is None or text.has_hole or text.is_over or body.get("field") != "text" or not piece:
+        if text is None or text.has_gap or text.is_over or body.get("field") != "text" or not piece:
             return []
         text.told += piece
         return [Delta(piece, part_id, text.is_thinking)]
 
     def _text(self, part: Json) -> list[AgentEvent]:
-        part_id, whole = loose.text(part.get("id")), loose.text(part.get("text"))
-        text = self._texts.setdefault(part_id, Text(part.get("type") == "reasoning"))
+        part_id, whole = lenient.text(part.get("id")), lenient.text(part.get("text"))
+        text = self._texts.setdefault(part_id, TextPart(part.get("type") == "reasoning"))
         if text.is_over:
             return []
-        text.is_over = "end" in loose.mapping(part.get("time"))
+        text.is_over = "end" in lenient.mapping(part.get("time"))
         said, text.told = text.told, whole
         if text.is_over and not text.is_thinking:
             self.last_text = whole or self.last_text
             return [Message(whole, part_id)] if whole else []
         if not whole.startswith(said):
             # It is told when it is whole.
-            text.has_hole, text.told = True, said
+            text.has_gap, text.told = True, said
             return []
         return [Delta(whole[len(said) :], part_id, text.is_thinking)] if len(whole) > len(said) else []
 
     def _tool(self, part: Json) -> list[AgentEvent]:
-        call, state = self._call(part), loose.mapping(part.get("state"))
+        call, state = self._call(part), lenient.mapping(part.get("state"))
         status = state.get("status")
         if call.is_over or status not in ("running", "completed", "error"):
             return []
         told: list[AgentEvent] = []
         if not call.is_started:
-            call.is_started, call.args = True, loose.mapping(state.get("input"))
+            call.is_started, call.args = True, lenient.mapping(state.get("input"))
             told.append(ToolStarted(call.call_id, call.name, call.args))
         if status == "running":
-            return told + self._progress(call, loose.text(loose.mapping(state.get("metadata")).get("output")))
+            return told + self._progress(call, lenient.text(lenient.mapping(state.get("metadata")).get("output")))
         call.is_over = True
         failed = status == "error"
-        text = loose.text(state.get("error" if failed else "output"))
+        text = lenient.text(state.get("error" if failed else "output"))
         told.append(ToolEnded(call.call_id, text, failed))
         if not failed and not call.is_asked and call.name in EFFECTS:
             told.append(Failure(f"OpenCode did this without asking: {call.name} {call.args}"[:LONGEST]))
         return told
 
-    def _call(self, part: Json) -> Call:
-        key = loose.text(part.get("messageID")), loose.text(part.get("callID"))
+    def _call(self, part: Json) -> OpenCodeCall:
+        key = lenient.text(part.get("messageID")), lenient.text(part.get("callID"))
         if key not in self.calls:
-            name = loose.text(part.get("tool")) or "tool"
-            self.calls[key] = Call(self.unused_id(key[1] or loose.text(part.get("id"))), name)
+            name = lenient.text(part.get("tool")) or "tool"
+            self.calls[key] = OpenCodeCall(self.unused_id(key[1] or lenient.text(part.get("id"))), name)
         return self.calls[key]
 
     def unused_id(self, wanted: str) -> str:
@@ -128,22 +128,22 @@ class Story:
             call_id = f"{wanted}.{number}"
         return call_id
 
-    def _progress(self, call: Call, output: str) -> list[AgentEvent]:
+    def _progress(self, call: OpenCodeCall, output: str) -> list[AgentEvent]:
         """Its output so far, which is all of it until it gets long."""
         fresh = output[len(call.output) :] if output.startswith(call.output) else ""
         call.output = output
         return [ToolProgress(call.call_id, fresh)] if fresh else []
 
     def _step(self, part: Json) -> list[AgentEvent]:
-        part_id, tokens = loose.text(part.get("id")), loose.mapping(part.get("tokens"))
+        part_id, tokens = lenient.text(part.get("id")), lenient.mapping(part.get("tokens"))
         if part_id in self._paid:
             return []
         self._paid.add(part_id)
-        cache = loose.mapping(tokens.get("cache"))
-        cached = loose.count(cache.get("read"))
-        input_tokens = loose.count(tokens.get("input")) + cached + loose.count(cache.get("write"))
-        output_tokens = loose.count(tokens.get("output")) + loose.count(tokens.get("reasoning"))
+        cache = lenient.mapping(tokens.get("cache"))
+        cached = lenient.count(cache.get("read"))
+        input_tokens = lenient.count(tokens.get("input")) + cached + lenient.count(cache.get("write"))
+        output_tokens = lenient.count(tokens.get("output")) + lenient.count(tokens.get("reasoning"))
         cost = part.get("cost")
         # A model without a price costs 0 by its word, which is not to know.
         paid = float(cost) if isinstance(cost, int | float) and cost > 0 else None
-        return [Spent(input_tokens, output_tokens, cached, paid)] if input_tokens or output_tokens else []
+        return [UsageReport(input_tokens, output_tokens, cached, paid)] if input_tokens or output_tokens else []

@@ -1,6 +1,6 @@
 """Writes down, as our events, what another agent does with one message.
 
-What always holds: each of its calls is announced once and ends with exactly one result; text that came as pieces is
+Invariants: each of its calls is announced once and ends with exactly one result; text that came as pieces is
 not said again when it comes whole.
 """
 
@@ -16,11 +16,11 @@ from buddy.backends.external.contract import (
     Failure,
     Message,
     Permission,
-    Spent,
-    System,
+    SystemNote,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
 )
 from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.native.bounds import bounded
@@ -42,7 +42,7 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ContextState, ToolFailure
 
 
-class Scribe:
+class EventRecorder:
     def __init__(self, run: Run, model: ModelName, known_calls: set[str], bridge: PermissionBridge) -> None:
         """`known_calls` are the ids of the session's calls so far; what is announced is added."""
         self._run = run
@@ -88,9 +88,9 @@ class Scribe:
             case Permission():
                 self._announce(event.call_id, event.name, event.args)
                 self._bridge.take(event, self._ours[event.call_id], asking)
-            case Spent():
+            case UsageReport():
                 self._spent(event)
-            case System():
+            case SystemNote():
                 self._run.emit(Status(source="delegate", phase=self._model.profile, detail=event.text))
             case Failure():
                 self._run.emit(WarningRaised(code="BACKEND_ERROR", message=event.message))
@@ -209,7 +209,7 @@ class Scribe:
 
     # --- what it spends ---------------------------------------------------------------------------------------------
 
-    def _spent(self, event: Spent) -> None:
+    def _spent(self, event: UsageReport) -> None:
         run, limit = self._run, event.context_limit or self._model.context_limit
         used = event.context_used if event.context_used is not None else event.input_tokens + event.output_tokens
         usage = TokenUsage(event.input_tokens, event.output_tokens, event.cached_tokens, event.cost_usd)

@@ -4,11 +4,18 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from buddy.backends.acp.lines import Lines
-from buddy.backends.acp.updates import Updates, used
-from buddy.backends.external.channel import Channel
-from buddy.backends.external.contract import Answer, Completion, Failure, Permission, Request, SessionLost
-from buddy.backends.external.loose import mapping, mappings, text
+from buddy.backends.acp.event_mapper import EventMapper, usage_of
+from buddy.backends.acp.transport import AcpTransport
+from buddy.backends.external.contract import (
+    AgentRequest,
+    Completion,
+    Failure,
+    Permission,
+    PermissionAnswer,
+    SessionLost,
+)
+from buddy.backends.external.event_channel import EventChannel
+from buddy.backends.external.lenient import mapping, mappings, text
 from buddy.errors import ProviderError, UserError
 from buddy.targets.programs import Program
 
@@ -19,7 +26,7 @@ PLANNING = ("plan", "spec", "ask", "architect")
 REASONS = {"end_turn": "completed", "cancelled": "cancelled", "max_tokens": "truncated"}
 
 
-class Conversation(Channel):
+class AcpSession(EventChannel):
     """Satisfies `Executor`."""
 
     def __init__(self, program: Program, name: str, login: str) -> None:
@@ -29,20 +36,20 @@ class Conversation(Channel):
         self._program = program
         self._name = name
         self._login = login
-        self._updates = Updates()
-        self._asked: set[asyncio.Future[Answer]] = set()
+        self._mapper = EventMapper()
+        self._asked: set[asyncio.Future[PermissionAnswer]] = set()
         self._prompt: asyncio.Task[None] | None = None
-        self._hears = False
+        self._is_open = False
         self._closed = False
         self._session_id = ""
-        self._connection: Connection = Connection(self._handle, Lines(program, self.errors.append))
-        self._watch = asyncio.create_task(self._until_gone())
+        self._connection: Connection = Connection(self._handle, AcpTransport(program, self.errors.append))
+        self._watch = asyncio.create_task(self._watch_exit())
 
     # --- before it works --------------------------------------------------------------------------------------------
 
-    async def open(self, request: Request) -> None:
+    async def open(self, request: AgentRequest) -> None:
         """Shake hands and begin, or go on with, a session of the agent's."""
-        self._updates.directory = request.cwd
+        self._mapper.directory = request.cwd
         try:
             async with asyncio.timeout(START_SECONDS):
                 capabilities = await self._initialize()
@@ -54,7 +61,7 @@ class Conversation(Channel):
             code = await self._program.end()
             why = self._program.stderr_tail or (str(self.errors[-1]) if self.errors else "without a word")
             raise ProviderError(f"{self._name} ended with {code} at its start: {why}", retryable=False) from None
-        self._hears = True
+        self._is_open = True
 
     async def _initialize(self) -> dict[str, Any]:
         reply = await self._ask(
@@ -70,7 +77,7 @@ class Conversation(Channel):
             raise ProviderError(f"{self._name} speaks ACP {version}, not 1", retryable=False)
         return mapping(reply.get("agentCapabilities"))
 
-    async def _session(self, request: Request, capabilities: dict[str, Any]) -> dict[str, Any]:
+    async def _session(self, request: AgentRequest, capabilities: dict[str, Any]) -> dict[str, Any]:
         place: dict[str, Any] = {"cwd": request.cwd, "mcpServers": []}
         if request.session_id is None:
             opened = await self._ask("session/new", place)
@@ -89,7 +96,7 @@ class Conversation(Channel):
         self._session_id = request.session_id
         return opened
 
-    async def _prepare(self, request: Request, opened: dict[str, Any]) -> None:
+    async def _prepare(self, request: AgentRequest, opened: dict[str, Any]) -> None:
         if request.plan:
             modes = mappings(mapping(opened.get("modes")).get("availableModes"))
             found = next((mode["id"] for mode in modes if text(mode.get("id")).lower() in PLANNING), None)
@@ -166,16 +173,16 @@ class Conversation(Channel):
             await self._program.end()
             return
         except (ProviderError, UserError) as error:
-            await self.tell(Completion("error", error=str(error)))
+            await self.publish(Completion("error", error=str(error)))
             return
-        for event in used(reply):
-            await self.tell(event)
+        for event in usage_of(reply):
+            await self.publish(event)
         stop = str(reply.get("stopReason"))
         match REASONS.get(stop):
             case "completed" | "cancelled" | "truncated" as reason:
-                await self.tell(Completion(reason))
+                await self.publish(Completion(reason))
             case _:
-                await self.tell(Completion("error", error=f"{self._name} stopped: {stop}"))
+                await self.publish(Completion("error", error=f"{self._name} stopped: {stop}"))
 
     async def _handle(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
         said = mapping(params)
@@ -194,26 +201,26 @@ class Conversation(Channel):
 
     async def _update(self, said: dict[str, Any]) -> None:
         """What a session that is taken up tells again is not news."""
-        if self._hears and said.get("sessionId") == self._session_id:
-            for event in self._updates.read(mapping(said.get("update"))):
-                await self.tell(event)
+        if self._is_open and said.get("sessionId") == self._session_id:
+            for event in self._mapper.read(mapping(said.get("update"))):
+                await self.publish(event)
 
     async def _permission(self, said: dict[str, Any]) -> dict[str, Any]:
         call = mapping(said.get("toolCall"))
         if said.get("sessionId") != self._session_id or not call:
             return {"outcome": {"outcome": "cancelled"}}
-        events, about = self._updates.asked(call)
+        events, about = self._mapper.asked(call)
         for event in events:
-            await self.tell(event)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            await self.publish(event)
+        answer: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
 
-        async def reply(given: Answer) -> None:
+        async def reply(given: PermissionAnswer) -> None:
             if not answer.done():
                 answer.set_result(given)
 
         self._asked.add(answer)
         call_id = text(call.get("toolCallId"))
-        await self.tell(
+        await self.publish(
             Permission(
                 call_id,
                 about.name,
@@ -242,10 +249,10 @@ class Conversation(Channel):
                 return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
         if approved:
             # "Always" would be more than anybody said.
-            await self.tell(Failure(f"{self._name} offers no way to allow this once, so it is not allowed"))
+            await self.publish(Failure(f"{self._name} offers no way to allow this once, so it is not allowed"))
         return {"outcome": {"outcome": "cancelled"}}
 
-    async def _until_gone(self) -> None:
+    async def _watch_exit(self) -> None:
         code = await self._program.wait()
         if stderr_tail := self._program.stderr_tail:
             self.errors.append(RuntimeError(f"{stderr_tail} (exit code {code})"))

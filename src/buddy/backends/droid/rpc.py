@@ -1,6 +1,6 @@
 """Requests and answers over a running Droid's stdin and stdout.
 
-What always holds: every request ends, by its answer, by time, or by the end of the program; an error without an id is
+Invariants: every request ends, by its answer, by time, or by the end of the program; an error without an id is
 the oldest waiting request's; a line that is not theirs to understand is reported as an error and harms nothing.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from buddy.backends.droid import wire
-from buddy.backends.external import loose
+from buddy.backends.external import lenient
 from buddy.errors import ProviderError
 from buddy.targets.programs import Program
 
@@ -22,7 +22,7 @@ SHOWN = 200
 Handle = Callable[[wire.Envelope], Awaitable[None]]
 
 
-class Refused(ProviderError):
+class RequestRefused(ProviderError):
     """Droid answered a request with an error."""
 
     def __init__(self, method: str, problem: wire.Problem) -> None:
@@ -30,19 +30,19 @@ class Refused(ProviderError):
         self.code = problem.code
 
 
-class Gone(ProviderError):
+class DroidExited(ProviderError):
     """The program has ended."""
 
     def __init__(self) -> None:
         super().__init__("droid is not running any more", retryable=False)
 
 
-class Line:
+class DroidRpc:
     """The requests under way; `listen` reads until the program is gone."""
 
-    def __init__(self, program: Program, complain: Callable[[Exception], None]) -> None:
+    def __init__(self, program: Program, report_error: Callable[[Exception], None]) -> None:
         self._program = program
-        self._complain = complain
+        self._report_error = report_error
         self._waiting: dict[str, asyncio.Future[Raw]] = {}
         self._count = 0
         self._is_over = False
@@ -63,13 +63,13 @@ class Line:
         future = self._waiting[request_id]
         try:
             if self._is_over:
-                raise Gone
+                raise DroidExited
             async with asyncio.timeout(patience):
                 return await future
         except TimeoutError as error:
             raise ProviderError(f"droid did not answer {method} within {patience:g} s", retryable=False) from error
         except _Answered as answered:
-            raise Refused(method, answered.problem) from None
+            raise RequestRefused(method, answered.problem) from None
         finally:
             self._waiting.pop(request_id, None)
 
@@ -84,7 +84,7 @@ class Line:
                 try:
                     line = await self._program.stdout.readline()
                 except ValueError:
-                    self._complain(ProviderError("droid wrote a line that is too long", retryable=False))
+                    self._report_error(ProviderError("droid wrote a line that is too long", retryable=False))
                     continue
                 if not line:
                     break
@@ -96,7 +96,7 @@ class Line:
         if not line.strip():
             return
         try:
-            loose.check_depth(line)
+            lenient.check_depth(line)
             envelope = msgspec.json.decode(line, type=wire.Envelope)
             if envelope.type == "response":
                 self._resolve(envelope)
@@ -104,7 +104,7 @@ class Line:
                 await handle(envelope)
         except ValueError as error:
             shown = line[:SHOWN].decode(errors="replace").strip()
-            self._complain(
+            self._report_error(
                 ProviderError(f"droid said something that is not understood ({error}): {shown}", retryable=False)
             )
 
@@ -124,7 +124,7 @@ class Line:
         self._is_over = True
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(Gone())
+                future.set_exception(DroidExited())
 
 
 class _Answered(Exception):

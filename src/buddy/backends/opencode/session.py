@@ -1,6 +1,6 @@
 """One conversation with OpenCode: a session of its server, and what happens in it as our events.
 
-What always holds: for each message one completion, at the first idle after it was taken up; what belongs to earlier
+Invariants: for each message one completion, at the first idle after it was taken up; what belongs to earlier
 messages, or to other sessions, is not told; what its sub-agents want to do is asked as well; after a gap in the stream
 the server is asked where things stand, and what was missed is told, once.
 """
@@ -12,19 +12,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from buddy.backends.external import loose
-from buddy.backends.external.channel import HELD, Channel
-from buddy.backends.external.contract import Answer, Completion, Failure, System, ToolEnded
-from buddy.backends.opencode.asking import permission_of
-from buddy.backends.opencode.server import Server
-from buddy.backends.opencode.story import Call, Key, Story
-from buddy.backends.opencode.wire import Event, Json, Missing, complaint_of, is_abort, read_list, read_object
+from buddy.backends.external import lenient
+from buddy.backends.external.contract import Completion, Failure, PermissionAnswer, SystemNote, ToolEnded
+from buddy.backends.external.event_channel import MAX_QUEUED, EventChannel
+from buddy.backends.opencode.event_mapper import EventMapper, Key, OpenCodeCall
+from buddy.backends.opencode.permissions import permission_of
+from buddy.backends.opencode.server import OpenCodeServer
+from buddy.backends.opencode.wire import Json, NotFound, StreamEvent, error_text, is_abort, read_list, read_object
 from buddy.errors import BuddyError, ProviderError
 
 Gap = Literal["gap"]
 GAP: Gap = "gap"
-CLOSING_SECONDS = 5.0
-AGAIN_SECONDS = 1.0
+CLOSE_SECONDS = 5.0
+RETRY_SECONDS = 1.0
 
 
 class Prompt(Struct, frozen=True):
@@ -42,10 +42,10 @@ class Prompt(Struct, frozen=True):
         return {**said, "system": self.system} if self.system else said
 
 
-class Conversation(Channel):
+class OpenCodeSession(EventChannel):
     """Satisfies `Executor`. `anchor` is the id of its last message so far; ids grow."""
 
-    def __init__(self, server: Server, prompt: Prompt, session_id: str, anchor: str = "") -> None:
+    def __init__(self, server: OpenCodeServer, prompt: Prompt, session_id: str, anchor: str = "") -> None:
         super().__init__()
         self.sessions: set[str] = {session_id}
         """Its own and those of its sub-agents."""
@@ -54,12 +54,12 @@ class Conversation(Channel):
         self._session_id = session_id
         self._anchor = anchor
         self._newest = anchor
-        self._inbox: deque[Event | Gap] = deque()
-        self._came = asyncio.Event()
+        self._inbox: deque[StreamEvent | Gap] = deque()
+        self._arrived = asyncio.Event()
         self._closed = False
-        self._story = Story()
+        self._mapper = EventMapper()
         self._roles: dict[str, str] = {}
-        self._is_owed = False
+        self._is_pending = False
         self._is_busy = False
         self._is_cancelled = False
         self._was_cancelled = False
@@ -69,8 +69,8 @@ class Conversation(Channel):
         self._held: dict[Key, list[Json]] = {}
         self._asked: set[str] = set()
         self._granted: set[str] = set()
-        self._attending = asyncio.create_task(self._attend())
-        self._attending.add_done_callback(self._left)
+        self._processing = asyncio.create_task(self._process_inbox())
+        self._processing.add_done_callback(self._on_processing_done)
 
     # --- what is asked of it ----------------------------------------------------------------------------------------
 
@@ -85,19 +85,19 @@ class Conversation(Channel):
     async def send_message(self, text: str) -> None:
         if self.done.is_set():
             raise ProviderError("OpenCode's server is gone", retryable=True)
-        if not self._is_owed:
-            self._is_owed, self._is_busy, self._is_cancelled, self._unseen = True, False, False, 0
+        if not self._is_pending:
+            self._is_pending, self._is_busy, self._is_cancelled, self._unseen = True, False, False, 0
             self._error = self._finish = ""
         self._unseen += 1
         try:
             await self._call("POST", f"/session/{self._session_id}/prompt_async", self._prompt.body(text))
         except ProviderError as error:
-            self._is_owed = False
+            self._is_pending = False
             raise ProviderError(f"OpenCode did not take the message: {error}", retryable=True) from error
 
     async def cancel(self) -> None:
         self._is_cancelled = True
-        with suppress(Missing):
+        with suppress(NotFound):
             await self._call("POST", f"/session/{self._session_id}/abort")
 
     async def wait(self) -> int:
@@ -108,73 +108,73 @@ class Conversation(Channel):
         if self._closed:
             return
         self._closed = True
-        if self._is_owed and not self.done.is_set():
+        if self._is_pending and not self.done.is_set():
             with suppress(BuddyError, TimeoutError):
-                async with asyncio.timeout(CLOSING_SECONDS):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     await self.cancel()
-        self._attending.cancel()
-        await asyncio.wait({self._attending})
+        self._processing.cancel()
+        await asyncio.wait({self._processing})
         self.end()
 
     # --- what comes of the stream -----------------------------------------------------------------------------------
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: StreamEvent) -> None:
         """Something happened in one of its sessions. Where it cannot keep up, it looks at the whole again later."""
-        if len(self._inbox) >= HELD:
-            self.miss()
+        if len(self._inbox) >= MAX_QUEUED:
+            self.mark_gap()
             return
         self._inbox.append(event)
-        self._came.set()
+        self._arrived.set()
 
-    def miss(self) -> None:
+    def mark_gap(self) -> None:
         """Something may have been missed."""
         self._inbox.clear()
         self._inbox.append(GAP)
-        self._came.set()
+        self._arrived.set()
 
-    def lose(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         """The server is gone."""
         self.errors.append(ProviderError(why, retryable=True))
         self.end()
 
-    async def _attend(self) -> None:
+    async def _process_inbox(self) -> None:
         while True:
-            await self._came.wait()
-            self._came.clear()
+            await self._arrived.wait()
+            self._arrived.clear()
             while self._inbox:
                 item = self._inbox.popleft()
                 try:
-                    await (self._take(item) if isinstance(item, Event) else self._catch_up())
+                    await (self._take(item) if isinstance(item, StreamEvent) else self._catch_up())
                 except BuddyError as error:
                     self.errors.append(error)
-                    await self.tell(Failure(str(error)))
+                    await self.publish(Failure(str(error)))
                     if item == GAP:
-                        await asyncio.sleep(AGAIN_SECONDS)
-                        self.miss()
+                        await asyncio.sleep(RETRY_SECONDS)
+                        self.mark_gap()
 
-    def _left(self, attending: asyncio.Task[None]) -> None:
+    def _on_processing_done(self, attending: asyncio.Task[None]) -> None:
         """Nobody attends any more: whoever listens must not wait for ever."""
         if not attending.cancelled() and (error := attending.exception()) is not None:
-            self.lose(f"{type(error).__name__}: {error}")
+            self.fail(f"{type(error).__name__}: {error}")
 
-    async def _take(self, event: Event) -> None:
-        if not self._is_owed:
+    async def _take(self, event: StreamEvent) -> None:
+        if not self._is_pending:
             return
-        body, is_ours = event.body, event.session_id == self._session_id
+        body, is_own = event.body, event.session_id == self._session_id
         match event.kind:
             case "message.updated":
-                self._message(loose.mapping(body.get("info")), is_ours=is_ours)
+                self._message(lenient.mapping(body.get("info")), is_own=is_own)
             case "message.part.updated":
-                await self._part(loose.mapping(body.get("part")), is_ours=is_ours)
-            case "message.part.delta" if is_ours and self._is_current(loose.text(body.get("messageID"))):
-                for told in self._story.delta(body):
-                    await self.tell(told)
+                await self._part(lenient.mapping(body.get("part")), is_own=is_own)
+            case "message.part.delta" if is_own and self._is_current(lenient.text(body.get("messageID"))):
+                for told in self._mapper.delta(body):
+                    await self.publish(told)
             case "permission.asked":
                 await self._permission(body)
             case "question.asked":
                 await self._question(body)
-            case _ if is_ours:
-                await self._stands(event)
+            case _ if is_own:
+                await self._status(event)
             case _:
                 pass
 
@@ -183,40 +183,40 @@ class Conversation(Channel):
     def _is_current(self, message_id: str) -> bool:
         return self._roles.get(message_id) == "assistant"
 
-    def _message(self, info: Json, *, is_ours: bool) -> None:
-        message_id, role = loose.text(info.get("id")), loose.text(info.get("role"))
+    def _message(self, info: Json, *, is_own: bool) -> None:
+        message_id, role = lenient.text(info.get("id")), lenient.text(info.get("role"))
         if message_id <= self._anchor:
             return
         is_new = message_id not in self._roles
         self._roles[message_id] = role
         self._newest = max(self._newest, message_id)
-        if not is_ours:
+        if not is_own:
             return
         if role == "user":
             self._unseen -= is_new
             return
         if is_new:
             self._error = ""  # it went on all the same
-        self._finish = loose.text(info.get("finish"))
+        self._finish = lenient.text(info.get("finish"))
         if info.get("error") and not is_abort(info["error"]):
-            self._error = self._error or complaint_of(info["error"])
+            self._error = self._error or error_text(info["error"])
 
-    async def _part(self, part: Json, *, is_ours: bool) -> None:
-        message_id = loose.text(part.get("messageID"))
+    async def _part(self, part: Json, *, is_own: bool) -> None:
+        message_id = lenient.text(part.get("messageID"))
         if not self._is_current(message_id):
             return
-        for told in self._story.part(part, is_ours=is_ours):
-            await self.tell(told)
-        key = message_id, loose.text(part.get("callID"))
-        call = self._story.calls.get(key)
+        for told in self._mapper.part(part, is_own=is_own):
+            await self.publish(told)
+        key = message_id, lenient.text(part.get("callID"))
+        call = self._mapper.calls.get(key)
         if key in self._held and call is not None and call.is_started:
             for asked in self._held.pop(key):
                 await self._ask(asked, call)
 
     # --- how it stands ----------------------------------------------------------------------------------------------
 
-    async def _stands(self, event: Event) -> None:
-        status = loose.mapping(event.body.get("status"))
+    async def _status(self, event: StreamEvent) -> None:
+        status = lenient.mapping(event.body.get("status"))
         match event.kind, status.get("type"):
             case ("session.idle", _) | ("session.status", "idle"):
                 await self._idle()
@@ -225,7 +225,7 @@ class Conversation(Channel):
                     await self.cancel()  # it came before the work began, and had nothing to stop
                 self._is_busy = True
                 if word == "retry":
-                    await self.tell(System(f"OpenCode tries again: {loose.text(status.get('message'))[:300]}"))
+                    await self.publish(SystemNote(f"OpenCode tries again: {lenient.text(status.get('message'))[:300]}"))
             case "session.error", _:
                 await self._failed(event.body.get("error"))
             case _:
@@ -249,93 +249,95 @@ class Conversation(Channel):
             # Of a message that we cancelled it may come when the next one is at work.
             self._is_cancelled = self._is_cancelled or (self._is_busy and not self._was_cancelled)
             return
-        self._error = self._error or complaint_of(error)
+        self._error = self._error or error_text(error)
         if self._unseen > 0 and not self._is_busy and self._session_id not in await self._statuses():
             await self._complete()
 
     async def _complete(self) -> None:
-        story, self._story = self._story, Story()
-        self._is_owed = self._is_busy = False
+        mapper, self._mapper = self._mapper, EventMapper()
+        self._is_pending = self._is_busy = False
         self._was_cancelled = self._is_cancelled
         self._anchor = self._newest
         for forgotten in (self._roles, self._held, self._asked, self._granted):
             forgotten.clear()
         if self._is_cancelled:
-            completion = Completion("cancelled", story.last_text)
+            completion = Completion("cancelled", mapper.last_text)
         elif self._error:
-            completion = Completion("error", story.last_text, self._error)
+            completion = Completion("error", mapper.last_text, self._error)
         else:
-            completion = Completion("truncated" if self._finish == "length" else "completed", story.last_text)
-        await self.tell(completion)
+            completion = Completion("truncated" if self._finish == "length" else "completed", mapper.last_text)
+        await self.publish(completion)
 
     # --- what it asks -----------------------------------------------------------------------------------------------
 
     async def _permission(self, asked: Json) -> None:
         """Asked as soon as it is known what the call was given, which may be said after the request."""
-        request_id = loose.text(asked.get("id"))
+        request_id = lenient.text(asked.get("id"))
         if request_id in self._asked:
             return
         self._asked.add(request_id)
-        of = loose.mapping(asked.get("tool"))
-        key = loose.text(of.get("messageID")), loose.text(of.get("callID"))
-        call = self._story.calls.get(key)
+        of = lenient.mapping(asked.get("tool"))
+        key = lenient.text(of.get("messageID")), lenient.text(of.get("callID"))
+        call = self._mapper.calls.get(key)
         if not key[1]:
-            await self._ask(asked, Call(self._story.unused_id(request_id), loose.text(asked.get("permission"))))
+            await self._ask(
+                asked, OpenCodeCall(self._mapper.unused_id(request_id), lenient.text(asked.get("permission")))
+            )
         elif call is None or not call.is_started:
             self._held.setdefault(key, []).append(asked)
         elif not call.is_over:
             await self._ask(asked, call)
 
-    async def _ask(self, asked: Json, call: Call) -> None:
-        async def reply(answer: Answer) -> None:
+    async def _ask(self, asked: Json, call: OpenCodeCall) -> None:
+        async def reply(answer: PermissionAnswer) -> None:
             if answer.approved and permission.kind == "exec":
                 self._granted.add(call.call_id)
             await self._reply(asked, answer)
             if not asked.get("tool"):  # there is no call that would tell its end
                 word = "allowed" if answer.approved else f"denied: {answer.comment}"
-                await self.tell(ToolEnded(call.call_id, word, not answer.approved))
+                await self.publish(ToolEnded(call.call_id, word, not answer.approved))
 
         call.is_asked = True
         permission = permission_of(asked, call, self._prompt.directory, reply)
         if self._is_cancelled:
-            await self._reply(asked, Answer(approved=False, comment="cancelled"))
+            await self._reply(asked, PermissionAnswer(approved=False, comment="cancelled"))
         elif call.call_id in self._granted:  # first for a place outside, then for the same command
-            await self._reply(asked, Answer(approved=True))
+            await self._reply(asked, PermissionAnswer(approved=True))
         else:
-            await self.tell(permission)
+            await self.publish(permission)
 
-    async def _reply(self, asked: Json, answer: Answer) -> None:
+    async def _reply(self, asked: Json, answer: PermissionAnswer) -> None:
         """Without a word for the model a refusal would end its work."""
-        request_id, session_id = loose.text(asked.get("id")), loose.text(asked.get("sessionID"))
+        request_id, session_id = lenient.text(asked.get("id")), lenient.text(asked.get("sessionID"))
         word = "once" if answer.approved else "reject"
         said: Json = {"reply": word} if answer.approved else {"reply": word, "message": answer.comment or "denied"}
         try:
             await self._call("POST", f"/permission/{request_id}/reply", said)
-        except Missing:
-            with suppress(Missing):  # it no longer waits for the answer
+        except NotFound:
+            with suppress(NotFound):  # it no longer waits for the answer
                 await self._call("POST", f"/session/{session_id}/permissions/{request_id}", {"response": word})
 
     async def _question(self, asked: Json) -> None:
-        questions = [loose.text(question.get("question")) for question in loose.mappings(asked.get("questions"))]
-        await self.tell(System(f"OpenCode asked, and nobody is there to answer: {' '.join(questions)[:500]}"))
-        with suppress(Missing):
-            await self._call("POST", f"/question/{loose.text(asked.get('id'))}/reject")
+        questions = [lenient.text(question.get("question")) for question in lenient.mappings(asked.get("questions"))]
+        await self.publish(SystemNote(f"OpenCode asked, and nobody is there to answer: {' '.join(questions)[:500]}"))
+        with suppress(NotFound):
+            await self._call("POST", f"/question/{lenient.text(asked.get('id'))}/reject")
 
     # --- after a gap ------------------------------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
-        if not self._is_owed:
+        if not self._is_pending:
             return
-        self._story.leave_hole()
+        self._mapper.mark_gap()
         statuses = await self._statuses()
         children = read_list(await self._call("GET", f"/session/{self._session_id}/children"))
-        self.sessions |= {loose.text(child.get("id")) for child in children}
+        self.sessions |= {lenient.text(child.get("id")) for child in children}
         for session_id in sorted(self.sessions, key=lambda one: one != self._session_id):
             for message in await self._messages(session_id):
-                self._message(loose.mapping(message.get("info")), is_ours=session_id == self._session_id)
-                for part in loose.mappings(message.get("parts")):
-                    await self._part(part, is_ours=session_id == self._session_id)
-        self._story.leave_hole()
+                self._message(lenient.mapping(message.get("info")), is_own=session_id == self._session_id)
+                for part in lenient.mappings(message.get("parts")):
+                    await self._part(part, is_own=session_id == self._session_id)
+        self._mapper.mark_gap()
         if self._session_id in statuses:
             self._is_busy = True
             for asked in read_list(await self._call("GET", "/permission")):
@@ -350,7 +352,7 @@ class Conversation(Channel):
     async def _messages(self, session_id: str) -> list[Json]:
         try:
             return read_list(await self._call("GET", f"/session/{session_id}/message"))
-        except Missing:
+        except NotFound:
             return []
 
     async def _call(self, method: str, path: str, body: object = None) -> bytes:

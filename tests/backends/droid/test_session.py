@@ -19,18 +19,18 @@ from backends.droid.talking import (
 )
 from buddy.backends.droid.agent import Droid
 from buddy.backends.external.contract import (
-    Answer,
     Completion,
     Delta,
     Failure,
     Message,
     Permission,
+    PermissionAnswer,
     SessionLost,
-    Spent,
-    System,
+    SystemNote,
     ToolEnded,
     ToolProgress,
     ToolStarted,
+    UsageReport,
 )
 from buddy.errors import ProviderError, UserError
 from buddy.targets import orphans
@@ -124,7 +124,7 @@ async def test_droid_session_continuation(tmp_path: Path) -> None:
         heard = await ask(executor, "recall")
         assert heard[-1] == Completion("completed", "1 before")
         # What the earlier process told is not told again.
-        assert [event.output_tokens for event in heard if isinstance(event, Spent)] == [10]
+        assert [event.output_tokens for event in heard if isinstance(event, UsageReport)] == [10]
     assert requests(tmp_path, "load_session")[0]["params"] == {"sessionId": session_id}
     assert requests(tmp_path, "update_session_settings")[0]["params"]["autonomyLevel"] == "off"
 
@@ -224,13 +224,13 @@ async def test_what_is_denied_is_not_done_and_the_model_hears_why(tmp_path: Path
 
 async def test_a_denial_without_a_word_ends_the_turn(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
-        heard = await ask(executor, "run touch made", lambda _: Answer(approved=False))
+        heard = await ask(executor, "run touch made", lambda _: PermissionAnswer(approved=False))
         assert heard[-1] == Completion("completed", "")
 
 
 async def test_several_calls_in_one_question_are_done_only_if_each_is_approved(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
-        decisions = iter([Answer(approved=True), Answer(approved=False, comment="no")])
+        decisions = iter([PermissionAnswer(approved=True), PermissionAnswer(approved=False, comment="no")])
         heard = await ask(executor, "both touch one | touch two", lambda _: next(decisions))
         assert [event.command for event in heard if isinstance(event, Permission)] == ["touch one", "touch two"]
         assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True, True]
@@ -310,7 +310,7 @@ async def test_a_question_that_is_not_understood_is_answered_with_no(tmp_path: P
 async def test_a_question_to_the_user_is_shown_and_given_back(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         heard = await ask(executor, "question red or blue?")
-        assert "red or blue?" in next(event.text for event in heard if isinstance(event, System))
+        assert "red or blue?" in next(event.text for event in heard if isinstance(event, SystemNote))
         assert isinstance(heard[-1], Completion)
         assert heard[-1].text.startswith("heard: Your question could not be shown")
 
@@ -323,7 +323,7 @@ async def test_a_question_that_nobody_waits_for_is_not_answered(tmp_path: Path) 
         await executor.cancel()
         assert (await listen(executor))[-1] == Completion("cancelled", "")
         before = len(requests(tmp_path))
-        await asked.reply(Answer(approved=True))
+        await asked.reply(PermissionAnswer(approved=True))
         await ask(executor, "say on")
         assert [line["type"] for line in requests(tmp_path)[before:]] == ["request"]
     assert not (workspace(tmp_path) / "made").exists()
@@ -335,7 +335,7 @@ async def test_messages_that_come_while_it_works_are_worked_off_before_it_is_don
         asked = await until(executor, Permission)
         assert isinstance(asked, Permission)
         await executor.send_message("say second")
-        await asked.reply(Answer(approved=True))
+        await asked.reply(PermissionAnswer(approved=True))
         heard = await listen(executor)
         assert [event.text for event in heard if isinstance(event, Message)] == ["done", "second"]
         assert heard[-1] == Completion("completed", "second")
@@ -377,7 +377,7 @@ async def test_what_was_spent_is_told_as_the_difference(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         for _ in range(2):
             heard = await ask(executor, "say x")
-            assert [event for event in heard if isinstance(event, Spent)] == [Spent(20, 10, 5)]
+            assert [event for event in heard if isinstance(event, UsageReport)] == [UsageReport(20, 10, 5)]
 
 
 async def test_a_process_that_dies_while_it_works_ends_the_events_with_its_code(tmp_path: Path) -> None:
@@ -410,8 +410,8 @@ async def test_a_message_that_is_refused_is_complete_with_its_error(tmp_path: Pa
 
 
 async def test_no_request_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("buddy.backends.droid.conversation.OPENING", 0.3)
-    monkeypatch.setattr("buddy.backends.droid.conversation.CLOSING", 0.1)
+    monkeypatch.setattr("buddy.backends.droid.session.OPEN_SECONDS", 0.3)
+    monkeypatch.setattr("buddy.backends.droid.session.CLOSE_SECONDS", 0.1)
     async with droid(tmp_path, FACTORY_FAKE="deaf") as agent:
         with pytest.raises(ProviderError, match="did not answer initialize_session"):
             await agent.execute(wish(tmp_path))

@@ -1,6 +1,6 @@
 """What an ACP agent says, in our words.
 
-What always holds: nothing here trusts the shape of what came; a field that is missing or has another type counts as not
+Invariants: nothing here trusts the shape of what came; a field that is missing or has another type counts as not
 said. What a person is asked about comes from the call's own input, never from its title, which is only for show.
 """
 
@@ -15,13 +15,13 @@ from msgspec import Struct
 from buddy.backends.external.contract import (
     AgentEvent,
     Delta,
-    Spent,
     ToolEnded,
     ToolProgress,
     ToolStarted,
-    in_place,
+    UsageReport,
+    command_in,
 )
-from buddy.backends.external.loose import count, items, mapping, mappings, text
+from buddy.backends.external.lenient import count, items, mapping, mappings, text
 from buddy.protocol.codes import ApprovalKind
 
 KINDS: dict[str, ApprovalKind] = {
@@ -40,7 +40,7 @@ _FILES = (
 _DIRECTORIES = ("cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir_path")
 
 
-class Known(Struct):
+class ToolCallState(Struct):
     """What was said of one call so far: a later word adds to it."""
 
     fields: dict[str, Any]
@@ -49,7 +49,7 @@ class Known(Struct):
     shown: str = ""
 
 
-class Asked(Struct, frozen=True):
+class PermissionSubject(Struct, frozen=True):
     """What a permission request is about."""
 
     name: str
@@ -62,13 +62,13 @@ class Asked(Struct, frozen=True):
     more_paths: tuple[str, ...] = ()
 
 
-class Updates:
-    """The calls of one conversation, and the messages between them."""
+class EventMapper:
+    """The calls of one session, and the messages between them."""
 
     def __init__(self) -> None:
         self.directory = ""
         """Where the agent works, from which its paths are meant."""
-        self._calls: dict[str, Known] = {}
+        self._calls: dict[str, ToolCallState] = {}
         self._part = 0
         self._cost = 0.0
 
@@ -85,7 +85,7 @@ class Updates:
             case _:
                 return []  # plans, modes and commands are the agent's own business
 
-    def asked(self, call: dict[str, Any]) -> tuple[list[AgentEvent], Asked]:
+    def asked(self, call: dict[str, Any]) -> tuple[list[AgentEvent], PermissionSubject]:
         """What to tell before a permission request, and what it is about."""
         events = self._call(call)
         known = self._calls[text(call.get("toolCallId"))]
@@ -99,7 +99,7 @@ class Updates:
 
     def _call(self, update: dict[str, Any]) -> list[AgentEvent]:
         call_id = text(update.get("toolCallId"))
-        known = self._calls.setdefault(call_id, Known({}))
+        known = self._calls.setdefault(call_id, ToolCallState({}))
         known.fields.update({name: value for name, value in update.items() if value is not None})
         known.fields.setdefault("firstTitle", update.get("title"))
         status, events = known.fields.get("status"), list[AgentEvent]()
@@ -110,14 +110,14 @@ class Updates:
             events += self._progress(call_id, known)
         return events
 
-    def _announce(self, call_id: str, known: Known) -> list[AgentEvent]:
+    def _announce(self, call_id: str, known: ToolCallState) -> list[AgentEvent]:
         if known.announced:
             return []
         known.announced = True
         self._part += 1
         return [ToolStarted(call_id, _name(known.fields), mapping(known.fields.get("rawInput")))]
 
-    def _progress(self, call_id: str, known: Known) -> list[AgentEvent]:
+    def _progress(self, call_id: str, known: ToolCallState) -> list[AgentEvent]:
         status, output = known.fields.get("status"), _output(known.fields)
         if status in ("completed", "failed"):
             known.ended = True
@@ -133,7 +133,7 @@ class Updates:
             return []
         spent, self._cost = total - self._cost, total
         return [
-            Spent(
+            UsageReport(
                 0,
                 0,
                 cost_usd=spent,
@@ -143,30 +143,30 @@ class Updates:
         ]
 
 
-def used(reply: dict[str, Any]) -> list[AgentEvent]:
+def usage_of(reply: dict[str, Any]) -> list[AgentEvent]:
     """What the answer to a prompt says of its tokens."""
     usage = mapping(reply.get("usage"))
     if not usage:
         return []
     cached = count(usage.get("cachedReadTokens")) or None
-    return [Spent(count(usage.get("inputTokens")), count(usage.get("outputTokens")), cached)]
+    return [UsageReport(count(usage.get("inputTokens")), count(usage.get("outputTokens")), cached)]
 
 
-def _asked(call: dict[str, Any], directory: str) -> Asked:
+def _asked(call: dict[str, Any], directory: str) -> PermissionSubject:
     args, name = mapping(call.get("rawInput")), _name(call)
     details: dict[str, Any] = {"title": text(call.get("title"))}
     match KINDS.get(text(call.get("kind"))):
         case "exec" if command := _command(args):
             where = next((place for key in _DIRECTORIES if (place := text(args.get(key)))), "")
-            return Asked(name, "exec", args, details, command=in_place(command, where, directory))
+            return PermissionSubject(name, "exec", args, details, command=command_in(command, where, directory))
         case "write" if paths := _paths(call, args, directory):
             details["diff"] = _diffs(call)
-            return Asked(name, "write", args, details, path=paths[0], more_paths=paths[1:])
+            return PermissionSubject(name, "write", args, details, path=paths[0], more_paths=paths[1:])
         case "fetch" if url := text(args.get("url")):
-            return Asked(name, "fetch", args, details, url=url)
+            return PermissionSubject(name, "fetch", args, details, url=url)
         case _:
             details["content"] = _output(call)
-            return Asked(name, "tool", args, details)
+            return PermissionSubject(name, "tool", args, details)
 
 
 def _name(call: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The telling side of an executor: events in order, what was not understood, and the end.
 
-What always holds: what was told before the end is still given after it; a reader that is slow makes the teller wait.
+Invariants: what was told before the end is still given after it; a reader that is slow makes the teller wait.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 
 from buddy.backends.external.contract import AgentEvent
 
-HELD = 1000
+MAX_QUEUED = 1000
 ERRORS = 100
 
 
-class Channel:
-    """Mixed into executors; they call `tell` and, once, `end`."""
+class EventChannel:
+    """Mixed into executors; they call `publish` and, once, `end`."""
 
     def __init__(self) -> None:
         self.errors: deque[Exception] = deque(maxlen=ERRORS)
@@ -24,10 +24,10 @@ class Channel:
         self._room = asyncio.Event()
         self._room.set()
 
-    async def tell(self, event: AgentEvent) -> None:
+    async def publish(self, event: AgentEvent) -> None:
         await self._room.wait()
         self._told.append(event)
-        if len(self._told) >= HELD:
+        if len(self._told) >= MAX_QUEUED:
             self._room.clear()
         self._changed.set()
 
@@ -40,7 +40,7 @@ class Channel:
         while True:
             while self._told:
                 event = self._told.popleft()
-                if len(self._told) < HELD:
+                if len(self._told) < MAX_QUEUED:
                     self._room.set()
                 yield event
             if self.done.is_set():

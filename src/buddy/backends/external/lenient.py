@@ -9,7 +9,7 @@ MAX_DEPTH = 64
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
 
 
-def decoded(data: bytes) -> object:
+def decode(data: bytes) -> object:
     """What JSON says; ValueError for what is none, or nested deeper than anything that can be kept."""
     check_depth(data)
     return msgspec.json.decode(data)
