@@ -4,21 +4,21 @@
     ├── UserError       the person can fix it: bad config, unknown session     one line + hint, exit 64
     ├── ProtocolError   the peer can fix it: carries the wire code             error response
     ├── ProviderError   time may fix it: retryable or not                      retry, then the run fails
-    ├── ToolError       the model can fix it                                   tool result, the run goes on
+    ├── ToolError       the model can fix it                                   tool result, the run continues
     ├── RunEnded        nothing to fix: the run ends before its answer         `reason` of run_complete
-    └── LogError        the store refused an append
+    └── LogError        the store rejected an append
         ├── Fenced        another process owns the session now
-        ├── SeqConflict   the log grew behind the writer's back
-        ├── NotClaimed    the call was claimed before, so it may have run
-        ├── Undecidable   the approval was decided, or expired, before
-        └── StorageFull   no room; retryable once there is
+        ├── SeqConflict   the log grew since the writer read it
+        ├── NotClaimed    the call was already claimed, so it may have run
+        ├── Undecidable   the approval was already decided or has expired
+        └── StorageFull   disk full; retryable once there is space
 
 Anything else is a bug: it ends the run as failed and is logged once, in the session.
 """
 
 
 class BuddyError(Exception):
-    """The root: everything Buddy raises on purpose."""
+    """The root of all errors that Buddy raises on purpose."""
 
 
 class UserError(BuddyError):
@@ -31,7 +31,7 @@ class UserError(BuddyError):
 
 
 class ProtocolError(BuddyError):
-    """Becomes the error of a response; `code` is one of the protocol's error codes."""
+    """Becomes the error response; `code` is one of the protocol's error codes."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, detail: str | None = None) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class ProtocolError(BuddyError):
 
 
 class ProviderError(BuddyError):
-    """A model call failed. `retry_after` is what the server asked for, in seconds."""
+    """A model call failed. `retry_after` is the server's request, in seconds."""
 
     def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None, hint: str = "") -> None:
         super().__init__(message)
@@ -97,11 +97,11 @@ class RunDenied(RunEnded):
 
 
 class LogError(BuddyError):
-    """The store refused an append; nothing of it was written."""
+    """The store rejected an append; none of it was written."""
 
 
 class Fenced(LogError):
-    """Another process took the session over; this one must stop writing."""
+    """Another process took over the session; this one must stop writing."""
 
 
 class SeqConflict(LogError):
@@ -109,11 +109,11 @@ class SeqConflict(LogError):
 
 
 class NotClaimed(LogError):
-    """This call and attempt were claimed before."""
+    """This call and attempt were already claimed."""
 
 
 class Undecidable(LogError):
-    """The approval is not pending any more; `state` says what it is."""
+    """The approval is no longer pending; `state` is its current state."""
 
     def __init__(self, approval_id: str, state: str) -> None:
         super().__init__(f"{approval_id} is {state}")
@@ -121,4 +121,4 @@ class Undecidable(LogError):
 
 
 class StorageFull(LogError):
-    """The disk has no room for the next record."""
+    """The disk has no space for the next record."""

@@ -1,7 +1,7 @@
 """Named boundaries at which a test can make the process die, fail or wait.
 
-`BUDDY_FAULT=POINT:NTH:ACTION` arms one boundary (ACTION: kill, raise, sleep, enospc); `BUDDY_FAULT_LOG=FILE` writes
-down every boundary that is passed, which is how the fault harness learns them. Without either, `reached` does nothing.
+`BUDDY_FAULT=POINT:NTH:ACTION` arms one boundary (ACTION: kill, raise, sleep, enospc); `BUDDY_FAULT_LOG=FILE` records
+every boundary that is reached, which is how the fault harness discovers them. Without either, `reached` does nothing.
 """
 
 import os
@@ -26,7 +26,7 @@ def reached(point: str) -> None:
         return
     count = _counts[point] = _counts.get(point, 0) + 1
     if _listing:
-        with open(_listing, "a", encoding="utf-8") as listing:  # noqa: PTH123 - no pathlib at start-up
+        with open(_listing, "a", encoding="utf-8") as listing:  # noqa: PTH123 - avoids importing pathlib at start-up
             listing.write(f"{point}:{count}\n")
     if _armed is not None and _armed[:2] == (point, count):
         _act(_armed[2])
@@ -42,7 +42,7 @@ def _act(action: str) -> None:
 
         time.sleep(1)
     if action == "raise":
-        raise RuntimeError("a fault was injected here")
+        raise RuntimeError("injected fault")
     if action == "enospc":
         import errno
 

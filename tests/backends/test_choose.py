@@ -137,7 +137,7 @@ async def test_projects_are_listed_and_made_once_per_folder(tmp_path: Path) -> N
                 await guest.client.request(wish, CreateProjectReply)
         with pytest.raises(ProtocolError, match="absolute"):
             await guest.client.request(CreateProject("three", "relative"), CreateProjectReply)
-        with pytest.raises(ProtocolError, match="no agent runtime"):
+        with pytest.raises(ProtocolError, match="unknown agent runtime"):
             await guest.client.request(CreateProject("four", "/four", "gizmo"), CreateProjectReply)
         listed = (await guest.client.request(ListProjects(), ListProjectsReply)).projects
         assert [(found["name"], found["rootPath"], found["agent_runtime"]) for found in listed] == [

@@ -180,7 +180,7 @@ def test_a_used_up_budget_exits_5(home: Home) -> None:
     ("arguments", "said"),
     [
         (["exec", "go", "--frobnicate"], "--frobnicate"),
-        (["exec", "go", "--profile", "nobody"], "no profile 'nobody'; there are played, scripted"),
+        (["exec", "go", "--profile", "nobody"], "unknown profile 'nobody'. Available: played, scripted"),
         (["exec", "go", "--max-turns", "0"], "--max-turns must be more than 0"),
         (["exec", "go", "--max-time", "soon"], "not a duration"),
         (["exec", "go", "--max-cost", "1"], "price"),

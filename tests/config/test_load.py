@@ -126,7 +126,7 @@ def test_a_file_that_everybody_can_write_is_refused(places: Places):
     path = places.config_dir / "buddy.toml"
     path.write_text("")
     path.chmod(0o666)
-    with pytest.raises(UserError, match="can be written by others"):
+    with pytest.raises(UserError, match="is writable by other users"):
         load_config({}, None, places)
 
 
@@ -144,11 +144,11 @@ def test_a_syntax_error_has_file_and_line():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n[agent]\nmodle = 'x'", "buddy.toml:3: unknown key 'modle' in [agent]; did you mean 'model'?"),
-        ("[modles.x]\n", "buddy.toml:1: unknown table 'modles'; did you mean 'models'?"),
+        ("\n[agent]\nmodle = 'x'", "buddy.toml:3: unknown key 'modle' in [agent]. Did you mean 'model'?"),
+        ("[modles.x]\n", "buddy.toml:1: unknown table 'modles'. Did you mean 'models'?"),
         (
             "[models.a]\nmodel = 'x'\n[models.b]\nmodel='y'\napi_bas_url = 'z'",
-            "buddy.toml:5: unknown key 'api_bas_url' in [models.b]; did you mean 'api_base_url'?",
+            "buddy.toml:5: unknown key 'api_bas_url' in [models.b]. Did you mean 'api_base_url'?",
         ),
         (
             "[models]\n'my model' = {api = 'completion'}",
@@ -158,7 +158,7 @@ def test_a_syntax_error_has_file_and_line():
         ("agent.max_turns = 0", "buddy.toml:1: max_turns in [agent]: expected `int` >= 1"),
         (
             "[models.a]\napi_key = 'k'\napi_key_env = 'K'",
-            "buddy.toml:1: [models.a]: a profile has one key source, not api_key and api_key_env",
+            "buddy.toml:1: [models.a]: a profile has only one key source, not api_key and api_key_env",
         ),
         ("agent = 3", "buddy.toml:1: agent must be a table"),
         ("[agent]\nzzzzzz = 1", "buddy.toml:2: unknown key 'zzzzzz' in [agent]"),

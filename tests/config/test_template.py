@@ -98,7 +98,7 @@ def test_a_profile_is_added_below_what_was_there(places: Places):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     resolved = resolve_profile(load_config({}, None, places), {})
     assert (resolved.profile, resolved.model) == ("ollama", "qwen3:8b")
-    with pytest.raises(UserError, match="has a profile 'ollama' already"):
+    with pytest.raises(UserError, match="already has a profile 'ollama'"):
         add_profile(file, "ollama", "")
 
 

@@ -107,7 +107,7 @@ async def test_a_model_is_switched_between_runs_and_not_while_one_is_active(tmp_
 async def test_an_unknown_profile_is_not_configured(tmp_path: Path) -> None:
     async with stage(tmp_path, Puppet()) as home, home.client() as guest:
         await guest.start()
-        with pytest.raises(ProtocolError, match="no profile 'nobody'") as refusal:
+        with pytest.raises(ProtocolError, match="unknown profile 'nobody'") as refusal:
             await guest.client.request(SwitchModel("nobody"), SwitchModelReply, guest.session_id)
         assert refusal.value.code == "PROVIDER_NOT_CONFIGURED"
         with pytest.raises(ProtocolError) as refusal:

@@ -355,7 +355,7 @@ async def test_a_session_whose_profile_is_gone_can_be_given_another(tmp_path: Pa
     async with house(tmp_path, says("two"), log=logs()) as later, later.client() as after:
         after.session_id = session_id
         await after.client.attach(session_id)
-        with pytest.raises(ProtocolError, match="no profile 'gone'"):
+        with pytest.raises(ProtocolError, match="unknown profile 'gone'"):
             await after.send("go")
         await after.client.request(SwitchModel("other"), SwitchModelReply, session_id)
         await after.send("go")

@@ -1,7 +1,7 @@
-"""A run's one budget: turns, tokens, cost, time and tool calls, as its state and its clock say.
+"""The budget of a run: turns, tokens, cost, time and tool calls.
 
-Invariants: whatever is limited is reserved before it is spent, and what cannot fit is not begun; what was spent
-or reserved is in the log, so a restart refunds nothing.
+Invariants: everything limited is reserved before it is spent, and what does not fit is not started; spending and
+reservations are in the log, so a restart refunds nothing.
 """
 
 from msgspec import Struct
@@ -13,12 +13,12 @@ from buddy.models.contract import TokenUsage
 from buddy.protocol.shapes import BudgetState
 
 MIN_OUTPUT = 256
-"""A reply shorter than this is of no use, so a call that leaves less room for it is not made."""
+"""A shorter reply is useless, so a model call that leaves less room for it is not made."""
 LOW = 0.2
 
 
 class Budget(Struct, frozen=True):
-    """A look at what is left now."""
+    """A snapshot of what is left."""
 
     state: RunState
     seconds: float
@@ -28,13 +28,13 @@ class Budget(Struct, frozen=True):
         return cls(run.state, run.seconds())
 
     def check(self) -> None:
-        """Refuse a turn where something is used up."""
+        """Refuse a turn if any limit is exhausted."""
         for name, limit, used in self._lines():
             if limit is not None and used >= limit and name != "tool calls":
                 raise BudgetExceeded(_used_up(limit, name))
 
     def reserve(self, wanted: Spending) -> None:
-        """Refuse a provider call that cannot fit into what is left."""
+        """Refuse a model call that does not fit into what is left."""
         self.check()
         if not self.fits(wanted):
             limits = self.state.options.budget
@@ -48,13 +48,13 @@ class Budget(Struct, frozen=True):
         return self._fits_tokens(wanted) and self._fits_cost(wanted)
 
     def reserve_tool_call(self) -> None:
-        """Refuse a tool call that does not fit; one that fits exactly is made, and the model may still answer."""
+        """Refuse a tool call over the limit; after the last one that fits, the model may still answer."""
         limit = self.state.options.budget.max_tool_calls
         if limit is not None and self.state.tool_calls >= limit:
             raise BudgetExceeded(_used_up(limit, "tool calls"))
 
     def after(self, usage: TokenUsage) -> BudgetState:
-        """What the run has used once this call is settled."""
+        """What the run has used, including this call."""
         state, cost = self.state, usage.cost_usd
         known = cost is not None or state.cost_usd is not None
         return BudgetState(
@@ -67,7 +67,7 @@ class Budget(Struct, frozen=True):
         )
 
     def shortage(self) -> str:
-        """One line for the model on what runs out soon; empty while there is enough of everything."""
+        """One line that warns the model about limits that are nearly exhausted; empty otherwise."""
         short = [
             f"{_figure(max(0, limit - used), name)} of {_figure(limit, name)}"
             for name, limit, used in self._lines()

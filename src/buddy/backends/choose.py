@@ -1,7 +1,7 @@
-"""Which backend a session gets: what it asked for, else its project's, else the server's, with `auto` looked up.
+"""Which backend a session gets: the requested one, else its project's, else the server's; `auto` is resolved here.
 
-Invariants: a name is never replaced by another one, only `auto` is; where it ends at our own agent because no
-other is installed, that is said.
+Invariants: only `auto` is ever replaced by another name; if it resolves to the native agent because no other is
+installed, the session says so.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,24 @@ ACP = "acp:"
 
 
 class Choice(Struct, frozen=True):
-    """`note` is for the user: why it is not what could be expected."""
+    """`note` explains an unexpected choice to the user."""
 
     name: str
     note: str = ""
 
 
 def check_name(name: str) -> str:
-    """The name of an agent runtime as it may be asked for; UserError for any other."""
+    """Validate the name of an agent runtime; UserError if it is unknown."""
     if name in (AUTO, NATIVE, *OTHERS) or (name.startswith(ACP) and name.removeprefix(ACP).strip()):
         return name
     raise UserError(
-        f"there is no agent runtime {name[:80]!r}",
-        hint="there are native, auto, droid, opencode and acp:COMMAND",
+        f"unknown agent runtime {name[:80]!r}",
+        hint="available: native, auto, droid, opencode, acp:COMMAND",
     )
 
 
 def choose(wanted: str, *, prefers_droid: Callable[[], bool], is_installed: Callable[[str], bool]) -> Choice:
-    """`auto` is Droid where Factory's credentials are, else OpenCode, else our own agent."""
+    """`auto` is Droid if Factory credentials exist, else OpenCode, else the native agent."""
     if check_name(wanted) != AUTO:
         return Choice(wanted)
     has_key = prefers_droid()
@@ -42,4 +42,4 @@ def choose(wanted: str, *, prefers_droid: Callable[[], bool], is_installed: Call
         if is_installed(name):
             return Choice(name)
     missing = "neither droid nor opencode is installed" if has_key else "opencode is not installed"
-    return Choice(NATIVE, f"agent_runtime is auto, and {missing}: this session is native")
+    return Choice(NATIVE, f"agent_runtime is auto and {missing}: this session uses the native agent")

@@ -1,7 +1,7 @@
-"""Find the line of a TOML file on which a key stands, for error messages.
+"""Find the line of a key in a TOML file, for error messages.
 
-Invariants: the text was parsed before, so it is valid TOML; where the key is hidden inside an inline table, the
-line of the nearest key around it is given.
+Invariants: the text has already been parsed, so it is valid TOML; for a key inside an inline table, the line of the
+nearest enclosing key is returned.
 """
 
 import re
@@ -13,7 +13,7 @@ _PART = re.compile(r""""([^"]*)"|'([^']*)'|([\w-]+)""")
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """The line, from 1, of the key or table; else of the longest beginning of `path` that the file spells out."""
+    """The 1-based line of the key or table, or of the longest prefix of `path` that the file contains."""
     best, length = None, 0
     for number, found in _keys(text):
         if found[: len(path)] == path:

@@ -1,7 +1,7 @@
 """Find and read the configuration file.
 
-Invariants: the first file that exists is the configuration, files are never merged; a project's own
-`buddy.toml` is not read; whatever is wrong in a file is a `UserError` with the file, the line and what to write.
+Invariants: the first file that exists is the configuration and files are never merged; a project's own `buddy.toml`
+is not read; any problem in a file is a `UserError` with the file, the line and how to fix it.
 """
 
 import os
@@ -31,18 +31,18 @@ _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 
 
 def load_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Config:
-    """Read the file that was named, else the user's; without any, the defaults."""
+    """Read the named file or the user's; without one, use the defaults."""
     path = find_config(env, explicit, places)
     return parse_config(_read(path), str(path)) if path else Config()
 
 
 def parse_config(text: str, source: str) -> Config:
-    """Read the text of a file; `source` is its name in errors and the start of relative paths."""
+    """Parse the text of a file; `source` is its path, used in errors and to resolve relative paths."""
     return _Reader(text, source).config()
 
 
 def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Path | None:
-    """The file that is the configuration; None where there is none at all."""
+    """The path of the configuration file, or None if there is none."""
     named = explicit or (Path(env["BUDDY_CONFIG"]) if env.get("BUDDY_CONFIG") else None)
     if named:
         path = named.expanduser().absolute()
@@ -58,11 +58,13 @@ def find_config(env: Mapping[str, str], explicit: Path | None, places: Places) -
 
 
 def _check_owner(path: Path) -> None:
-    """Refuse a file that somebody else could have written: it says where requests and keys go."""
+    """Reject a file that other users can write: it decides where requests and keys are sent."""
     for place in (path, path.parent):
         status = place.stat()
         if status.st_mode & 0o002 or status.st_uid not in (os.geteuid(), 0):
-            raise UserError(f"{place} can be written by others", hint=f"chown it to you and chmod go-w {place}")
+            raise UserError(
+                f"{place} is writable by other users", hint=f"make it yours (chown) and run: chmod go-w {place}"
+            )
 
 
 def _read(path: Path) -> str:
@@ -75,7 +77,7 @@ def _read(path: Path) -> str:
 
 
 class _Reader:
-    """One file's text, so that an error can point into it."""
+    """The text of one file, so that errors can point to a line."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text = text
@@ -138,9 +140,9 @@ class _Reader:
         import difflib
 
         near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        meant = f". Did you mean {near[0]!r}?" if near else ""
         where = f"key {key!r} in [{'.'.join(path)}]" if path else f"table {key!r}"
-        return self._error((*path, key), f"unknown {where}{meant}", f"there are {', '.join(valid)}")
+        return self._error((*path, key), f"unknown {where}{meant}", f"available: {', '.join(valid)}")
 
     def _error(self, path: tuple[str, ...], message: str, hint: str = "") -> UserError:
         from buddy.config.lines import line_of

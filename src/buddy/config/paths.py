@@ -1,4 +1,4 @@
-"""Where Buddy keeps its things, as text: all that a command needs which only talks to the daemon.
+"""Buddy's directories and socket as strings: all that a command needs to talk to the daemon.
 
 Invariants: every path is absolute, nothing is created here, and an empty variable counts as unset.
 """
@@ -20,11 +20,11 @@ def state_path(env: "Mapping[str, str]", given: str | None = None) -> str:
 
 
 def socket_path(env: "Mapping[str, str]", state: str | None = None, given: str | None = None) -> str:
-    """Where the daemon of this state directory listens."""
+    """The socket of the daemon that serves this state directory."""
     own = _absolute(given or env.get("BUDDY_SOCKET"))
     if own:
         return own
-    # A state directory of its own means a daemon of its own: two of them must not meet on one socket.
+    # A custom state directory has its own daemon: two daemons must not share a socket.
     runtime = env.get("XDG_RUNTIME_DIR", "")
     if _own_state(env, state) or not runtime.startswith("/"):
         return f"{state_path(env, state)}/run/buddyd.sock"
@@ -36,7 +36,7 @@ def _own_state(env: "Mapping[str, str]", given: str | None) -> str:
 
 
 def _xdg(env: "Mapping[str, str]", name: str, fallback: str) -> str:
-    # The XDG rules say that a relative value is to be ignored.
+    # The XDG specification says to ignore relative values.
     value = env.get(name, "")
     return value if value.startswith("/") else f"{_home(env)}/{fallback}"
 
@@ -52,10 +52,10 @@ def _home(env: "Mapping[str, str]") -> str:
     except KeyError:
         from buddy.errors import UserError
 
-        raise UserError("there is no home directory", hint="set HOME to the absolute path of one") from None
+        raise UserError("no home directory found", hint="set HOME to an absolute path") from None
 
 
 def _absolute(path: str | None) -> str:
     if not path:
         return ""
-    return os.path.join(os.getcwd(), os.path.expanduser(path))  # noqa: PTH109, PTH111, PTH118 - a path object is loaded for nothing
+    return os.path.join(os.getcwd(), os.path.expanduser(path))  # noqa: PTH109, PTH111, PTH118 - avoids importing pathlib

@@ -1,6 +1,6 @@
-"""Where Buddy keeps its things: one value, found once from the environment and the command line.
+"""Buddy's directories and socket, resolved once from the environment and the command line.
 
-Invariants: every place is absolute, nothing is created here, and an empty variable counts as unset.
+Invariants: every path is absolute, nothing is created here, and an empty variable counts as unset.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from buddy.config.paths import config_path, socket_path, state_path
 
 
 class Places(Struct, frozen=True):
-    """The user's configuration, the durable state, and the socket the daemon listens on."""
+    """The configuration directory, the state directory and the daemon's socket."""
 
     config_dir: Path
     state_dir: Path

@@ -1,9 +1,9 @@
-"""Decide which model is spoken to, and how: a profile of the file, the environment, or a built-in model.
+"""Decide which model to use: a profile from the file, the environment, or a built-in model.
 
 Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
-`BUDDY_API_KEY` override the active profile; a profile that was chosen by name beats them, and they only fill in what it
-leaves open, so that choosing a profile never sends its requests elsewhere. A login's tokens only go to the server that
-the profile itself names: a server or a key from the environment turns the login off.
+`BUDDY_API_KEY` override the active profile. A profile chosen by name takes precedence over them, and they only fill in
+what it leaves unset, so choosing a profile never sends its requests elsewhere. Login tokens are only sent to the
+server named in the profile: a server or a key from the environment disables the login.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class NothingConfigured(UserError):
 
 
 class Resolved(Struct, frozen=True):
-    """One model, ready to be spoken to. `context_known` is false where the limit is only the cautious default."""
+    """One model, ready to call. `context_known` is false if the limit is only the conservative default."""
 
     profile: str
     api: Api
@@ -81,7 +81,7 @@ def resolve_profile(
 
 
 def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
-    """All profiles that can be chosen, the built-in ones last."""
+    """All available profiles, the built-in ones last."""
     return tuple(_profiles(config, env))
 
 
@@ -103,7 +103,7 @@ def _choose(config: Config, env: Mapping[str, str], name: str | None, model: str
 
 
 def _split(text: str, profiles: Mapping[str, Profile], within: str | None = None) -> tuple[str, str]:
-    """Read `profile`, `profile/model` or `model` into (profile, model); inside a named profile only it counts."""
+    """Split `profile`, `profile/model` or `model` into (profile, model); with `within`, only that profile counts."""
     known = profiles if within is None else (within,)
     if text in known:
         return text, ""
@@ -125,7 +125,7 @@ def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
 
 @cache
 def _has_local() -> bool:
-    """Whether the built-in model is installed: looked for once, because every session resolves its profile."""
+    """Whether the built-in model is installed; cached, because every session resolves its profile."""
     return all(map(PathFinder.find_spec, LOCAL_PACKAGES))
 
 
@@ -151,7 +151,9 @@ def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
 
 def _check_known(name: str, profiles: Mapping[str, Profile]) -> None:
     if name not in profiles:
-        raise UserError(f"no profile {name!r}; there are {', '.join(profiles)}", hint="profiles are [models.NAME]")
+        raise UserError(
+            f"unknown profile {name!r}. Available: {', '.join(profiles)}", hint="define it as [models.NAME]"
+        )
 
 
 def _override(env: Mapping[str, str], name: str) -> str:
@@ -162,30 +164,32 @@ def _own_key(config: Config, env: Mapping[str, str], profile: Profile) -> str:
     if profile.api_key_env:
         return env.get(profile.api_key_env, "")
     if profile.api_key_file:
-        path = _beside(config, profile.api_key_file)
+        path = _relative_to_file(config, profile.api_key_file)
         try:
             return path.read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read api_key_file {path}", hint="check that it exists and is yours") from error
+            raise UserError(
+                f"cannot read api_key_file {path}", hint="check that it exists and that you can read it"
+            ) from error
     return profile.api_key
 
 
 def _login_server(choice: _Choice, profile: Profile) -> str:
-    """OpenAI takes the tokens of a login at a server of its own, on Responses alone."""
+    """OpenAI accepts login tokens only on a separate server, and only for the Responses API."""
     server = profile.api_base_url.rstrip("/")
     if not profile.issuer and profile.api == "responses" and server in ("", OPENAI_BASE_URL):
         return CODEX_BASE_URL
     if not server:
-        wanted = "api_base_url beside issuer" if profile.issuer else 'api = "responses", which OpenAI\'s login is for'
+        wanted = "api_base_url next to issuer" if profile.issuer else 'api = "responses", which OpenAI login requires'
         raise UserError(
-            f"profile {choice.profile!r} logs in, but names no server for it",
-            hint=f"set {wanted}, in [models.{choice.profile}]",
+            f"profile {choice.profile!r} uses a login but names no server",
+            hint=f"set {wanted} in [models.{choice.profile}]",
         )
     return server
 
 
-def _beside(config: Config, path: str) -> Path:
-    """A path in the file: from `~`, absolute, or from the file's own folder."""
+def _relative_to_file(config: Config, path: str) -> Path:
+    """A path from the file: `~`-prefixed, absolute, or relative to the file's folder."""
     return Path(config.source).parent / Path(path).expanduser()
 
 
@@ -197,7 +201,7 @@ def _resolved(config: Config, choice: _Choice, profile: Profile, *, base_url: st
         api_key=api_key,
         model=choice.model or profile.model or choice.profile,
         context_limit=profile.context_limit or UNKNOWN_CONTEXT,
-        script=_beside(config, profile.script) if profile.script else None,
+        script=_relative_to_file(config, profile.script) if profile.script else None,
         temperature=config.agent.temperature,
         top_p=config.agent.top_p,
         input_price=profile.input_price,

@@ -1,7 +1,7 @@
 """The settings of `buddy.toml`, one frozen struct per table.
 
-Invariants: every field has a default, so an empty file is a whole configuration; an unknown key or a wrong type
-is refused; a profile names at most one source for its key, and no `repr` shows a key.
+Invariants: every field has a default, so an empty file is a complete configuration; an unknown key or a wrong type
+is rejected; a profile names at most one source for its key, and no `repr` shows a key.
 """
 
 from typing import Annotated, Any, Literal
@@ -26,8 +26,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(Table, frozen=True):
-    """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file a scripted model plays; `issuer`
-    and `client_id` say where `auth = "login"` logs in, OpenAI without them."""
+    """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file that a scripted model plays;
+    `issuer` and `client_id` configure `auth = "login"` (default: OpenAI)."""
 
     api_base_url: str = ""
     api: Api = "completions"
@@ -45,10 +45,10 @@ class Profile(Table, frozen=True):
 
     def __post_init__(self) -> None:
         if self.issuer and not self.client_id:
-            raise ValueError("an issuer of your own needs a client_id beside it")
+            raise ValueError("issuer requires client_id")
         given = [name for name, value in zip(KEY_SOURCES, self._keys(), strict=True) if value]
         if len(given) > 1:
-            raise ValueError(f"a profile has one key source, not {' and '.join(given)}")
+            raise ValueError(f"a profile has only one key source, not {' and '.join(given)}")
 
     def __repr__(self) -> str:
         return f"Profile(api={self.api!r}, api_base_url={self.api_base_url!r}, model={self.model!r})"
@@ -58,7 +58,7 @@ class Profile(Table, frozen=True):
 
 
 class AgentSettings(Table, frozen=True):
-    """`[agent]`. `model` names the active profile; `max_iterations` is another name of `max_turns`."""
+    """`[agent]`. `model` names the active profile; `max_iterations` is an alias of `max_turns`."""
 
     model: str = ""
     system_prompt: str = ""
@@ -72,7 +72,7 @@ class AgentSettings(Table, frozen=True):
         if self.max_iterations is None:
             return
         if self.max_turns not in (DEFAULT_MAX_TURNS, self.max_iterations):
-            raise ValueError("max_iterations is another name of max_turns: give one of them")
+            raise ValueError("max_iterations is an alias of max_turns: set only one of them")
         force_setattr(self, "max_turns", self.max_iterations)
         force_setattr(self, "max_iterations", None)
 
@@ -96,8 +96,8 @@ class ServerSettings(Table, frozen=True):
 
 
 class MemorySettings(Table, frozen=True):
-    """`[memory]`. `embeddings` is `local` (a model that is installed), `none`, or a profile whose server has
-    `/embeddings`, asked for `embedding_model`."""
+    """`[memory]`. `embeddings` is `local` (the installed model), `none`, or a profile whose server offers
+    `/embeddings`, called with `embedding_model`."""
 
     enabled: bool = True
     top_k: Annotated[int, Meta(ge=1, le=8)] = 8
@@ -110,11 +110,11 @@ class MemorySettings(Table, frozen=True):
         if abs(self.vector_weight + self.text_weight - 1.0) > 1e-6:
             raise ValueError("vector_weight and text_weight must sum to 1")
         if self.embeddings not in ("local", "none") and not self.embedding_model:
-            raise ValueError("a profile in embeddings needs an embedding_model beside it")
+            raise ValueError("embeddings names a profile, so embedding_model is required")
 
 
 class Config(Struct, frozen=True):
-    """A whole file, and its path (empty without one): relative paths in it start from its folder."""
+    """The complete file and its path (empty if there is none); relative paths in it start from its folder."""
 
     models: dict[str, Profile] = field(default_factory=dict[str, Profile])
     agent: AgentSettings = AgentSettings()

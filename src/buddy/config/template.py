@@ -1,7 +1,7 @@
-"""The user's file: written once as a template of comments, and added to where the user says so.
+"""The user's configuration file: created once as a commented template, extended when the user asks for it.
 
-Invariants: a file that exists is never overwritten, only added to; the template names no model, so that writing
-it changes nothing; what is written is read back first. The file has mode 0600, its folder 0700.
+Invariants: an existing file is never overwritten, only extended; the template names no model, so creating it changes
+nothing; new content is parsed before it is written. The file has mode 0600, its folder 0700.
 """
 
 import os
@@ -18,7 +18,7 @@ def template() -> str:
 
 
 def write_template(env: Mapping[str, str], places: Places) -> Path | None:
-    """Write the template where there is no configuration at all; OSError where that cannot be done."""
+    """Write the template if there is no configuration; OSError if that fails."""
     if find_config(env, None, places) is not None:
         return None
     path = places.config_dir / "buddy.toml"
@@ -26,36 +26,36 @@ def write_template(env: Mapping[str, str], places: Places) -> Path | None:
 
 
 def add_profile(path: Path, name: str, block: str) -> None:
-    """Add `[models.name]` with these lines to a file; UserError where it has one already, or cannot be written."""
+    """Add `[models.name]` with these lines; UserError if it already exists or the file cannot be written."""
     text = path.read_text(encoding="utf-8") if path.exists() else template()
     if name in parse_config(text, str(path)).models:
-        raise UserError(f"{path} has a profile {name!r} already", hint=f"use it: --profile {name}")
+        raise UserError(f"{path} already has a profile {name!r}", hint=f"use it: --profile {name}")
     longer = f"{text.rstrip()}\n\n[models.{name}]\n{block.strip()}\n"
     parse_config(longer, str(path))
     try:
         _replace(path, longer)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", hint=f"add to it yourself:\n{block}") from error
+        raise UserError(f"cannot write {path}: {error.strerror}", hint=f"add it yourself:\n{block}") from error
 
 
 def _create(path: Path, text: str) -> bool:
-    """Appear whole or not at all: another process may look at any moment. False where there is such a name already."""
+    """Create the file atomically: another process may read it at any moment. False if it already exists."""
     _make_folder(path.parent)
-    beside = _write_beside(path, text)
+    temporary = _write_temporary(path, text)
     try:
-        os.link(beside, path)
+        os.link(temporary, path)
     except FileExistsError:
         return False
     finally:
-        beside.unlink()
+        temporary.unlink()
     return True
 
 
 def _replace(path: Path, text: str) -> None:
     _make_folder(path.parent)
-    # A link, as those keep who hold their settings in a repository, stays one.
+    # Users who keep their settings in a repository link to them: the link stays.
     real = path.resolve()
-    _write_beside(real, text).replace(real)
+    _write_temporary(real, text).replace(real)
 
 
 def _make_folder(folder: Path) -> None:
@@ -64,12 +64,12 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _write_beside(path: Path, text: str) -> Path:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _write_temporary(path: Path, text: str) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    return beside
+    return temporary
