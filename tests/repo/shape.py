@@ -19,7 +19,7 @@ MAX_FUNCTION_LINES = 60
 MAX_METHODS = 20
 
 GENERATED = {
-    "src/buddy/scrub/starts.py",  # written by src/buddy/scrub/beginnings.py
+    "src/buddy/scrub/prefix_table.py",  # written by src/buddy/scrub/build_prefix_table.py
 }
 
 #: One interface with one method per operation: a class that is split here is put together again by its callers.

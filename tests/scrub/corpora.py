@@ -8,7 +8,7 @@ import random
 import subprocess
 import sysconfig
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 SIZE = 1_000_000
@@ -120,3 +120,26 @@ def _made_up_history() -> str:
     return "\n".join(
         f"commit {dice.randbytes(20).hex()}\n\n    Change {n}\n\n src/f{n}.py | 3 ++-" for n in range(2000)
     )
+
+
+# Text that makes a careless pattern backtrack, by name: of about this many characters.
+HOSTILE: dict[str, Callable[[int], str]] = {
+    "one letter": lambda size: "a" * size,
+    "one letter and blanks": lambda size: "a " * (size // 2),
+    "nothing but blanks": lambda size: " " * size,
+    "names": lambda size: "token" * (size // 5),
+    "names and signs": lambda size: "key=" * (size // 4),
+    "open quotes": lambda size: 'key="' * (size // 5),
+    "backslashes": lambda size: "\\" * size,
+    "armour": lambda size: "-----BEGIN PRIVATE KEY-----" * (size // 27),
+    "armour and base64": lambda size: ("-----BEGIN PRIVATE KEY-----\n" + "A" * 60 + "\n") * (size // 89),
+    "tokens cut short": lambda size: "eyJhbGci-" * (size // 9),
+    "dotted": lambda size: "eyJaaaaaaaa." * (size // 12),
+    "userinfo": lambda size: "://a:" * (size // 5),
+    "users": lambda size: "-u " * (size // 3),
+    "passwords": lambda size: ('password="' + "aB" * 95 + '!" ') * (size // 203),
+    "base64": lambda size: "aB3/" * (size // 4),
+    "marks": lambda size: "[REDACTED]" * (size // 10),
+    "a secret over and over": lambda size: "hunter2hunter2" * (size // 14),
+    "binary": lambda size: "".join(map(chr, range(256))) * (size // 256),
+}

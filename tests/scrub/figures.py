@@ -90,10 +90,11 @@ def false_hits(text: str) -> int:
 
 
 def megabytes_per_second(scrubber: Scrubber, text: str, repeats: int = 3) -> float:
-    """By the time this process was given, the best of some: others use the machine too."""
+    """By CPU time, the best of several. Each text is another one: the scrubber remembers the last clean text."""
     best = math.inf
-    for _ in range(repeats):
+    for number in range(repeats):
+        other = text[number:]
         began = time.process_time()
-        scrubber.text(text)
+        scrubber.text(other)
         best = min(best, time.process_time() - began)
     return len(text) / 1e6 / best

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.scrub import MARK, Scrubber
-from buddy.scrub.guesses import LONGEST_WORD
-from buddy.scrub.known import ARMOUR_LIMIT
+from buddy.scrub.heuristics import LONGEST_WORD
+from buddy.scrub.token_formats import ARMOUR_LIMIT
 
 REGISTERED = "hunter2hunter2"
 RANDOM = "q8Zr3kVw7TnB2xLs9PdF4yHc6M"

@@ -1,7 +1,7 @@
 """The forms in which one secret can appear in text.
 
-What always holds: wherever the secret is written as it is, JSON-escaped, percent-encoded, in hex or inside base64 at
-any offset, one of its forms occurs there.
+Invariants: wherever the secret is written verbatim, JSON-escaped, percent-encoded, in hex or inside base64 at any
+offset, one of its forms occurs.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ def forms(secret: str) -> set[str]:
 
 def _written(secret: str) -> Iterator[str]:
     yield secret
-    # A key file is often shown or sent line by line; its armour is public.
+    # A key file is often printed or sent line by line; its armour is public.
     for line in secret.splitlines():
         if len(line) >= _MIN_LINE and not line.startswith("-----"):
             yield line
-    import json  # only where there is a secret to look for
+    import json  # needed only once a secret is registered
 
     for ascii_only in (True, False):
         # Twice: tool arguments are JSON text inside JSON.
@@ -57,10 +57,10 @@ def _lower_escapes(text: str) -> str:
 def _base64(raw: bytes) -> Iterator[str]:
     import base64
 
-    whole = base64.b64encode(raw).decode()
-    yield whole
-    yield whole.rstrip("=")
+    encoded = base64.b64encode(raw).decode()
+    yield encoded
+    yield encoded.rstrip("=")
     for before in range(3):
-        # With `before` bytes in front, these characters depend on the secret alone, whatever follows it.
+        # After `before` other bytes, these characters depend on the secret alone, whatever follows it.
         text = base64.b64encode(bytes(before) + raw).decode()
         yield text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]

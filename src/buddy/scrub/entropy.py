@@ -1,8 +1,8 @@
-"""Layer 3: what looks random and has no name beside it.
+"""Layer 3: text that looks random and has no name before it.
 
-What always holds: a hit has 24 to 512 characters, small and capital letters and digits in a mix that words and
-identifiers do not have, and at least four bits per character; hashes, UUIDs, ids, paths, addresses, public keys,
-integrity sums and the lines of a base64 block are none.
+Invariants: a hit has 24 to 512 characters, lower and upper case letters and digits in a mix that words and identifiers
+do not have, and at least four bits per character; hashes, UUIDs, ids, paths, addresses, public keys, checksums and the
+lines of a base64 block are never hits.
 """
 
 import math
@@ -14,7 +14,7 @@ from buddy.scrub.marks import NOT_AFTER_MARK, Span
 
 SHORTEST, LONGEST = 24, 512
 BITS = 4.0
-HEX_BITS = 3.6  # sixteen digits in two cases; no tool prints a hash so
+HEX_BITS = 3.6  # sixteen digits in mixed case; no tool prints hashes like that
 
 _TOKEN = Lazy(rf"(?<![A-Za-z0-9+/_-]){NOT_AFTER_MARK}[A-Za-z0-9+/_-]{{{SHORTEST},}}+={{0,2}}")
 _HEX = Lazy(r"[0-9a-f-]+|[0-9A-F-]+")
@@ -46,7 +46,7 @@ def bits(text: str) -> float:
 
 
 def _behind_escape(text: str, start: int) -> int:
-    """A backslash in front takes the first characters: JSON must stay valid."""
+    """A preceding backslash owns the first characters: JSON must stay valid."""
     if start == 0 or text[start - 1] != "\\":
         return start
     return start + (5 if text[start] == "u" else 1)
@@ -64,7 +64,7 @@ def _looks_random(token: str) -> bool:
 
 
 def _is_jumpy(token: str) -> bool:
-    """Random letters change their kind at more than half of the places, camelCase at a third at most."""
+    """Random letters change their kind at more than half of the positions, camelCase at most at a third."""
     letters = token.replace("_", "").replace("-", "")
     return len(_CHANGE.findall(letters)) >= 0.42 * len(letters)
 
@@ -84,6 +84,6 @@ def _is_address(text: str, start: int) -> bool:
 
 
 def _is_block_line(text: str, start: int, end: int) -> bool:
-    # A line of a certificate or of an attachment: nothing but base64, of a customary width.
+    # A line of a certificate or of an attachment: nothing but base64, of a usual width.
     alone = (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
     return alone and end - start in _BLOCK_LINES

@@ -1,4 +1,4 @@
-"""Which variables of an environment hold secrets, told by their names."""
+"""Finds the environment variables that hold secrets, by their names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ _PATH = Lazy(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
 
 
 def secrets_of(env: Mapping[str, str]) -> Iterator[str]:
-    """The values that must not be seen; a value that is a path only says where a secret is."""
+    """The values that must be hidden; a value that is a path only says where a secret is."""
     for name, value in env.items():
         if _NAME.search(name) and not _PATH.fullmatch(value):
             yield value

@@ -1,14 +1,14 @@
-"""Token formats that are known by their shape alone, from what is publicly known of them.
+"""Formats of tokens that can be recognised by their shape alone, from public documentation.
 
-What always holds: a format has no blank in it, is at least 16 characters of `RUN`, begins where a word begins, and its
-first three characters are literal or of a small class (`PREFIXED`), or it cannot lack some text (`GATED`).
+Invariants: a format has no blanks, is at least 16 characters of `RUN` long, starts where a word starts, and its first
+three characters are literal or of a small class (`PREFIXED`), or it always contains some text (`GATED`).
 """
 
 import re
 
 from buddy.scrub.marks import NOT_AFTER_MARK
 
-# Where a format may begin: where a word does, or behind an escape.
+# Where a format may start: where a word does, or after an escape.
 START = rf"(?:(?<![A-Za-z0-9]){NOT_AFTER_MARK}|(?<=\\[nrt]))"
 
 # The characters that a token of any format consists of.

@@ -1,7 +1,7 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-A program that starts needs few of the many it has, and compiling takes longer than loading them. What always holds:
-from its second use on, one costs what a compiled one costs.
+A process needs few of them at its start, and compiling all would take longer than importing the package. From its
+second use on, one costs the same as a compiled pattern.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What stands where a secret was.
+"""The marks that replace secrets.
 
-What always holds: a mark is never a secret itself, no layer looks into one, and every mark begins with `[REDACTED`.
+Invariants: a mark is never a secret itself, no layer looks into one, and every mark starts with `[REDACTED`.
 """
 
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 MARK = "[REDACTED]"
 ENTROPY_MARK = "[REDACTED:high-entropy]"
 
-# A mark counts as a part of the word it stands in: what follows it directly begins nothing new, so that masking a text
-# again finds what the first time found.
+# A mark counts as part of the word it is in: what follows it directly does not start a new word, so that masking a text
+# twice gives the same result.
 NOT_AFTER_MARK = r"(?<!CTED\])(?<!ropy\])"
 OPENING = MARK[:-1]
 
@@ -17,11 +17,11 @@ Span = tuple[int, int]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same ground as disjoint spans in order; those that only touch stay apart."""
-    whole: list[Span] = []
+    """The union of these spans as disjoint spans in order; adjacent ones stay separate."""
+    disjoint: list[Span] = []
     for start, end in sorted(spans):
-        if whole and start < whole[-1][1]:
-            whole[-1] = whole[-1][0], max(end, whole[-1][1])
+        if disjoint and start < disjoint[-1][1]:
+            disjoint[-1] = disjoint[-1][0], max(end, disjoint[-1][1])
         else:
-            whole.append((start, end))
-    return whole
+            disjoint.append((start, end))
+    return disjoint

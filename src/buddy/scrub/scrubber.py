@@ -1,12 +1,12 @@
-"""The scrubber: what every text passes before it is kept, shown or sent.
+"""The scrubber, which every text passes before it is stored, shown or sent.
 
-What always holds:
-- layers run in order: registered values, known formats, what a name beside it gives away, what looks random;
-- `text` is idempotent, and `tree` gives the same object where nothing was found;
-- a stream's outputs, joined, are the masking of the whole text, however it was cut into chunks;
-- ids, digests and hashes in a tree are never hidden for their randomness;
-- short texts that were found clean are remembered until a secret is registered: names, ids and fixed phrases come with
-  every event.
+Invariants:
+- layers run in order: registered values, token formats, values that follow a telling name, text that looks random;
+- `text` is idempotent, and `tree` returns the same object if nothing was found;
+- a stream's outputs, joined, are the masking of the complete text, however it was cut into chunks;
+- ids, digests and hashes in a tree are never hidden because of their randomness;
+- short texts that were found clean are cached until a secret is registered: names, ids and fixed phrases occur in every
+  event.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from typing import Any, TypeAlias, cast, overload
 
 from msgspec import Struct, to_builtins
 
-from buddy.scrub import guesses
+from buddy.scrub import heuristics
 from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import secrets_of
+from buddy.scrub.key_names import Kind, kind_of
+from buddy.scrub.key_value import is_secret
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import MARK, OPENING
-from buddy.scrub.named import is_secret
-from buddy.scrub.names import Kind, kind_of
-from buddy.scrub.openings import openings
 from buddy.scrub.streams import Stream
+from buddy.scrub.text_fields import text_fields
 from buddy.scrub.values import Values
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
@@ -34,25 +34,25 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | di
 _IDENTIFIER = Lazy(
     r"(?:^|[_-])(?:ids?|digest|hash|sha\d*|etag|checksum|integrity|blobs?|seq)$|[a-z](?:Ids?|Hash|Digest)$"
 )
-# A field that can hold a text: its name, how to get it, and the texts that are known to be clean there.
-_Opening: TypeAlias = tuple[str, Callable[[Any], Any], AbstractSet[str]]
+# A field that can hold text: its name, its getter, and the texts that are known to be clean there.
+_TextField: TypeAlias = tuple[str, Callable[[Any], Any], AbstractSet[str]]
 _NOTHING: frozenset[str] = frozenset()
 _SHORT = 80
 _REMEMBERED = 4096
 
 
 class Scrubber:
-    """Knows the secrets of this process. Registering is for the start of things; masking is for every event."""
+    """Knows the secrets of this process. Registering is rare and slow; masking happens for every event."""
 
     def __init__(self) -> None:
         self._values = Values()
         self._numbers: dict[bytes, int] = {}
         self._latest = ""
-        self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was looked for
-        self._openings: dict[type[Struct], tuple[_Opening, ...]] = {}
+        self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was checked
+        self._text_fields: dict[type[Struct], tuple[_TextField, ...]] = {}
 
     def register(self, secret: str) -> None:
-        """Hide this value from now on; one too short to be told from normal text (line breaks aside) is ignored."""
+        """Hide this value from now on; one too short to be distinguished from normal text is ignored."""
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
@@ -64,14 +64,14 @@ class Scrubber:
             self.register(secret)
 
     def number_of(self, secret: str) -> int | None:
-        """The number of a registered secret, the same for as long as this scrubber lives: to speak of it without it."""
+        """The number of a registered secret, stable while this scrubber lives: to refer to it without revealing it."""
         return self._numbers.get(_digest(secret.strip()))
 
     def text(self, text: str) -> str:
         return self._masked(text, random=True)
 
     def registered(self, text: str) -> str:
-        """Mask registered values alone: for what must stay byte for byte where it holds none."""
+        """Mask registered values alone: for text that must stay byte for byte the same if it contains none."""
         return self._values.mask(text)
 
     @overload
@@ -81,12 +81,12 @@ class Scrubber:
     @overload
     def tree(self, value: Json) -> Json: ...
     def tree(self, value: Json) -> Json:
-        """A scrubbed copy of a JSON value, its keys too; the value itself where there is nothing to hide."""
+        """A scrubbed copy of a JSON value, keys included; the value itself if there is nothing to hide."""
         return self._scrubbed(value, "")
 
     def is_clean(self, shape: Struct) -> bool:
-        """Whether a struct surely has nothing to hide. Most events have not, and asking costs a tenth of `tree`."""
-        for name, get, known in self._openings.get(type(shape)) or self._find_openings(type(shape)):
+        """Whether a struct certainly has nothing to hide. Most events have not, and this costs a tenth of `tree`."""
+        for name, get, known in self._text_fields.get(type(shape)) or self._find_text_fields(type(shape)):
             value = get(shape)
             if isinstance(value, str):
                 if value not in known and self._named(value, name) is not value:
@@ -103,10 +103,10 @@ class Scrubber:
         tree = to_builtins(value)
         return self._scrubbed(tree, name) is tree
 
-    def _find_openings(self, shape: type[Struct]) -> tuple[_Opening, ...]:
-        found = self._openings[shape] = tuple(
+    def _find_text_fields(self, shape: type[Struct]) -> tuple[_TextField, ...]:
+        found = self._text_fields[shape] = tuple(
             (name, get, _NOTHING if (traits := _traits(name))[0] else self._clean[traits[1]])
-            for name, get in openings(shape)
+            for name, get in text_fields(shape)
         )
         return found
 
@@ -130,7 +130,7 @@ class Scrubber:
 
     def _named(self, value: str, name: str) -> str:
         kind, random = _traits(name)
-        if kind and _is_told(kind, value):
+        if kind and _is_secret_field(kind, value):
             return MARK
         return self._masked(value, random=random)
 
@@ -143,11 +143,13 @@ class Scrubber:
         clean = self._clean[random]
         if text is self._latest or text in clean:
             return text
-        masked = guesses.mask(self._values.mask(text), random=random)
+        masked = heuristics.mask(self._values.mask(text), random=random)
         if masked != text:
             return masked
         if random and len(text) > _SHORT:
-            self._latest = text  # a tool's output comes twice: before it is cut, and in the event of its result
+            self._latest = (
+                text  # a tool's output is scrubbed twice: before it is truncated, and in the event of its result
+            )
         elif len(text) <= _SHORT:
             if len(clean) >= _REMEMBERED:
                 clean.clear()
@@ -162,12 +164,12 @@ class Scrubber:
 
 @lru_cache(maxsize=512)
 def _traits(name: str) -> tuple[Kind | None, bool]:
-    """What a field's name says of its value: how telling it is, and whether randomness would give it away."""
+    """What a field's name says about its value: how telling it is, and whether to check for randomness."""
     return (kind_of(name) if name else None), not (name and _IDENTIFIER.search(name))
 
 
-def _is_told(kind: Kind, value: str) -> bool:
-    """Whether a field's name alone hides its whole value: of a password, whatever it is."""
+def _is_secret_field(kind: Kind, value: str) -> bool:
+    """Whether the complete value of a field is hidden because of its name: of a password, always."""
     if kind == "password":
         return bool(value) and OPENING not in value
     return is_secret(kind, value, quoted=True)

@@ -1,13 +1,13 @@
-"""One text that arrives in chunks.
+"""Scrubs one text that arrives in chunks.
 
-What always holds:
-- the outputs, joined, are the masking of the whole text, however it was cut into chunks;
-- only what could still become a secret is held back: of ordinary prose the last word, or the last character where words
-  have no blanks between them, at most a private key or a word up to their limits, or the longest registered value.
+Invariants:
+- the outputs, joined, are the masking of the complete text, however it was cut into chunks;
+- only what could still become a secret is held back: of ordinary prose the last word, or the last character in scripts
+  without blanks; at most a private key or a word up to their limits, or the longest registered value.
 """
 
-from buddy.scrub import guesses
-from buddy.scrub.guesses import FIRST_WIDE
+from buddy.scrub import heuristics
+from buddy.scrub.heuristics import FIRST_WIDE
 from buddy.scrub.marks import MARK
 from buddy.scrub.values import Values
 
@@ -15,21 +15,21 @@ _HELD = 256
 
 
 class Stream:
-    """All layers over a running text."""
+    """All layers over a stream."""
 
     def __init__(self, values: Values) -> None:
         self._values = ValueStream(values)
-        self._guesses = GuessStream()
+        self._heuristics = HeuristicStream()
 
     def feed(self, text: str) -> str:
         text = self._values.feed(text)
-        return self._guesses.feed(text) if text else ""
+        return self._heuristics.feed(text) if text else ""
 
     def finish(self) -> str:
-        return self._guesses.feed(self._values.finish()) + self._guesses.finish()
+        return self._heuristics.feed(self._values.finish()) + self._heuristics.finish()
 
     def give_way(self) -> str:
-        """What is held back, as another text begins after this one."""
+        """Flush what is held back, because another text starts after this one."""
         return self.finish()
 
 
@@ -48,7 +48,7 @@ class ValueStream:
         self._held += text
         out = self._close() if MARK in self._held else ""
         cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
-        is_wide = self._held[-1:] >= FIRST_WIDE and guesses.is_wide(self._held[-1])
+        is_wide = self._held[-1:] >= FIRST_WIDE and heuristics.is_wide(self._held[-1])
         if cut == 0 and len(self._held) <= _HELD and not is_wide:
             return out
         if cut == 0 or is_wide:
@@ -86,12 +86,12 @@ class ValueStream:
         return out
 
 
-class GuessStream:
+class HeuristicStream:
     """The other layers."""
 
     def __init__(self) -> None:
         self._held = ""
-        self._word = 0  # where the last word of what is held starts
+        self._word = 0  # where the last word of the held text starts
 
     def feed(self, text: str) -> str:
         last = _last_blank(text)
@@ -100,7 +100,7 @@ class GuessStream:
         self._held += text
         if last >= 0:
             self._word = before + last + 1
-        if len(self._held) - word >= guesses.LONGEST_WORD:
+        if len(self._held) - word >= heuristics.LONGEST_WORD:
             out = self._force(word)
         if last >= 0:
             out += self._release()
@@ -108,28 +108,28 @@ class GuessStream:
 
     def finish(self) -> str:
         held, self._held, self._word = self._held, "", 0
-        return guesses.mask(held)
+        return heuristics.mask(held)
 
     def _release(self) -> str:
         cut = self._word
         region = self._held[:cut]
-        if guesses.is_suspicious(region):
-            cut = guesses.safe_cut(self._held, cut)
-            region = guesses.mask(self._held[:cut])
+        if heuristics.is_suspicious(region):
+            cut = heuristics.safe_cut(self._held, cut)
+            region = heuristics.mask(self._held[:cut])
         self._held = self._held[cut:]
         self._word -= cut
         return region
 
     def _start(self) -> str:
-        cut = guesses.wide_start(self._held)
+        cut = heuristics.wide_start(self._held)
         out, self._held = self._held[:cut], self._held[cut:]
         return out
 
     def _force(self, at: int) -> str:
-        """Words that are too long are cut where the whole text would be cut."""
+        """Cut words that are too long at the same place as in the complete text."""
         out: list[str] = []
-        while cut := guesses.forced_cut(self._held, at):
-            out.append(guesses.mask_piece(self._held[:cut]))
+        while cut := heuristics.forced_cut(self._held, at):
+            out.append(heuristics.mask_piece(self._held[:cut]))
             self._held = self._held[cut:]
             self._word = max(0, self._word - cut)
             at = 0

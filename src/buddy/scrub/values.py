@@ -1,31 +1,31 @@
 """Registered values: every form of every secret, found in one scan.
 
-What always holds:
-- line breaks inside a value do not hide it: it is looked for as if a terminal had wrapped the text anywhere; where the
-  wrap leaves only one or two characters of it on the line before, those stay and the rest is hidden;
-- overlapping hits become one mark, so that no part of a second secret is left beside the first;
+Invariants:
+- a value is found across line breaks, as if a terminal had wrapped the text anywhere; if the wrap leaves only one or
+  two characters of it on the previous line, those stay and the rest is hidden;
+- overlapping hits become one mark, so that no part of a second secret remains next to the first;
 - a mark in the text is never cut or covered, so masking twice changes nothing;
-- a text without a hit costs one scan, and nothing while nothing is registered.
+- a text without a hit costs one scan, or nothing if no value is registered.
 """
 
 import bisect
 from collections.abc import Iterator
 
-from buddy.scrub.anchors import SKIPPED, Anchors, three_characters
 from buddy.scrub.encodings import MIN_LENGTH, forms
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import MARK, Span
+from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
 
 _BREAK = Lazy(r"\r?\n")
 
 
 class Values:
-    """A set of secrets that grows, and what is needed to find them."""
+    """A growing set of secrets and the index to find them."""
 
     def __init__(self) -> None:
         self._needles: set[str] = set()
         self._sorted: list[str] = []
-        self._anchors: Anchors | None = None
+        self._search: MultiSearch | None = None
         self._firsts: Lazy | None = None
         self.longest = 0
         self.has_spaces = False
@@ -44,8 +44,8 @@ class Values:
         return not self._needles
 
     def may_hold(self, part: str) -> bool:
-        """Whether a closer look is due; False is certain."""
-        return self._anchors is not None and self._anchors.any_in(_joined(part))
+        """Whether it may contain a value; False is certain."""
+        return self._search is not None and self._search.any_in(_joined(part))
 
     def mask(self, text: str) -> str:
         if not self.may_hold(text) or not any(self._hits(text, wrapped=False)):
@@ -53,10 +53,10 @@ class Values:
         return MARK.join(self.mask_part(part, len(part))[0] for part in text.split(MARK))
 
     def mask_part(self, part: str, cut: int, covered: int = 0, *, wrapped: bool = False) -> tuple[str, int]:
-        """Mask what begins before `cut`, in a part without marks whose first `covered` characters are hidden already.
+        """Mask what starts before `cut`, in a part without marks whose first `covered` characters are hidden already.
 
-        `wrapped` says that a line break is in front of the part. Gives the text up to the cut, and how many characters
-        after it are hidden by then.
+        `wrapped` says that a line break precedes the part. Returns the text up to the cut, and how many characters
+        after it are hidden as well.
         """
         pieces: list[str] = []
         done = covered
@@ -71,22 +71,22 @@ class Values:
         return "".join(pieces), max(done - cut, 0)
 
     def open_at(self, part: str) -> int:
-        """From where the end of this part could still become a hit or a mark; its length where it cannot."""
+        """The position from which the end of this part could become a hit or a mark; its length if it can't."""
         size = len(part)
         open_mark = _open_mark(part)
         held = min(self._open_value(part), open_mark)
         if open_mark == size:
             return held
-        # Once whole, the mark wins over values that reach into it: they cannot be decided before it is.
+        # Once complete, the mark wins over values that reach into it: they can't be decided before it is.
         reaching = (start for start, end in sorted(self._hits(part, wrapped=False)) if end > open_mark)
         return min(held, next(reaching, held))
 
     def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
-        if self._anchors is None:
+        if self._search is None:
             return
         joined = _joined(part)
         breaks: Breaks | None = None
-        for needle, start in self._anchors.candidates(joined):
+        for needle, start in self._search.candidates(joined):
             if start < -SKIPPED or not joined.startswith(needle[SKIPPED:], start + SKIPPED):
                 continue
             breaks = breaks or Breaks(part, wrapped=wrapped)
@@ -98,7 +98,7 @@ class Values:
         size = len(part)
         if self._firsts is None:
             return size
-        # A line break before the end makes one or two characters too few to wait for: see above.
+        # After a line break, one or two characters are too few to wait for: see the invariants.
         fewest = 3 if part.endswith("\n") else 1
         joined = _joined(part)
         from_here = max(0, len(joined) - self.longest + 1)
@@ -114,12 +114,12 @@ class Values:
         self._sorted = sorted(self._needles)
         self.longest = max(map(len, self._needles))
         self.has_spaces = any(" " in needle for needle in self._needles)
-        self._anchors = Anchors(self._sorted)
+        self._search = MultiSearch(self._sorted)
         self._firsts = Lazy(three_characters({needle[:3] for needle in self._needles}))
 
 
 class Breaks:
-    """The line breaks of a part, and how far they push what follows in it."""
+    """The line breaks of a part, and by how much they shift what follows."""
 
     def __init__(self, part: str, *, wrapped: bool) -> None:
         self._at: list[int] = [0] if wrapped else []
@@ -131,12 +131,12 @@ class Breaks:
             self._pushed.append(removed)
 
     def before(self, position: int) -> int:
-        """Where the character at this position of the joined text lies in the part."""
+        """The position in the part of a character of the joined text."""
         index = bisect.bisect_right(self._at, position)
         return position + (self._pushed[index - 1] if index else 0)
 
     def begin(self, start: int) -> int:
-        """Where a hit that starts here begins to be hidden: behind a break within its first characters."""
+        """From where a hit that starts here is hidden: after a break within its first characters."""
         index = bisect.bisect_right(self._at, start + SKIPPED)
         return max(start, self._at[index - 1]) if index else start
 

@@ -1,4 +1,4 @@
-"""The formats that are told by their first characters, looked for in one scan (`beginnings.py` says how)."""
+"""Finds tokens of the formats with a literal prefix in one scan (see `build_prefix_table.py`)."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from functools import cache
 from buddy.scrub.formats import PREFIXED, START
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import Span
-from buddy.scrub.starts import INDEX, PLACES, SCAN, WINDOW
+from buddy.scrub.prefix_table import INDEX, PLACES, SCAN, WINDOW
 
 _SCAN = Lazy(SCAN)
 

@@ -1,20 +1,21 @@
-"""Many fixed strings, looked for in one scan: each is found by its rarest three characters.
+"""Searches for many fixed strings in one scan: each is found by its rarest three characters.
 
-What always holds: every occurrence of every string is reported, overlapping ones too; a text without one of the rare
-first characters costs a scan for a character class and nothing else.
+Invariants: every occurrence of every string is reported, overlapping ones too; a text without any of the rare
+characters costs one scan for a character class. Aho-Corasick in Python is many times slower, and a compiled
+one would be a dependency for a few dozen strings.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-SKIPPED = 2  # the anchor leaves out the first characters: a hit may lack them at the beginning of a line
+SKIPPED = 2  # the anchor never includes the first characters: a hit at the start of a line may lack them
 
-# From frequent to rare in source, prose and listings; what is not here is rarest.
+# From frequent to rare in source, prose and listings; characters that are missing here are the rarest.
 _FREQUENT = " etaoinrslcdpum_fhg.,-=/()0b1yv\"':w2k3x456789qjz#><[]{}STAEICRNODPLMFBUHGVWKYXQJZ"
 _RANK = {character: len(_FREQUENT) - index for index, character in enumerate(_FREQUENT)}
 
 
-class Anchors:
+class MultiSearch:
     def __init__(self, needles: Sequence[str]) -> None:
         self._index: dict[str, list[tuple[str, int]]] = {}
         heads = set(rare_heads([needle[SKIPPED:-2] for needle in needles]))
@@ -27,7 +28,7 @@ class Anchors:
         return self._scan.search(text) is not None
 
     def candidates(self, text: str) -> Iterator[tuple[str, int]]:
-        """Each needle whose anchor is there, and where the needle would start (below 0 where its head is missing)."""
+        """Each needle whose anchor occurs, and where the needle would start (negative if its head is missing)."""
         for hit in self._scan.finditer(text):
             at = hit.start()
             for needle, offset in self._index.get(text[at : at + 3], ()):
@@ -35,7 +36,7 @@ class Anchors:
 
 
 def rare_heads(texts: Sequence[str]) -> list[str]:
-    """Few and rare characters such that each text has one of them; taken greedily, the best bargain first."""
+    """A small set of rare characters such that each text contains one of them, chosen greedily."""
     options = [set(text) for text in texts]
     heads: list[str] = []
     while options:
@@ -58,7 +59,7 @@ def _offset(needle: str, heads: set[str]) -> int:
 
 
 def three_characters(anchors: Iterable[str]) -> str:
-    """A pattern for any of these, and some more; one character is taken at a time, so that overlaps are all seen."""
+    """A pattern that matches all of these and some more; it consumes one character, so that overlaps are found."""
     groups: dict[str, tuple[set[str], set[str]]] = {}
     for first, second, third in anchors:
         seconds, thirds = groups.setdefault(first, (set(), set()))

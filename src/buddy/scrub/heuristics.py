@@ -1,32 +1,32 @@
-"""Layers 1 to 3 together: what nobody registered and yet looks like a secret.
+"""Layers 1 to 3 combined: text that nobody registered but that looks like a secret.
 
-What always holds:
-- a hit lies within one word, or within a name and its value on one line, or within the armour of a private key, so
-  that a text may be cut where `safe_cut` says and its parts be masked each by itself, with the same result;
-- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter where it has one; characters of
-  scripts without blanks that it begins with do not count;
-- where layers meet, the mark of the earlier layer stands.
+Invariants:
+- a hit lies within one word, within a name and its value on one line, or within the armour of a private key, so a text
+  may be cut where `safe_cut` says and its parts masked separately, with the same result;
+- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter if it has one; leading characters
+  of scripts without blanks do not count;
+- where layers overlap, the mark of the earlier layer wins.
 """
 
 import bisect
 import re
 from collections.abc import Iterator
 
-from buddy.scrub import entropy, known, named
+from buddy.scrub import entropy, key_value, token_formats
 from buddy.scrub.formats import RUN
+from buddy.scrub.key_names import ENDING
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merged
-from buddy.scrub.names import ENDING
 
 LONGEST_WORD = 8 * 1024
 LONGEST_ID = 40
 _OWN = frozenset({"sess", "run", "msg", "asst", "appr", "req", "call"})
 
-Hit = tuple[int, int, str]  # from, to, and the mark that goes there
+Hit = tuple[int, int, str]  # start, end, and the mark that replaces it
 
 _SIGNS = Lazy(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
 _LONG_RUN = Lazy(rf"[{RUN}]{{16}}")
-# Of scripts that put no blanks between words; neither digits nor anything that a secret is made of.
+# Scripts without blanks between words; neither digits nor any character that secrets consist of.
 WIDE = (
     r"\u0e01-\u0e4f\u0e81-\u0ecf\u1780-\u17d9\u2e80-\u2fff\u3001-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     r"\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uffef\U00020000-\U0003ffff"
@@ -38,35 +38,35 @@ _DELIMITER = Lazy(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
 def mask(text: str, *, random: bool = True) -> str:
-    """Hide what looks like a secret; with `random` false, not for its randomness alone."""
+    """Hide what looks like a secret; with `random` false, not because of its randomness alone."""
     if not is_suspicious(text):
         return text
     return "".join(mask_piece(piece, random=random) for piece in _pieces(text))
 
 
 def is_suspicious(text: str) -> bool:
-    """Whether a text can hold a hit or the beginning of one at all: the cheap question first."""
+    """Whether a text can contain a hit or the start of one: a cheap check before the expensive one."""
     if len(text) < LONGEST_ID and _is_own_id(text):
         return False
     return _SIGNS.search(text) is not None or (len(text) >= 16 and _LONG_RUN.search(text) is not None)
 
 
 def _is_own_id(text: str) -> bool:
-    """Whether this is an id of ours (but no token): every event has some, and they are long words."""
+    """Whether this is one of Buddy's ids (but not a token): every event has some, and they are long words."""
     prefix, _, rest = text.partition("_")
-    ulid, point, turn = rest.partition(".")  # a message of the model is named by its run and its turn
+    ulid, point, turn = rest.partition(".")  # the id of a model message consists of its run and its turn
     is_ulid = len(ulid) == 26 and ulid.isascii() and ulid.isalnum() and ulid.isupper()
     return prefix in _OWN and is_ulid and (not point or (turn.isascii() and turn.isdecimal()))
 
 
 def safe_cut(text: str, cut: int) -> int:
-    """The last place at or before `cut`, itself behind a blank, where whatever comes next cannot change the masking."""
+    """The last position at or before `cut` (itself after a blank) where what follows can't change the masking."""
     while cut:
         part = text[:cut]
-        held = min(named.open_at(part, text[cut : cut + 1]), known.open_armour(part))
+        held = min(key_value.open_at(part, text[cut : cut + 1]), token_formats.open_armour(part))
         if held == cut:
             break
-        # The word in front may itself be the value of a name before it: look again.
+        # The preceding word may itself be the value of a name before it: look again.
         cut = _word_start(text, held)
     return cut
 
@@ -76,13 +76,13 @@ def is_wide(character: str) -> bool:
 
 
 def wide_start(word: str) -> int:
-    """So much of the start of a word no hit can reach, whatever comes next; one may look at the character before it."""
+    """How much of the start of a word no hit can include, whatever follows; one may look at the character before it."""
     start = _WIDE_START.match(word)
     return start.end() - 1 if start else 0
 
 
 def forced_cut(text: str, at: int) -> int:
-    """Where the first word from here on that is too long must be cut; 0 where there is none."""
+    """Where the first word after `at` that is too long must be cut; 0 if there is none."""
     long_word = _LONG_WORD.search(text, at)
     if long_word is None:
         return 0
@@ -102,7 +102,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def mask_piece(text: str, *, random: bool = True) -> str:
-    """Mask a text that has no word to be cut; lines that have a mark in them now are looked at again."""
+    """Mask a text without overlong words; lines that contain a mark afterwards are examined again."""
     hits = _hits(text, random=random)
     if not hits:
         return text
@@ -117,8 +117,8 @@ def _settled(line: str, *, random: bool) -> str:
 
 
 def _hits(text: str, *, random: bool) -> list[Hit]:
-    runs = known.runs(text)
-    certain = merged([*known.spans(text, runs), *named.spans(text)])
+    runs = token_formats.runs(text)
+    certain = merged([*token_formats.spans(text, runs), *key_value.spans(text)])
     guessed = list(entropy.spans(text, runs)) if random else []
     hits = [(start, end, MARK) for start, end in certain]
     return hits + [(start, end, ENTROPY_MARK) for start, end in guessed if not _meets((start, end), certain)]

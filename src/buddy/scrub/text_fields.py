@@ -1,7 +1,7 @@
-"""Which fields of a struct can hold a text from outside: those whose type is neither a number nor a fixed choice.
+"""Finds the fields of a struct that can hold arbitrary text: those whose type is neither a number nor a fixed choice.
 
-What always holds: a field that is left out can only be a number, a flag, one of the values that its type lists, or
-a struct of nothing but such fields.
+Invariants: a field that is not listed can only be a number, a flag, one of the values that its type lists, or a struct
+of such fields.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
 
-Opening = tuple[str, Callable[[Any], object]]  # a field's name on the wire, and how to get its value
+TextField = tuple[str, Callable[[Any], object]]  # a field's name on the wire, and how to get its value
 
 _CLOSED = (int, float, bool, NoneType)
 
 
 @cache
-def openings(shape: type[Struct]) -> tuple[Opening, ...]:
-    # Not `msgspec.structs.fields`, which resolves types that are named in text: those are open here.
+def text_fields(shape: type[Struct]) -> tuple[TextField, ...]:
+    # Not `msgspec.structs.fields`, which resolves types that are written as strings: those count as open here.
     kinds: dict[str, Any] = {}
     for base in reversed(shape.__mro__):
         kinds.update(getattr(base, "__annotations__", {}))
@@ -36,5 +36,5 @@ def _is_open(kind: Any) -> bool:
     if origin is Literal or kind in _CLOSED or kind is None:
         return False
     if isinstance(kind, type) and issubclass(kind, Struct):
-        return bool(openings(kind))
+        return bool(text_fields(kind))
     return True

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.scrub import MARK, Scrubber, known, starts
-from buddy.scrub.beginnings import beginnings, source
+from buddy.scrub import MARK, Scrubber, prefix_table, token_formats
+from buddy.scrub.build_prefix_table import literal_prefixes, source
 from buddy.scrub.formats import GATED, PREFIXED
 from scrub.samples import TEMPLATES, sample, secret_part
 
@@ -19,7 +19,7 @@ KEY = (
 
 def test_there_are_more_than_a_hundred_formats():
     assert len(PREFIXED) + len(GATED) > 150
-    assert all(beginnings(shape) for shape in PREFIXED.values())
+    assert all(literal_prefixes(shape) for shape in PREFIXED.values())
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -27,7 +27,7 @@ def test_a_token_is_known_by_its_shape(template: str):
     for seed in range(5):
         token = sample(template, seed)
         text = f"see {token}, then"
-        assert list(known.spans(text, known.runs(text))), token
+        assert list(token_formats.spans(text, token_formats.runs(text))), token
         assert secret_part(token) not in Scrubber().text(text)
 
 
@@ -68,6 +68,6 @@ def test_what_only_speaks_of_keys_is_left_alone(text: str):
     assert Scrubber().text(text) == text
 
 
-def test_the_table_of_beginnings_is_that_of_the_formats() -> None:
-    hint = "python -m buddy.scrub.beginnings writes it anew"
-    assert Path(starts.__file__).read_text(encoding="utf-8") == source(), hint
+def test_the_generated_table_is_up_to_date() -> None:
+    hint = "python -m buddy.scrub.build_prefix_table regenerates it"
+    assert Path(prefix_table.__file__).read_text(encoding="utf-8") == source(), hint

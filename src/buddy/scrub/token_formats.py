@@ -1,20 +1,20 @@
-"""Layer 1: tokens that their own shape gives away, and private keys in their armour.
+"""Layer 1: tokens that are recognised by their format, and private keys in their armour.
 
-What always holds: only words that hold a long run of token characters are looked at closely; a private key is hidden
-from its first armour line to its last, over at most `ARMOUR_LIMIT` characters.
+Invariants: only words with a long run of token characters are examined closely; a private key is hidden from its first
+armour line to its last, over at most `ARMOUR_LIMIT` characters.
 """
 
 import bisect
 from collections.abc import Iterator, Sequence
 
-from buddy.scrub import prefixes
+from buddy.scrub import token_scanner
 from buddy.scrub.formats import GATED, RUN, START
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import Span
 
 ARMOUR_LIMIT = 16 * 1024
 
-# Passing over all that is short inside one match is what keeps this cheap; matching the end, what keeps it linear.
+# Skipping everything short within one match keeps this cheap; matching the end keeps it linear.
 _RUNS = Lazy(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
 
 _GATED = [(sign, Lazy(f"{START}(?:{shape})")) for sign, shape in GATED.values()]
@@ -22,7 +22,7 @@ _GATED = [(sign, Lazy(f"{START}(?:{shape})")) for sign, shape in GATED.values()]
 _BEGIN = r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _BETWEEN = r"(?:\s|\\[nrt]|[\"'|>,;#*\\])"
-_LONG = r"[A-Za-z0-9+/=]{16,}+(?!:|-(?!----))"  # no header's name
+_LONG = r"[A-Za-z0-9+/=]{16,}+(?!:|-(?!----))"  # not the name of a header
 _SHORT = r"[A-Za-z0-9+/=]{1,15}+"
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,100}+(?=\n|\\n)"
 _ARMOUR = Lazy(
@@ -37,27 +37,27 @@ _DASHES = "-----BEGIN"
 
 
 def runs(text: str) -> list[Span]:
-    """Where long words of token characters lie."""
+    """The positions of long words of token characters."""
     return [run.span(1) for run in _RUNS.finditer(text) if run[1]]
 
 
 def spans(text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
     yield from _armoured(text)
-    yield from (span for span in prefixes.spans(text) if not _HASH.fullmatch(text, *span))
+    yield from (span for span in token_scanner.spans(text) if not _HASH.fullmatch(text, *span))
     for sign, shape in _GATED if long_runs else ():
         for start, end in _holding(sign, text, long_runs):
             yield from (token.span() for token in shape.finditer(text, start, end))
 
 
 def open_armour(text: str) -> int:
-    """From where the end of this text could be within a private key; its length where it cannot."""
+    """The position from which the end of this text could be inside a private key; its length if it can't."""
     at = text.rfind(_DASHES)
     is_open = at >= 0 and len(text) - at < ARMOUR_LIMIT and _OPEN_ARMOUR.match(text, at) is not None
     return at if is_open else len(text)
 
 
 def _holding(sign: str, text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
-    """The runs that have this sign in them."""
+    """The runs that contain this text."""
     at = text.find(sign)
     while at >= 0:
         index = bisect.bisect_right(long_runs, at, key=lambda run: run[0]) - 1

@@ -1,19 +1,19 @@
-"""Layer 2: values that a name beside them gives away.
+"""Layer 2: values that follow a telling name.
 
 `api_key=…`, `"password": "…"`, `<token>…</token>`, `--client-secret …`, `Authorization: Bearer …`, `-u user:…`,
 `scheme://user:…@host`.
 
-What always holds: the name stays and only the value is hidden (of an Authorization header, all that follows the name);
-name, sign and value stand on one line, a few blanks apart; what goes on as code (`token = read2(…)`) is no value.
+Invariants: the name stays and only the value is hidden (of an Authorization header, everything after the name); name,
+sign and value are on one line, a few blanks apart; what continues as code (`token = read2(…)`) is not a value.
 """
 
 import re
 from collections.abc import Iterator
 
 from buddy.scrub.entropy import bits
+from buddy.scrub.key_names import ENDING, Kind, kind_of
 from buddy.scrub.lazy import Lazy
 from buddy.scrub.marks import NOT_AFTER_MARK, OPENING, Span
-from buddy.scrub.names import ENDING, Kind, kind_of
 
 LONGEST = 200
 LONGEST_IN_PROSE = 16
@@ -76,9 +76,9 @@ def spans(text: str) -> Iterator[Span]:
 
 
 def open_at(text: str, following: str = "") -> int:
-    """From where the end of this text could be waiting for its value; its length where it is not.
+    """The position from which the end of this text could be a name that waits for its value; else its length.
 
-    `following` is the next character where it is known: prose about a password holds nothing back.
+    `following` is the next character if it is known: prose about a password holds nothing back.
     """
     at = max(0, len(text) - _OPEN_WITHIN)
     while found := _OPEN.search(text, at):
@@ -89,7 +89,7 @@ def open_at(text: str, following: str = "") -> int:
 
 
 def _is_waiting(text: str, found: re.Match[str], following: str) -> bool:
-    """Whether this is a telling name whose sign or value may still come."""
+    """Whether this is a telling name whose sign or value may still follow."""
     before = _BEFORE.search(text, max(0, found.start() - 62), found.start())
     if found[0].startswith("-") or before is None:
         return before is not None
@@ -106,7 +106,7 @@ def _is_waiting(text: str, found: re.Match[str], following: str) -> bool:
 
 
 def is_secret(kind: Kind, value: str, *, quoted: bool) -> bool:
-    """Whether a value beside a name of this kind is one to hide."""
+    """Whether a value that follows a name of this kind must be hidden."""
     if OPENING in value or _PLACEHOLDER.match(value):
         return False
     if kind == "password":
@@ -176,7 +176,7 @@ def _is_flag(name: str) -> bool:
 
 
 def _may_be_flag(name: str) -> bool:
-    """Whether it is one once a random word that it begins with is hidden."""
+    """Whether it becomes a flag once a random word at its start is hidden."""
     return len(name) > LONGEST_IN_PROSE and ("-" in name or name.lower().endswith("bearer"))
 
 

@@ -1,8 +1,8 @@
-"""Names that give away the value beside them, in three strengths.
+"""Names whose value may be a secret, in three strengths.
 
-- `password`: whatever stands there is a secret, a word of a few letters too;
-- `token`: a secret where it looks like one: eight characters, letters and digits;
-- `key`: names that as often mean a key of a table; only what looks random is a secret.
+- `password`: any value is a secret, even a word of a few letters;
+- `token`: a value is a secret if it looks like one: eight characters, letters and digits;
+- `key`: often the key of a table; only a value that looks random is a secret.
 """
 
 from typing import Literal
@@ -11,9 +11,9 @@ from buddy.scrub.lazy import Lazy
 
 Kind = Literal["password", "token", "key"]
 
-# Where telling names end (key, token, secret, credential, password, passwd, pwd, passphrase, auth, authorization,
-# bearer), from their rarest letter on: a scan for these few letters costs a third of one for the whole words. Behind
-# each, the letters that may stand before it: most that ends like this is a word, a phrase or somebody broken.
+# The endings of telling names (key, token, secret, credential, password, passwd, pwd, passphrase, auth, authorization,
+# bearer), from their rarest letter on: a scan for these few letters costs a third of one for the full words. The value
+# is the letters that may precede the ending, since most words with it are others (word, phrase, broken).
 _ENDS = {
     "key": "",
     "ken": "o",
@@ -41,7 +41,7 @@ def _ending() -> str:
 
 ENDING = _ending()
 
-# With one of these every telling name ends: most names are told from them without a pattern.
+# Every telling name ends with one of these, which excludes most names without a pattern.
 _TELLING = (
     *("passwd", "password", "passphrase", "pwd", "token", "secret", "credential", "credentials", "key", "auth"),
     *("bearer", "authorization"),
@@ -61,7 +61,7 @@ _HARMLESS = Lazy(
 
 
 def kind_of(name: str) -> Kind | None:
-    """How telling a name is; None where it says nothing."""
+    """How telling a name is; None if it is not."""
     lowered = name.lower().rstrip("\n")
     if not lowered.endswith(_TELLING):
         return None

@@ -1,4 +1,4 @@
-"""How the known formats begin. Written by `python -m buddy.scrub.beginnings`; a test holds it to them."""
+"""The literal prefixes of the token formats. Generated: `python -m buddy.scrub.build_prefix_table`."""
 
 # fmt: off
 # ruff: noqa: E501 - a table reads best with one row per line
@@ -34,7 +34,7 @@ PLACES: dict[str, tuple[int, ...]] = {
     "D": (2,),
 }
 
-# By the characters of a window: what may begin there, where its window lies in it, and the formats so begun.
+# By the characters of a window: the prefixes that contain it, its offset in them, and their formats.
 INDEX: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
     "AKI": (("AKIA", 0, ("aws-access-key",)), ("AKID", 0, ("tencent-secret-id",)),),
     "ASI": (("ASIA", 0, ("aws-access-key",)),),

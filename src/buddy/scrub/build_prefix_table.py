@@ -1,7 +1,7 @@
-"""How the known formats begin, worked out beforehand: `python -m buddy.scrub.beginnings` writes `starts.py`.
+"""Generates `prefix_table.py`, the literal prefixes of the token formats: `python -m buddy.scrub.build_prefix_table`.
 
-What always holds: every place where a format can begin is found by one rare character of its literal beginning, so that
-ordinary text costs a scan for a few characters. Working this out at every start would take longer than the first scan.
+Invariants: every place where a format can start is found by one rare character of its literal prefix, so that ordinary
+text costs a scan for a few characters. Computing the table at every start would take longer than the first scan.
 """
 
 import json
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from buddy.scrub.anchors import rare_heads
 from buddy.scrub.formats import PREFIXED
+from buddy.scrub.multi_search import rare_heads
 
 _ENOUGH = _WINDOW = 3
 _LONGEST = _SMALL = 8
@@ -23,15 +23,15 @@ _QUANTIFIER = re.compile(r"[{?*+]")
 
 
 def source() -> str:
-    """The text of `starts.py`."""
+    """The text of `prefix_table.py`."""
     by_prefix: dict[str, list[str]] = {}
     for name, shape in PREFIXED.items():
-        for prefix in beginnings(shape):
+        for prefix in literal_prefixes(shape):
             by_prefix.setdefault(prefix, []).append(name)
     scan, places, index = _tables(by_prefix)
     rows = [f"    {_text(window)}: ({' '.join(map(_row, entries))})," for window, entries in index.items()]
     lines = [
-        '"""How the known formats begin. Written by `python -m buddy.scrub.beginnings`; a test holds it to them."""',
+        '"""The literal prefixes of the token formats. Generated: `python -m buddy.scrub.build_prefix_table`."""',
         "",
         "# fmt: off",
         "# ruff: noqa: E501 - a table reads best with one row per line",
@@ -41,7 +41,7 @@ def source() -> str:
         *(f"    {_text(head)}: {tuple(found)}," for head, found in places.items()),
         "}",
         "",
-        "# By the characters of a window: what may begin there, where its window lies in it, and the formats so begun.",
+        "# By the characters of a window: the prefixes that contain it, its offset in them, and their formats.",
         "INDEX: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {",
         *rows,
         "}",
@@ -75,8 +75,8 @@ def _tables(by_prefix: Mapping[str, list[str]]) -> tuple[str, dict[str, list[int
     return "|".join(_around(head, places[head], index) for head in places), places, index
 
 
-def beginnings(shape: str) -> list[str]:
-    """The literal texts that a pattern can begin with: three to eight characters."""
+def literal_prefixes(shape: str) -> list[str]:
+    """The literal texts that a pattern can start with: three to eight characters."""
     found = [""]
     at = 0
     while len(found[0]) < _LONGEST and (atom := _ATOM.match(shape, at)):
@@ -89,7 +89,7 @@ def beginnings(shape: str) -> list[str]:
         if _QUANTIFIER.match(shape, at):
             break
     if min(map(len, found)) < _ENOUGH:
-        raise ValueError(f"a pattern must begin with three known characters: {shape}")
+        raise ValueError(f"a pattern must start with three literal characters: {shape}")
     return found
 
 
@@ -103,7 +103,7 @@ def _options(atom: re.Match[str]) -> list[str]:
 
 
 def _around(head: str, places: Iterable[int], windows: Iterable[str]) -> str:
-    """The head between characters that stand beside it in a window; it can have several places in one."""
+    """The head between its neighbours in a window, in which it can have several positions."""
     choices: list[str] = []
     for place in places:
         fitting = [window for window in windows if window[place] == head]
@@ -114,7 +114,7 @@ def _around(head: str, places: Iterable[int], windows: Iterable[str]) -> str:
 
 
 def _class(characters: set[str]) -> str:
-    """A class in as few pieces as it can have: the longer it is, the longer it takes to compile."""
+    """A character class as short as possible: longer ones take longer to compile."""
     pieces: list[str] = []
     for character in sorted(characters):
         if pieces and ord(character) == ord(pieces[-1][-1]) + 1:
@@ -129,4 +129,4 @@ def _span(ends: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("starts.py").write_text(source(), encoding="utf-8")
+    Path(__file__).with_name("prefix_table.py").write_text(source(), encoding="utf-8")
