@@ -63,8 +63,8 @@ faults: $(READY) ## Kill the runtime at every named boundary and check what is l
 	$(BIN)/pytest tests/faults tests/daemon -m "slow or not slow" $(ARGS)
 
 schema: $(READY) ## Regenerate schema/ and the tables of docs/protocol.md from the protocol's types
-	$(BIN)/python -m buddy.protocol.schema schema
-	$(BIN)/python -m buddy.protocol.reference
+	$(BIN)/python -m tools.protocol_schema schema
+	$(BIN)/python -m tools.protocol_reference
 
 lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }

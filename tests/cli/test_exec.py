@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
+from tools.protocol_schema import EVENT, Schema, schemas
 
 from buddy.protocol.events import ToolResult
-from buddy.protocol.schema import EVENT, Schema, schemas
 from cli.driving import Home, event_of, shell
 from fake_model import Answer, Chunk, FakeModel, Request, calls, delta, says
 

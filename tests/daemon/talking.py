@@ -13,7 +13,8 @@ from buddy.client.client import Client
 from buddy.client.socket import connect_unix
 from buddy.client.websocket import connect_websocket
 from buddy.errors import ProtocolError
-from buddy.protocol.requests import REQUESTS, AttachSession, StartSession, StartSessionReply
+from buddy.protocol.request_table import REQUESTS
+from buddy.protocol.requests import AttachSession, StartSession, StartSessionReply
 from daemon.plain import Message, OnSocket, OnWebSocket, Plain, Refused
 from daemon.running import Daemon
 
@@ -46,16 +47,16 @@ class Ours:
         self._incoming = client.events()
 
     async def ask(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> Message:
-        wish_type, reply_type = REQUESTS[kind]
+        row = REQUESTS[kind]
         try:
-            wish = msgspec.convert(payload or {}, wish_type)
+            wish = msgspec.convert(payload or {}, row.payload)
             if isinstance(wish, StartSession):
                 started: StartSessionReply = await self.client.start_session(wish)
                 return json.loads(msgspec.json.encode(started))
             if type(wish) is AttachSession:
                 reply = await self.client.attach(wish.session_id, wish.last_seen_seq, wish.attach_token)
                 return json.loads(msgspec.json.encode(reply))
-            return json.loads(msgspec.json.encode(await self.client.request(wish, reply_type, session_id)))
+            return json.loads(msgspec.json.encode(await self.client.request(wish, row.reply, session_id)))
         except ProtocolError as error:
             raise Refused({"code": error.code, "message": error.message, "retryable": error.retryable}) from error
 

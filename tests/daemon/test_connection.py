@@ -23,7 +23,7 @@ from harness import Guest, House, calls, house, says
 async def stranger(home: House, name: str = "stranger") -> AsyncGenerator[Guest]:
     """A client that nobody vouches for: it has what its tokens allow."""
     theirs, ours = memory_pair()
-    assert home.runtime.welcome(ours, trusted=False)
+    assert home.runtime.accept(ours, trusted=False)
     async with Client(theirs, name) as client:
         yield Guest(client, home.workspace)
 

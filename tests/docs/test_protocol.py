@@ -4,13 +4,12 @@ import re
 from typing import get_args
 
 import pytest
+from tools.protocol_reference import render, shapes, tables_in
 
-from buddy.daemon.handlers import CAPABILITIES
 from buddy.daemon.limits import Limits
 from buddy.protocol.codes import ErrorCode, ToolErrorType
 from buddy.protocol.events import EVENTS
-from buddy.protocol.reference import render, shapes, tables_in
-from buddy.protocol.requests import REQUESTS
+from buddy.protocol.request_table import CAPABILITIES, REQUESTS
 from docs.documents import ROOT, anchors_of
 
 REFERENCE = ROOT / "docs" / "protocol.md"
@@ -18,7 +17,7 @@ REFERENCE = ROOT / "docs" / "protocol.md"
 
 def test_the_tables_are_those_the_types_give() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
-    assert render(text) == text, "python -m buddy.protocol.reference writes them anew"
+    assert render(text) == text, "`make schema` writes them"
 
 
 def test_every_shape_has_its_table() -> None:

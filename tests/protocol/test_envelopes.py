@@ -24,13 +24,13 @@ from buddy.protocol.envelopes import (
     salvage,
 )
 from buddy.protocol.events import EVENTS, AssistantToken, EventBody
-from buddy.protocol.requests import REQUESTS
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 from protocol.anything import ids, json_values, shapes
 
 bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(body) for body in EVENTS.values()])
 payloads: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
-    [st.tuples(st.just(name), shapes(payload)) for name, (payload, _) in REQUESTS.items()]
+    [st.tuples(st.just(name), shapes(row.payload)) for name, row in REQUESTS.items()]
 )
 
 
@@ -161,7 +161,7 @@ def test_an_unknown_event_type_has_no_body():
 
 def test_unknown_fields_are_tolerated_everywhere():
     request = parse_request(request_line(later=1, payload={"later": [1]}))
-    assert payload_of(request) == REQUESTS["ping"][0]()
+    assert payload_of(request) == REQUESTS["ping"].payload()
     event = parse_incoming(
         b'{"v":"push.runtime.v1","kind":"event","sessionId":"sess_1","seq":1,"ts":0,"type":"assistant_token",'
         b'"later":true,"payload":{"text":"x","later":{}}}'

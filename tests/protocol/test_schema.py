@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import Raw
 from referencing import Registry, Resource
+from tools.protocol_schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
 
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Request, Response, encode, event_of
 from buddy.protocol.events import EVENTS, EventBody
-from buddy.protocol.requests import REQUESTS
-from buddy.protocol.schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 from protocol.anything import ids, shapes
 
@@ -89,10 +89,10 @@ def test_each_file_is_a_valid_schema(name: str):
 
 bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(body) for body in EVENTS.values()])
 replies: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
-    [st.tuples(st.just(name), shapes(reply)) for name, (_, reply) in REQUESTS.items()]
+    [st.tuples(st.just(name), shapes(row.reply)) for name, row in REQUESTS.items()]
 )
 wants: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
-    [st.tuples(st.just(name), shapes(payload)) for name, (payload, _) in REQUESTS.items()]
+    [st.tuples(st.just(name), shapes(row.payload)) for name, row in REQUESTS.items()]
 )
 
 
@@ -263,7 +263,7 @@ def test_each_request_example_is_valid_and_is_read(kind: str):
     example = request(kind, REQUEST_EXAMPLES[kind])
     VALIDATORS[REQUEST].validate(example)
     assert is_valid(example)
-    msgspec.convert(REQUEST_EXAMPLES[kind], REQUESTS[kind][0])
+    msgspec.convert(REQUEST_EXAMPLES[kind], REQUESTS[kind].payload)
 
 
 @pytest.mark.parametrize("kind", RESPONSE_EXAMPLES)

@@ -18,7 +18,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Event, Request, Response, encode, parse_incoming
 from buddy.protocol.ids import Ids, Ulids
-from buddy.protocol.requests import REQUESTS
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import Shape
 
 MAX_BUFFERED = 10_000
@@ -254,4 +254,4 @@ class Client:
                     self._changed.set()
 
 
-_KINDS: dict[type[Shape], str] = {shapes[0]: kind for kind, shapes in REQUESTS.items()}
+_KINDS: dict[type[Shape], str] = {row.payload: kind for kind, row in REQUESTS.items()}

@@ -20,8 +20,7 @@ from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.actors import register_client
 from buddy.protocol.codes import Role
-from buddy.protocol.envelopes import Request, Response, encode, parse_request, payload_of, salvage, session_of
-from buddy.protocol.requests import SESSION_REQUESTS
+from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage
 from buddy.protocol.shapes import ErrorInfo, Shape
 from buddy.sessions.sessions import Sessions, token_hash
 
@@ -32,14 +31,14 @@ _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 
 
 class Connection:
-    """Serve with `serve()`; the handlers of the requests are passed in."""
+    """Serve with `serve()`; what answers the requests is passed in."""
 
     def __init__(
         self,
         link: Link,
         sessions: Sessions,
         log: Log,
-        handlers: "Handlers",
+        dispatch: "Dispatch",
         *,
         trusted: bool,
         limits: Limits = NO_LIMITS,
@@ -53,7 +52,7 @@ class Connection:
         self._link = link
         self._sessions = sessions
         self._log = log
-        self._handlers = handlers
+        self._dispatch = dispatch
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._roles: dict[str, Role] = {}
         self._tokens: set[str] = set()
@@ -102,7 +101,7 @@ class Connection:
             return self._refusal(self._request_id(request_id), kind or "unknown", error)
         session_id = None if request.session_id is UNSET else request.session_id
         try:
-            reply = await self._handle(request, session_id)
+            reply = await self._dispatch(self, request)
         except ProtocolError as error:
             return self._refusal(request.request_id, request.type, error)
         except UserError as error:
@@ -119,17 +118,6 @@ class Connection:
             return self._refusal(request.request_id, request.type, wrong)
         session_id = getattr(reply, "session_id", None) or session_id
         return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
-
-    def _handle(self, request: Request, session_id: str | None) -> Awaitable[Shape]:
-        payload = payload_of(request)
-        if not self.name and request.type not in ("hello", "ping"):
-            raise ProtocolError("INVALID_REQUEST", "say hello first")
-        if request.type in SESSION_REQUESTS:
-            session_id = session_of(request)
-        handler = self._handlers.get(request.type)
-        if handler is None:
-            raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
-        return handler(self, payload, session_id or "")
 
     # --- what handlers use -----------------------------------------------------------------------------------------
 
@@ -228,4 +216,5 @@ class Connection:
         return Response(request_id, kind[:100], False, Raw(b"{}"), info)
 
 
-Handlers = dict[str, Callable[[Connection, Shape, str], Awaitable[Shape]]]
+Dispatch = Callable[[Connection, IncomingRequest], Awaitable[Shape]]
+"""Checks whether the peer may send a request, and answers it."""

@@ -18,8 +18,9 @@ from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
-from buddy.daemon.connection import Connection, Handlers
-from buddy.daemon.handlers import Requests
+from buddy.daemon.connection import Connection
+from buddy.daemon.dispatch import Dispatcher
+from buddy.daemon.handlers.all import make_handlers
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import Link, MemoryLink, memory_pair
 from buddy.daemon.memories import make_memory
@@ -64,8 +65,8 @@ class Parts(Struct, frozen=True):
     memory_dir: Path | None = None
 
 
-class Shown(Struct, frozen=True):
-    """What a token that was shown at the door allows, and for how long."""
+class TokenGrant(Struct, frozen=True):
+    """What the token that a peer connected with allows, and for how long."""
 
     session_id: str
     role: Role
@@ -122,33 +123,33 @@ class Runtime:
         self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
         makers = Makers(self._place, self._backend, self._settle)
         self.sessions = Sessions(around, makers, this_owner(), self.limits.active_runs)
-        self._handlers: Handlers = Requests(self.sessions, self.log, parts.clock, self).handlers()
+        self._dispatch = Dispatcher(self.sessions, make_handlers(self.sessions, self.log, parts.clock, self)).dispatch
 
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
-        self._serve(Connection(ours, self.sessions, self.log, self._handlers, trusted=True))
+        self._serve(Connection(ours, self.sessions, self.log, self._dispatch, trusted=True))
         return theirs
 
-    def welcome(self, link: Link, *, trusted: bool, shown: Shown | None = None) -> bool:
-        """Serve a peer from outside, within the limits; False where there are too many already."""
+    def accept(self, link: Link, *, trusted: bool, grant: TokenGrant | None = None) -> bool:
+        """Serve a peer from outside, within the limits; False where that would be one too many."""
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
         peer = Connection(
-            link, self.sessions, self.log, self._handlers, trusted=trusted, limits=self.limits, encoded=self._encoded
+            link, self.sessions, self.log, self._dispatch, trusted=trusted, limits=self.limits, encoded=self._encoded
         )
-        if shown is not None:
-            peer.grant(shown.session_id, shown.role, shown.token_hash, shown.seconds_left)
+        if grant is not None:
+            peer.grant(grant.session_id, grant.role, grant.token_hash, grant.seconds_left)
         self._serve(peer)
         return True
 
-    def hang_up(self, token_hash: str) -> None:
-        """A token was revoked: whoever came in with it leaves."""
+    def disconnect_token(self, token_hash: str) -> None:
+        """Close the connections that came in with a token that was revoked."""
         for connection in list(self._connections.values()):
             if connection.uses(token_hash):
                 connection.close()
 
-    def has_place(self, session_id: str) -> bool:
+    def has_observer_slot(self, session_id: str) -> bool:
         """Whether one more client may follow this session."""
         following = sum(connection.is_attached(session_id) for connection in self._connections.values())
         return following < self.limits.observers

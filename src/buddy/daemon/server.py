@@ -135,5 +135,5 @@ class _Door(SocketLink):
         if peer_uid(connection) != os.geteuid():
             log.warning("refused a peer with another uid")
             self.abort()
-        elif not self._runtime.welcome(self, trusted=True):
+        elif not self._runtime.accept(self, trusted=True):
             self.abort()

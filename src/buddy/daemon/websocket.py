@@ -25,7 +25,7 @@ from buddy.config.places import Places
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import TooLong
 from buddy.daemon.listen import Listen
-from buddy.daemon.runtime import Runtime, Shown
+from buddy.daemon.runtime import Runtime, TokenGrant
 from buddy.errors import UserError
 from buddy.protocol.codes import VERSION
 from buddy.sessions.sessions import token_hash
@@ -178,16 +178,16 @@ class _Gate:
             return
         await self._serve(websocket, shown)
 
-    async def _serve(self, websocket: WebSocket, shown: "Shown | Literal['owner']") -> None:
+    async def _serve(self, websocket: WebSocket, grant: "TokenGrant | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         link = WebSocketLink(websocket, self._runtime.limits)
-        owner = shown == "owner"
-        if not self._runtime.welcome(link, trusted=owner, shown=None if shown == "owner" else shown):
+        owner = grant == "owner"
+        if not self._runtime.accept(link, trusted=owner, grant=None if grant == "owner" else grant):
             link.close()
         await link.wait_closed()
 
-    async def _role(self, token: str) -> "Shown | Literal['owner'] | None":
+    async def _role(self, token: str) -> "TokenGrant | Literal['owner'] | None":
         """What the token allows: everything, or a role on one session."""
         hashed = token_hash(token)
         if hmac.compare_digest(hashed, self._owner):
@@ -195,7 +195,7 @@ class _Gate:
         known = await self._runtime.log.token(hashed)
         if known is None or await self._runtime.sessions.role_of(token, known.session_id) is None:
             return None
-        return Shown(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
+        return TokenGrant(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
 
     def _foreign(self, websocket: WebSocket) -> str | None:
         """Why this page or host name is not ours; a browser always tells its page, other programs need not."""

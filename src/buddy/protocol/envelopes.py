@@ -1,11 +1,12 @@
 """The three envelopes, and NDJSON: one JSON object per line.
 
-What always holds: an event's line is spliced from its final payload text and never re-encoded; a line that cannot be a
-request becomes a `ProtocolError`, whatever bytes it had.
+Invariants: an event's line is spliced from its final payload text and never encoded again; a request's line is parsed
+once; a line that cannot be a request becomes a `ProtocolError`, whatever bytes it has.
 """
 
+import contextlib
+import json
 import re
-from _json import make_scanner
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
@@ -15,16 +16,17 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
-from buddy.protocol.requests import REQUESTS
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 
-MAX_FRAME = 1024 * 1024
 MAX_DEPTH = 64
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
 
 
 class Request(Struct, frozen=True, rename="camel"):
+    """A request as a client sends it."""
+
     request_id: str
     type: str
     payload: Raw
@@ -34,6 +36,17 @@ class Request(Struct, frozen=True, rename="camel"):
 
     def line(self) -> bytes:
         return _encoder.encode(self) + b"\n"
+
+
+class IncomingRequest(Struct, frozen=True, rename="camel"):
+    """A request as the runtime reads it; its payload is converted to the type of its row."""
+
+    v: str
+    kind: Literal["request"]
+    request_id: str
+    type: str
+    payload: dict[str, Any]
+    session_id: str | UnsetType = UNSET
 
 
 class Response(Struct, frozen=True, rename="camel"):
@@ -99,17 +112,16 @@ def decode(payload: bytes | Raw, shape: type[AnyShape]) -> AnyShape:
         raise ProtocolError("INVALID_REQUEST", str(error)) from error
 
 
-def parse_request(line: bytes) -> Request:
-    """Read one request line, strictly."""
-    tree = _scanned(line)
+def parse_request(line: bytes) -> IncomingRequest:
+    """Read one request line, strictly and once."""
+    tree = _parse(line)
     try:
-        request = _requests.decode(line)
-        if "v" not in tree or "kind" not in tree:
-            _heads.decode(line)  # they have defaults in `Request`, but a peer must send them
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _version_error(line) or ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
+        request = msgspec.convert(tree, IncomingRequest)
+    except msgspec.ValidationError as error:
+        _check_version(tree)
+        raise ProtocolError("INVALID_REQUEST", f"not a request envelope: {error}") from error
     if request.v != VERSION:
-        raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {request.v!r}")
+        _check_version(tree)
     if not _REQUEST_NAME.fullmatch(request.request_id):
         raise ProtocolError("INVALID_REQUEST", "requestId must look like req_… (letters, digits, . _ : -)")
     return request
@@ -126,24 +138,27 @@ def parse_incoming(line: bytes) -> Response | Event:
         raise ProtocolError("INVALID_REQUEST", f"not a response or an event: {error}") from error
 
 
-def payload_of(request: Request) -> Shape:
+def payload_of(request: IncomingRequest) -> Shape:
     """The typed payload of a request; an unknown type is answered as such."""
-    known = REQUESTS.get(request.type)
-    if known is None:
-        raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"no request type {request.type[:60]!r}")
+    row = REQUESTS.get(request.type)
+    if row is None:
+        raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"unknown request type {request.type[:60]!r}")
+    payload = request.payload
+    is_named_outside = row.is_session_bound and request.session_id is not UNSET and "sessionId" not in payload
+    if is_named_outside and "session_id" in row.payload.__struct_fields__:
+        payload = {**payload, "sessionId": request.session_id}
     try:
-        return decode(request.payload, known[0])
-    except ProtocolError:
-        whole = _with_session(request)
-        if whole is None:
-            raise
-    return decode(whole, known[0])
+        return msgspec.convert(payload, row.payload)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ProtocolError("INVALID_REQUEST", str(error)) from error
 
 
-def session_of(request: Request) -> str:
+def session_of(request: IncomingRequest) -> str:
     """The session a request means, in its envelope or its payload; they must not disagree."""
-    inner = decode(request.payload, _Named).session_id
+    inner = request.payload.get("sessionId")
     outer = None if request.session_id is UNSET else request.session_id
+    if inner is not None and not isinstance(inner, str):
+        raise ProtocolError("INVALID_REQUEST", "sessionId must be a string")
     if outer and inner and outer != inner:
         raise ProtocolError("INVALID_REQUEST", "sessionId differs between envelope and payload")
     found = outer or inner
@@ -162,21 +177,6 @@ def salvage(line: bytes) -> tuple[str | None, str | None]:
     return found.request_id, found.type
 
 
-class _Named(Shape, frozen=True):
-    session_id: str | None = None
-
-
-def _with_session(request: Request) -> bytes | None:
-    """The payload of a request that names its session in the envelope alone."""
-    if request.session_id is UNSET:
-        return None
-    try:
-        named = msgspec.json.decode(request.payload, type=dict[str, Raw])
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return None if "sessionId" in named else msgspec.json.encode({**named, "sessionId": request.session_id})
-
-
 class _Head(Struct):
     v: str
     kind: str
@@ -185,36 +185,35 @@ class _Head(Struct):
 class _Salvage(Struct, rename="camel"):
     request_id: str | None = None
     type: str | None = None
+
+
+class _Version(Struct):
     v: Any = VERSION
 
 
-def _version_error(line: bytes) -> ProtocolError | None:
-    try:
-        found = msgspec.json.decode(line, type=_Salvage).v
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    if found == VERSION:
-        return None
-    return ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this runtime speaks {VERSION}, not {str(found)[:60]!r}")
+def _check_version(tree: object) -> None:
+    with contextlib.suppress(msgspec.ValidationError):  # not an object, and so of no version
+        found = msgspec.convert(tree, _Version).v
+        if found != VERSION:
+            message = f"this runtime speaks {VERSION}, not {str(found)[:60]!r}"
+            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", message)
 
 
-def _scanned(line: bytes) -> Any:
-    """What is in a line; refused is what a lenient parser would let through: too deep, or a key twice in one object."""
+def _parse(line: bytes) -> Any:
+    """The JSON value in a line.
+
+    A lenient parser would accept what is refused here: nesting that is too deep, a key that occurs twice in one object,
+    numbers that JSON does not have, half of a surrogate pair.
+    """
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ProtocolError("INVALID_REQUEST", f"JSON is nested deeper than {MAX_DEPTH}")
     try:
-        # As text, because from bytes the parser would take half of a surrogate pair for a character.
-        text = line.decode().strip(" \t\r\n")
-        found, end = _scan(text, 0)
-    except ProtocolError:
-        raise
-    except StopIteration as error:
-        raise ProtocolError("INVALID_REQUEST", f"not JSON: nothing that it could be at {error}") from error
+        tree = _decoder.decode(line.decode())
+        if b"\\u" in line:
+            _encoder.encode(tree)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("INVALID_REQUEST", f"not JSON: {error}") from error
-    if end != len(text):
-        raise ProtocolError("INVALID_REQUEST", f"not JSON: more follows at {end}")
-    return found
+    return tree
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -231,18 +230,7 @@ def _finite(text: str) -> float:
     return number
 
 
-class _Strictly:
-    """How the scanner under the `json` package reads; the package around it takes long to load."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = _unique_keys
-    parse_int = int
-    parse_float = parse_constant = _finite
-
-
-_scan = make_scanner(_Strictly)  # pyright: ignore[reportArgumentType] - the stub wants what it makes
-
+_decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
 _REQUEST_NAME = re.compile(r"req_[A-Za-z0-9._:-]{1,200}")
 _REQUEST_ID = re.compile(rb'"requestId"\s*:\s*"(req_[A-Za-z0-9._:-]{1,200})"')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -261,7 +249,6 @@ _EVENT_LINE = (
     b'{"v":"' + VERSION.encode() + b'","kind":"event","sessionId":"%b",%b"seq":%d,"ts":%d,"type":"%b","payload":%b}\n'
 )
 _encoder = msgspec.json.Encoder()
-_requests = msgspec.json.Decoder(Request)
 _responses = msgspec.json.Decoder(Response)
 _events = msgspec.json.Decoder(Event)
 _heads = msgspec.json.Decoder(_Head)

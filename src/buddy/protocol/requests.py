@@ -1,4 +1,4 @@
-"""What a client may want: a request payload and its response payload per type, the seed's nine first."""
+"""What a client may ask for: the payload of each request and of its response. Their rows are in `request_table`."""
 
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$")]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 
 
-# --- the seed's nine -----------------------------------------------------------------------------------------------
+# --- of the Push protocol ------------------------------------------------------------------------------------------
 
 
 class Hello(Shape, frozen=True):
@@ -134,7 +134,7 @@ class PingReply(Shape, frozen=True):
     ts: Count
 
 
-# --- beyond the seed's nine ----------------------------------------------------------------------------------------
+# --- Buddy's own ---------------------------------------------------------------------------------------------------
 
 
 class SetApprovalPolicy(Shape, frozen=True):
@@ -344,63 +344,3 @@ class DaemonStatusReply(Shape, frozen=True):
 
 class Shutdown(Shape, frozen=True):
     pass
-
-
-REQUESTS: dict[str, tuple[type[Shape], type[Shape]]] = {
-    "hello": (Hello, HelloReply),
-    "start_session": (StartSession, StartSessionReply),
-    "list_sessions": (ListSessions, ListSessionsReply),
-    "attach_session": (AttachSession, AttachSessionReply),
-    "resume_session": (ResumeSession, AttachSessionReply),
-    "send_user_message": (SendUserMessage, SendUserMessageReply),
-    "submit_approval": (SubmitApproval, AcceptedReply),
-    "cancel_run": (CancelRun, AcceptedReply),
-    "ping": (Ping, PingReply),
-    "set_approval_policy": (SetApprovalPolicy, SetApprovalPolicyReply),
-    "switch_model": (SwitchModel, SwitchModelReply),
-    "compact_session": (CompactSession, CompactSessionReply),
-    "get_snapshot": (GetSnapshot, GetSnapshotReply),
-    "read_events": (ReadEvents, ReadEventsReply),
-    "read_blob": (ReadBlob, ReadBlobReply),
-    "list_approvals": (ListApprovals, ListApprovalsReply),
-    "list_decisions": (ListDecisions, ListDecisionsReply),
-    "steer_run": (SteerRun, AcceptedReply),
-    "queue_message": (QueueMessage, QueueMessageReply),
-    "fork_session": (ForkSession, ForkSessionReply),
-    "delete_session": (DeleteSession, DeleteSessionReply),
-    "prune_session": (PruneSession, PruneSessionReply),
-    "mint_token": (MintToken, MintTokenReply),
-    "revoke_token": (RevokeToken, RevokeTokenReply),
-    "list_tokens": (ListTokens, ListTokensReply),
-    "trust_folder": (TrustFolder, TrustFolderReply),
-    "create_project": (CreateProject, CreateProjectReply),
-    "list_projects": (ListProjects, ListProjectsReply),
-    "project_options": (ProjectOptions, ProjectOptionsReply),
-    "daemon_status": (DaemonStatus, DaemonStatusReply),
-    "shutdown": (Shutdown, AcceptedReply),
-}
-
-#: Requests that act on one session: they name it in the envelope, and in the payload where the seed says so.
-SESSION_REQUESTS = frozenset(
-    {
-        "attach_session",
-        "resume_session",
-        "send_user_message",
-        "submit_approval",
-        "cancel_run",
-        "set_approval_policy",
-        "switch_model",
-        "compact_session",
-        "get_snapshot",
-        "read_events",
-        "read_blob",
-        "steer_run",
-        "queue_message",
-        "fork_session",
-        "delete_session",
-        "prune_session",
-        "mint_token",
-        "revoke_token",
-        "list_tokens",
-    }
-)

@@ -1,4 +1,4 @@
-"""JSON Schemas (draft 2020-12) of the protocol, made from the types: `python -m buddy.protocol.schema [FOLDER]`.
+"""JSON Schemas (draft 2020-12) of the protocol, made from the types: `python -m tools.protocol_schema [FOLDER]`.
 
 What always holds: the files are a pure function of the types and are checked in, so a change of the wire is seen in a
 review; whatever the runtime sends is valid by them; objects stay open, because a peer may be newer.
@@ -15,7 +15,7 @@ import msgspec
 
 from buddy.protocol.codes import VERSION, ErrorCode
 from buddy.protocol.events import EVENTS
-from buddy.protocol.requests import REQUESTS, SESSION_REQUESTS
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 
 Schema: TypeAlias = dict[str, Any]
@@ -26,9 +26,6 @@ ENVELOPE = "push-runtime-envelope.schema.json"
 REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
-
-#: The seed's requests whose answers name their session too.
-ANSWERED_BY_SESSION = ("attach_session", "resume_session", "send_user_message", "submit_approval", "cancel_run")
 
 _ID_FIELDS = {
     "requestId": "req",
@@ -66,8 +63,7 @@ def render(schema: Schema) -> bytes:
 
 def _request() -> Schema:
     rules = [
-        _when(kind, payload, needs=("sessionId",) if kind in SESSION_REQUESTS else ())
-        for kind, (payload, _) in REQUESTS.items()
+        _when(kind, row.payload, needs=("sessionId",) if row.is_session_bound else ()) for kind, row in REQUESTS.items()
     ]
     return _file(
         REQUEST,
@@ -87,8 +83,8 @@ def _request() -> Schema:
 
 def _response() -> Schema:
     rules = [
-        _when(kind, reply, needs=("sessionId",) if kind in ANSWERED_BY_SESSION else (), ok=True)
-        for kind, (_, reply) in REQUESTS.items()
+        _when(kind, row.reply, needs=("sessionId",) if row.is_reply_bound else (), ok=True)
+        for kind, row in REQUESTS.items()
     ]
     known = {"properties": {"type": {"enum": list(REQUESTS)}, "error": {"type": "null"}}}
     failed = {"properties": {"error": _ref(ErrorInfo)}}
@@ -133,8 +129,8 @@ def _event() -> Schema:
 
 def _definitions() -> Schema:
     shapes: list[type[Shape]] = [ErrorInfo, *EVENTS.values()]
-    for payload, reply in REQUESTS.values():
-        shapes += (payload, reply)
+    for row in REQUESTS.values():
+        shapes += (row.payload, row.reply)
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")
     for component in components.values():
         _pin_ids(component)

@@ -1,4 +1,4 @@
-"""The tables of the protocol's reference, made from the types: `python -m buddy.protocol.reference [FILE]`.
+"""The tables of the protocol's reference, made from the types: `python -m tools.protocol_reference [FILE]`.
 
 What always holds: only what stands between `<!-- table … -->` and `<!-- end -->` is written, the words around it are
 the author's; rendering twice changes nothing.
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from buddy.protocol.events import EVENTS
-from buddy.protocol.requests import REQUESTS
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import Shape
 
 _BLOCK = re.compile(r"(<!-- table (request|response|event|object) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -38,8 +38,8 @@ def tables_in(text: str) -> list[tuple[str, str]]:
 
 def shapes() -> dict[str, dict[str, type[Shape]]]:
     """All that has a table, by kind and name; what is empty needs none."""
-    requests = {kind: pair[0] for kind, pair in REQUESTS.items()}
-    responses = {kind: pair[1] for kind, pair in REQUESTS.items()}
+    requests = {kind: row.payload for kind, row in REQUESTS.items()}
+    responses = {kind: row.reply for kind, row in REQUESTS.items()}
     tops = {*EVENTS.values(), *requests.values(), *responses.values()}
     found: dict[str, type[Shape]] = {}
     for top in tops:

@@ -1,0 +1,93 @@
+"""From a request to its handler: hello, role and session are checked here, by the request's row.
+
+Invariants: a handler runs only for a peer that its row admits; a handler of a session gets the session, not its id.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from buddy.daemon.connection import Connection
+from buddy.errors import ProtocolError
+from buddy.log.contract import SessionRecord
+from buddy.protocol.envelopes import IncomingRequest, payload_of, session_of
+from buddy.protocol.request_table import REQUESTS, RequestRow
+from buddy.protocol.shapes import Shape
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+Subject = SessionRecord | Session | None
+"""What a request acts on: by its row, the session's record, the open session, or neither."""
+
+Handler = Callable[[Connection, Shape, Subject], Awaitable[Shape]]
+Handlers = dict[str, Handler]
+
+
+class Dispatcher:
+    """The handlers behind their checks. A request without a handler is answered as unsupported."""
+
+    def __init__(self, sessions: Sessions, handlers: Handlers) -> None:
+        self._sessions = sessions
+        self._handlers = handlers
+
+    async def dispatch(self, peer: Connection, request: IncomingRequest) -> Shape:
+        payload = payload_of(request)
+        row, handler = REQUESTS[request.type], self._handlers.get(request.type)
+        if row.access != "anyone" and not peer.name:
+            raise ProtocolError("INVALID_REQUEST", "send hello first")
+        session_id = session_of(request) if row.is_session_bound else ""
+        if handler is None:
+            raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
+        record = await self._sessions.record(session_id) if row.is_session_bound else None
+        _admit(peer, request.type, row, session_id)
+        subject = await self._sessions.open(session_id) if row.acts_on == "open_session" else record
+        return await handler(peer, payload, subject)
+
+
+def _admit(peer: Connection, kind: str, row: RequestRow, session_id: str) -> None:
+    match row.access:
+        case "anyone" | "client":
+            pass
+        case "owner":
+            if not peer.trusted:
+                raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
+        case "observer" | "approver" | "driver":
+            peer.require(session_id, row.access)
+
+
+def on_runtime(shape: type[AnyShape], handler: Callable[[Connection, AnyShape], Awaitable[Shape]]) -> Handler:
+    """A handler of a request that is not about one session."""
+
+    def call(peer: Connection, payload: Shape, _: Subject) -> Awaitable[Shape]:
+        return handler(peer, _expect(payload, shape))
+
+    return call
+
+
+def on_record(
+    shape: type[AnyShape], handler: Callable[[Connection, AnyShape, SessionRecord], Awaitable[Shape]]
+) -> Handler:
+    """A handler that needs a session's record."""
+
+    def call(peer: Connection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
+        return handler(peer, _expect(payload, shape), _expect(subject, SessionRecord))
+
+    return call
+
+
+def on_session(shape: type[AnyShape], handler: Callable[[Connection, AnyShape, Session], Awaitable[Shape]]) -> Handler:
+    """A handler that needs the session open."""
+
+    def call(peer: Connection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
+        return handler(peer, _expect(payload, shape), _expect(subject, Session))
+
+    return call
+
+
+Expected = TypeVar("Expected")
+
+
+def _expect(value: object, kind: type[Expected]) -> Expected:
+    if not isinstance(value, kind):
+        raise ProtocolError("INTERNAL_ERROR", f"the handler expects {kind.__name__}, its row gives another")
+    return value

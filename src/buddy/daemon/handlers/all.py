@@ -1,0 +1,23 @@
+"""All handlers, by request."""
+
+from collections.abc import Callable
+
+from buddy.daemon.dispatch import Handlers
+from buddy.daemon.handlers.daemon import DaemonRequests
+from buddy.daemon.handlers.host import Host
+from buddy.daemon.handlers.reading import ReadRequests
+from buddy.daemon.handlers.runs import RunRequests
+from buddy.daemon.handlers.sessions import SessionRequests
+from buddy.daemon.handlers.tokens import TokenRequests
+from buddy.log.contract import Log
+from buddy.sessions.sessions import Sessions
+
+
+def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> Handlers:
+    return {
+        **DaemonRequests(clock, host).handlers(),
+        **SessionRequests(sessions, log, host).handlers(),
+        **RunRequests(sessions, host).handlers(),
+        **ReadRequests(sessions, log, clock).handlers(),
+        **TokenRequests(sessions, log, clock, host).handlers(),
+    }

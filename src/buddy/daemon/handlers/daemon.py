@@ -1,0 +1,63 @@
+"""Requests about the runtime itself: hello, status, trust, projects, shutdown."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.daemon.connection import Connection
+from buddy.daemon.dispatch import Handlers, on_runtime
+from buddy.daemon.handlers.host import Host
+from buddy.daemon.handlers.paths import check_path
+from buddy.protocol import requests as ask
+from buddy.protocol.codes import VERSION
+from buddy.protocol.request_table import CAPABILITIES
+from buddy.protocol.shapes import Shape
+from buddy.targets.choose import sandbox_levels
+
+
+class DaemonRequests:
+    def __init__(self, clock: Callable[[], int], host: Host) -> None:
+        self._clock = clock
+        self._host = host
+
+    def handlers(self) -> Handlers:
+        return {
+            "hello": on_runtime(ask.Hello, self.hello),
+            "ping": on_runtime(ask.Ping, self.ping),
+            "trust_folder": on_runtime(ask.TrustFolder, self.trust_folder),
+            "create_project": on_runtime(ask.CreateProject, self.create_project),
+            "list_projects": on_runtime(ask.ListProjects, self.list_projects),
+            "project_options": on_runtime(ask.ProjectOptions, self.project_options),
+            "daemon_status": on_runtime(ask.DaemonStatus, self.daemon_status),
+            "shutdown": on_runtime(ask.Shutdown, self.shutdown),
+        }
+
+    async def hello(self, peer: Connection, request: ask.Hello) -> Shape:
+        peer.introduce(request.client_name)
+        # The sandbox levels are looked up, not probed: a client that only says hello must not wait for probes.
+        return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, sandbox_levels())
+
+    async def ping(self, _peer: Connection, _request: ask.Ping) -> Shape:
+        return ask.PingReply(True, self._clock())
+
+    async def trust_folder(self, _peer: Connection, request: ask.TrustFolder) -> Shape:
+        check_path(request.root_path)
+        return ask.TrustFolderReply(self._host.trust(request.root_path, trusted=request.trusted))
+
+    async def create_project(self, _peer: Connection, request: ask.CreateProject) -> Shape:
+        check_path(request.root_path)
+        project = self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
+        return ask.CreateProjectReply(project.project_id)
+
+    async def list_projects(self, _peer: Connection, _request: ask.ListProjects) -> Shape:
+        return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
+
+    async def project_options(self, _peer: Connection, _request: ask.ProjectOptions) -> Shape:
+        return ask.ProjectOptionsReply(self._host.agents.runtimes())
+
+    async def daemon_status(self, _peer: Connection, _request: ask.DaemonStatus) -> Shape:
+        return self._host.status()
+
+    async def shutdown(self, peer: Connection, _request: ask.Shutdown) -> Shape:
+        peer.after_reply(self._host.stop)
+        return ask.AcceptedReply(True)

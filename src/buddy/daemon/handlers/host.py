@@ -1,0 +1,23 @@
+"""What handlers need of the runtime that holds the connections."""
+
+from typing import Protocol
+
+from buddy.daemon.agents import Agents
+from buddy.protocol.requests import DaemonStatusReply
+
+
+class Host(Protocol):
+    def status(self) -> DaemonStatusReply: ...
+
+    def stop(self) -> None: ...
+
+    def disconnect_token(self, token_hash: str) -> None: ...
+
+    def trust(self, root: str, *, trusted: bool) -> str: ...
+
+    def has_observer_slot(self, session_id: str) -> bool: ...
+
+    @property
+    def agents(self) -> Agents: ...
+
+    async def forget(self, session_id: str) -> None: ...

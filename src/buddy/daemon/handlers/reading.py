@@ -1,0 +1,80 @@
+"""Requests that only read: snapshots, events, blobs, approvals, decisions."""
+
+import codecs
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.daemon.connection import Connection
+from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
+from buddy.errors import ProtocolError
+from buddy.log.contract import Log, SessionRecord
+from buddy.protocol import requests as ask
+from buddy.protocol.shapes import BudgetState, Shape
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
+
+MIN_PART = 4  # bytes: the longest character
+
+
+class ReadRequests:
+    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int]) -> None:
+        self._sessions = sessions
+        self._log = log
+        self._clock = clock
+
+    def handlers(self) -> Handlers:
+        return {
+            "get_snapshot": on_session(ask.GetSnapshot, self.get_snapshot),
+            "read_events": on_record(ask.ReadEvents, self.read_events),
+            "read_blob": on_record(ask.ReadBlob, self.read_blob),
+            "list_approvals": on_runtime(ask.ListApprovals, self.list_approvals),
+            "list_decisions": on_runtime(ask.ListDecisions, self.list_decisions),
+        }
+
+    async def get_snapshot(self, _peer: Connection, _request: ask.GetSnapshot, session: Session) -> Shape:
+        snapshot = session.snapshot()
+        return ask.GetSnapshotReply(
+            state=snapshot.state,
+            pending_approval=snapshot.pending_approval,
+            meta=snapshot.meta,
+            active_run_id=snapshot.active_run_id,
+            last_assistant_text=snapshot.last_assistant_text,
+            budget=_budget_of(session, self._clock()),
+            context=session.fold.context,
+            approvals=tuple(session.pending_approvals()),
+        )
+
+    async def read_events(self, _peer: Connection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
+        events = await self._log.read(record.session_id, request.after, request.limit)
+        return ask.ReadEventsReply(tuple(msgspec.Raw(event.line()[:-1]) for event in events), record.last_seq)
+
+    async def read_blob(self, _peer: Connection, request: ask.ReadBlob, record: SessionRecord) -> Shape:
+        is_named = await self._log.has_blob(record.session_id, request.blob)
+        limit = max(request.limit, MIN_PART)
+        found = await self._log.read_blob(request.blob, request.offset, limit) if is_named else None
+        if found is None:
+            raise ProtocolError("INVALID_REQUEST", f"unknown blob {request.blob[:80]!r}")
+        part, total = found
+        # A character that is cut at the end is left for the next part, so that the parts join without a loss.
+        is_last = request.offset + len(part) >= total
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(part, is_last)
+        return ask.ReadBlobReply(text, total)
+
+    async def list_approvals(self, _peer: Connection, _request: ask.ListApprovals) -> Shape:
+        sessions = self._sessions.open_sessions
+        return ask.ListApprovalsReply(tuple(found for session in sessions for found in session.pending_approvals()))
+
+    async def list_decisions(self, _peer: Connection, request: ask.ListDecisions) -> Shape:
+        from buddy.approvals.audit import decisions_made
+
+        made = await decisions_made(self._log, request.limit, request.session_id, request.since)
+        return ask.ListDecisionsReply(tuple(made))
+
+
+def _budget_of(session: Session, now: int) -> BudgetState | None:
+    run = session.fold.run
+    if run is None:
+        return None
+    seconds = max(0.0, (now - run.started_ts) / 1000)
+    return BudgetState(run.turns, run.tokens, run.tool_calls, seconds, run.options.budget, run.cost_usd)

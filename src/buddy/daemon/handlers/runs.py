@@ -1,0 +1,63 @@
+"""Requests that drive a session: messages, decisions, policy, model, compaction."""
+
+from buddy.daemon.connection import Connection
+from buddy.daemon.dispatch import Handlers, on_record, on_session
+from buddy.daemon.handlers.host import Host
+from buddy.log.contract import SessionRecord
+from buddy.protocol import requests as ask
+from buddy.protocol.shapes import Shape
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
+
+
+class RunRequests:
+    def __init__(self, sessions: Sessions, host: Host) -> None:
+        self._sessions = sessions
+        self._host = host
+
+    def handlers(self) -> Handlers:
+        return {
+            "send_user_message": on_session(ask.SendUserMessage, self.send_user_message),
+            "queue_message": on_session(ask.QueueMessage, self.queue_message),
+            "steer_run": on_session(ask.SteerRun, self.steer_run),
+            "cancel_run": on_session(ask.CancelRun, self.cancel_run),
+            "submit_approval": on_session(ask.SubmitApproval, self.submit_approval),
+            "set_approval_policy": on_session(ask.SetApprovalPolicy, self.set_approval_policy),
+            "switch_model": on_record(ask.SwitchModel, self.switch_model),
+            "compact_session": on_session(ask.CompactSession, self.compact_session),
+        }
+
+    async def send_user_message(self, peer: Connection, request: ask.SendUserMessage, session: Session) -> Shape:
+        session_id = session.session_id
+        if session.fold.run is None:
+            self._sessions.admit_run()
+        if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
+            peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
+        return ask.SendUserMessageReply(await session.send(request, peer.name), True)
+
+    async def queue_message(self, peer: Connection, request: ask.QueueMessage, session: Session) -> Shape:
+        return ask.QueueMessageReply(await session.queue(request, peer.name))
+
+    async def steer_run(self, peer: Connection, request: ask.SteerRun, session: Session) -> Shape:
+        await session.steer(request, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def cancel_run(self, peer: Connection, request: ask.CancelRun, session: Session) -> Shape:
+        await session.cancel(request, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def submit_approval(self, peer: Connection, request: ask.SubmitApproval, session: Session) -> Shape:
+        await session.submit_approval(request, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def set_approval_policy(self, peer: Connection, request: ask.SetApprovalPolicy, session: Session) -> Shape:
+        policy = await session.set_policy(request, peer.name)
+        return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
+
+    async def switch_model(self, peer: Connection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
+        session = await self._sessions.open(record.session_id, request)
+        chosen = await session.switch_model(request, peer.name)
+        return ask.SwitchModelReply(chosen["profile"], chosen["model"], chosen["api"])
+
+    async def compact_session(self, peer: Connection, request: ask.CompactSession, session: Session) -> Shape:
+        return await session.compact(peer.name, undo=request.undo)

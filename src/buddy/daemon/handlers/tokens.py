@@ -1,0 +1,52 @@
+"""Requests about a session's attach tokens."""
+
+from collections.abc import Callable
+
+from buddy.daemon.connection import Connection
+from buddy.daemon.dispatch import Handlers, on_session
+from buddy.daemon.handlers.host import Host
+from buddy.log.contract import Log
+from buddy.protocol import requests as ask
+from buddy.protocol.ids import is_id
+from buddy.protocol.shapes import Shape
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions, token_hash
+
+
+class TokenRequests:
+    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> None:
+        self._sessions = sessions
+        self._log = log
+        self._clock = clock
+        self._host = host
+
+    def handlers(self) -> Handlers:
+        return {
+            "mint_token": on_session(ask.MintToken, self.mint_token),
+            "revoke_token": on_session(ask.RevokeToken, self.revoke_token),
+            "list_tokens": on_session(ask.ListTokens, self.list_tokens),
+        }
+
+    async def mint_token(self, _peer: Connection, request: ask.MintToken, session: Session) -> Shape:
+        seconds = request.expires_in_seconds
+        expires = None if seconds is None else self._clock() + int(seconds * 1000)
+        return ask.MintTokenReply(await self._sessions.mint(session.session_id, request.role, expires))
+
+    async def revoke_token(self, _peer: Connection, request: ask.RevokeToken, session: Session) -> Shape:
+        hashed = await self._hash_of(request.attach_token, session.session_id)
+        revoked = await self._log.revoke(hashed)
+        self._host.disconnect_token(hashed)
+        return ask.RevokeTokenReply(revoked)
+
+    async def list_tokens(self, _peer: Connection, _request: ask.ListTokens, session: Session) -> Shape:
+        known = await self._log.tokens(session.session_id)
+        return ask.ListTokensReply(
+            tuple(ask.TokenInfo(token.token_hash[:16], token.role, token.expires_at) for token in known)
+        )
+
+    async def _hash_of(self, named: str, session_id: str) -> str:
+        """The hash of a token that is named by itself or by the beginning of its hash."""
+        if is_id(named, "att"):
+            return token_hash(named)
+        known = await self._log.tokens(session_id)
+        return next((token.token_hash for token in known if token.token_hash.startswith(named)), "")

@@ -1,0 +1,87 @@
+"""Every request in one row: what it takes, what it answers, who may send it, and what it acts on.
+
+Dispatch, schemas, reference and the capabilities of hello are all derived from these rows.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from buddy.protocol import requests as ask
+from buddy.protocol.shapes import Shape
+
+Access = Literal["anyone", "client", "observer", "approver", "driver", "owner"]
+"""The least that a peer must be: `anyone` even before hello, `client` after it, then a role on the session, then the
+owner of the runtime, who came without a session's token."""
+
+ActsOn = Literal["runtime", "session", "open_session"]
+"""`session` needs the session's record alone; `open_session` needs it open for writing in this process."""
+
+
+class RequestRow(Struct, frozen=True):
+    payload: type[Shape]
+    reply: type[Shape]
+    access: Access
+    acts_on: ActsOn = "runtime"
+    capability: str | None = None
+    """What hello announces where this request is served."""
+    is_reply_bound: bool = False
+    """The schema requires the response to name its session."""
+
+    @property
+    def is_session_bound(self) -> bool:
+        return self.acts_on != "runtime"
+
+
+REQUESTS: dict[str, RequestRow] = {
+    # of the Push protocol
+    "hello": RequestRow(ask.Hello, ask.HelloReply, "anyone"),
+    "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "owner"),
+    "list_sessions": RequestRow(ask.ListSessions, ask.ListSessionsReply, "client"),
+    # Attaching is how a role is got: the handler takes it from the token.
+    "attach_session": RequestRow(
+        ask.AttachSession, ask.AttachSessionReply, "client", "session", "replay_attach", is_reply_bound=True
+    ),
+    "resume_session": RequestRow(
+        ask.ResumeSession, ask.AttachSessionReply, "client", "session", "replay_attach", is_reply_bound=True
+    ),
+    "send_user_message": RequestRow(
+        ask.SendUserMessage, ask.SendUserMessageReply, "driver", "open_session", is_reply_bound=True
+    ),
+    "submit_approval": RequestRow(
+        ask.SubmitApproval, ask.AcceptedReply, "approver", "open_session", "approvals", is_reply_bound=True
+    ),
+    "cancel_run": RequestRow(ask.CancelRun, ask.AcceptedReply, "driver", "open_session", is_reply_bound=True),
+    "ping": RequestRow(ask.Ping, ask.PingReply, "anyone"),
+    # Buddy's own
+    "set_approval_policy": RequestRow(ask.SetApprovalPolicy, ask.SetApprovalPolicyReply, "driver", "open_session"),
+    # Not opened by dispatch: a session whose model is gone is opened with the one it is switched to.
+    "switch_model": RequestRow(ask.SwitchModel, ask.SwitchModelReply, "driver", "session"),
+    "compact_session": RequestRow(ask.CompactSession, ask.CompactSessionReply, "driver", "open_session"),
+    "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
+    "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
+    "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
+    "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "owner"),
+    "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "owner", capability="decisions"),
+    "steer_run": RequestRow(ask.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
+    "queue_message": RequestRow(ask.QueueMessage, ask.QueueMessageReply, "driver", "open_session", "queue"),
+    # Neither is opened: a copy can be made of a session that another process runs, and opening one to delete it would
+    # take up its interrupted run.
+    "fork_session": RequestRow(ask.ForkSession, ask.ForkSessionReply, "driver", "session", "fork"),
+    "delete_session": RequestRow(ask.DeleteSession, ask.DeleteSessionReply, "driver", "session"),
+    "prune_session": RequestRow(ask.PruneSession, ask.PruneSessionReply, "driver", "open_session", "prune"),
+    "mint_token": RequestRow(ask.MintToken, ask.MintTokenReply, "driver", "open_session", "tokens"),
+    "revoke_token": RequestRow(ask.RevokeToken, ask.RevokeTokenReply, "driver", "open_session", "tokens"),
+    "list_tokens": RequestRow(ask.ListTokens, ask.ListTokensReply, "driver", "open_session", "tokens"),
+    "trust_folder": RequestRow(ask.TrustFolder, ask.TrustFolderReply, "owner"),
+    "create_project": RequestRow(ask.CreateProject, ask.CreateProjectReply, "owner", capability="projects"),
+    "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "owner", capability="projects"),
+    "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
+    "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
+    "shutdown": RequestRow(ask.Shutdown, ask.AcceptedReply, "owner"),
+}
+
+_FEATURES = ("stream_tokens", "headless", "multi_client", "crash_recovery", "acceptance", "grants_until")
+"""What no single request stands for."""
+
+CAPABILITIES = (*_FEATURES, *dict.fromkeys(row.capability for row in REQUESTS.values() if row.capability))
