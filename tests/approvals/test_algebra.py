@@ -12,7 +12,7 @@ from buddy.config.settings import ToolSettings
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import ApprovalReceived
 from buddy.sessions.state import SessionFold
-from buddy.tools.toolbox import Supplies, toolbox
+from buddy.tools.toolbox import ToolDeps, toolbox
 
 RANK = {"deny": 0, "ask": 1, None: 1, "allow": 2}
 
@@ -126,7 +126,7 @@ def test_a_fork_has_no_grant_that_its_parent_had_not(scopes: list[str | None], a
 
 
 def test_a_plan_is_made_with_tools_that_only_look() -> None:
-    every = toolbox(ToolSettings(), Supplies())
+    every = toolbox(ToolSettings(), ToolDeps())
     looking = every.read_only()
     assert {looking.get(spec.name).tier for spec in looking.specs()} == {"read-only"}
     assert {spec.name for spec in looking.specs()} < {spec.name for spec in every.specs()}

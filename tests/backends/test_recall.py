@@ -8,13 +8,11 @@ import pytest
 from backends.wires import invalid_on_any_wire
 from backends.workers import Worker, texts
 from buddy.backends.native import prompt as prompts
-from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
-from buddy.backends.native.prompt import Recall, Setting
+from buddy.backends.native.prompt import PromptSettings, Recall
 from buddy.daemon.runtime import unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
-from buddy.models.contract import ToolSpec
 from buddy.protocol.events import SessionStarted
 from buddy.protocol.ids import Ulids
 from buddy.protocol.requests import SendUserMessage, StartSession
@@ -26,6 +24,7 @@ from buddy.targets.local import Local
 from buddy.tools.contract import Place
 from buddy.tools.read_file import ReadFile
 from buddy.tools.registry import Registry
+from buddy.tools.source import FixedSource
 from sessions.stage import call
 
 
@@ -36,11 +35,10 @@ def reads_once(turn: int) -> tuple[ToolCallItem, ...]:
 async def talk(place: Path, model: Worker, recall: Recall, *messages: str) -> Session:
     """A session without a daemon that is told these messages, one after the other."""
     registry = Registry((ReadFile(),))
-    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
-    setting = Setting(specs, recall=recall)
+    settings = PromptSettings(recall=recall)
 
     def backend(_started: SessionStarted, _profile: str | None, _model: str | None) -> Native:
-        return Native(lambda _profile, _model: model, Dispatch(registry, lambda: True), setting)
+        return Native(lambda _profile, _model: model, FixedSource(registry), lambda: True, settings)
 
     makers = Makers(place=lambda _: Place(Local(), str(place)), backend=backend)
     sessions = Sessions(Surroundings(MemoryLog(unix_ms), unix_ms, Ulids(), Scrubber()), makers, this_owner())

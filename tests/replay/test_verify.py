@@ -10,7 +10,6 @@ import pytest
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from buddy.backends.native.prompt import Setting
 from buddy.config.settings import AgentSettings, ToolSettings
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProviderError, UserError
@@ -25,7 +24,6 @@ from buddy.models.contract import (
     TextDelta,
     ThinkingDelta,
     TokenUsage,
-    ToolSpec,
 )
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, ToolOutput
@@ -47,7 +45,7 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
 from buddy.replay.verify import Recording, Verdict, verify
-from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
+from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 from harness import Guest, House
 from sessions.stage import Puppet, Turn, answer, asks_for, call, crash, read_all, shell, stage
 
@@ -447,9 +445,8 @@ async def test_a_history_that_was_shortened_by_itself_comes_again(tmp_path: Path
             await recording.say(f"question {number} " * 20)
         found = await recording.recording()
     assert any(event.type == "session_compacted" for event in found.events)
-    tools = toolbox(ToolSettings(), Supplies()).without(set(PANE_TOOLS))
-    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in tools.specs())
-    verdict = await asyncio.to_thread(verify, found, Setting(specs))
+    tools = toolbox(ToolSettings(), ToolDeps()).without(PANE_TOOLS)
+    verdict = await asyncio.to_thread(verify, found, specs=tools.specs())
     assert verdict == Verdict(len(found.events))
 
 

@@ -189,7 +189,7 @@ async def test_a_retry_is_announced_and_voids_what_was_said(tmp_path: Path) -> N
         ("read_file", "[1]", "must be one JSON object"),
         ("read_file", '{"path": 3}', "path: expected str, got int"),
         ("read_file", "{}", "missing path"),
-        ("raed_file", "{}", "no tool 'raed_file'; there are"),
+        ("raed_file", "{}", "unknown tool 'raed_file'. Available: "),
         ("read_file", '{"path": "missing.txt"}', "missing.txt"),
         ("run_shell", '{"command": "echo why >&2; exit 3"}', "exit code: 3"),
     ],

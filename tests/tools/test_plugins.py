@@ -10,7 +10,7 @@ import pytest
 
 from buddy.config.settings import ToolSettings
 from buddy.tools.contract import Call
-from buddy.tools.toolbox import Supplies, builtin, toolbox
+from buddy.tools.toolbox import ToolDeps, builtin, toolbox
 from docs.documents import ROOT, blocks_of
 
 TOOL, ENTRY = [block.text for block in blocks_of(ROOT / "docs" / "extend.md") if block.kind in ("python", "toml")][:2]
@@ -50,7 +50,7 @@ def test_the_entry_point_of_the_documentation_is_what_is_installed_here() -> Non
 async def test_the_tool_of_the_documentation_can_be_installed_and_called(site: Site, call: Call, root: Path) -> None:
     (root / "file").write_text("three small words")
     site.install("word_count", TOOL, "word_count = word_count:WordCount")
-    registry = toolbox(ToolSettings(), Supplies())
+    registry = toolbox(ToolSettings(), ToolDeps())
     tool = registry.get("word_count")
     args = registry.parse(tool, '{"path": "file"}')
     assert (await tool.intent(args, call.place)).summary == f"{root}/file"
@@ -77,7 +77,7 @@ def test_a_tool_that_is_broken_is_left_out_with_a_warning(
     site.install(f"broken_{kind}", BROKEN[kind], f"{kind} = broken_{kind}:make")
     site.install("word_count", TOOL, "word_count = word_count:WordCount")
     with caplog.at_level(logging.WARNING, "buddy.tools"):
-        registry = toolbox(ToolSettings(), Supplies())
+        registry = toolbox(ToolSettings(), ToolDeps())
     assert {spec.name for spec in registry.specs()} == {tool.name for tool in builtin()} | {"word_count"}
     assert type(registry.get("run_shell")).__name__ == "RunShell"
     (warning,) = caplog.messages

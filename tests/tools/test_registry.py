@@ -9,7 +9,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Intent, Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import Registry
-from buddy.tools.toolbox import Supplies, builtin, toolbox
+from buddy.tools.toolbox import ToolDeps, builtin, toolbox
 
 
 class Range(Struct, frozen=True):
@@ -65,7 +65,7 @@ def test_every_argument_of_a_built_in_tool_is_described_and_every_tool_but_the_s
 
 def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        ToolError, match="no tool 'grpe'; there are capture-pane, edit_file, fetch_url, glob, grep, list_files"
+        ToolError, match=r"unknown tool 'grpe'\. Available: capture-pane, edit_file, fetch_url, glob, grep, list_files"
     ):
         Registry(builtin()).get("grpe")
 
@@ -81,10 +81,10 @@ def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
     ],
 )
 def test_a_tool_that_was_turned_off_is_neither_listed_nor_found(settings: ToolSettings, gone: set[str]) -> None:
-    registry = toolbox(settings, Supplies())
+    registry = toolbox(settings, ToolDeps())
     assert {tool.name for tool in builtin()} - {spec.name for spec in registry.specs()} == gone
     for name in gone:
-        with pytest.raises(ToolError, match="no tool"):
+        with pytest.raises(ToolError, match="unknown tool"):
             registry.get(name)
 
 

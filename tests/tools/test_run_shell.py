@@ -8,7 +8,7 @@ import pytest
 from buddy.errors import ToolError
 from buddy.targets import orphans
 from buddy.tools.contract import Call, Output, Place
-from buddy.tools.kept import Kept
+from buddy.tools.output_buffer import OutputBuffer
 from buddy.tools.run_shell import RunShell, RunShellArgs
 
 
@@ -106,7 +106,7 @@ async def test_a_flood_is_kept_by_head_and_tail_and_memory_stays_bounded(place: 
 
 
 def test_what_is_kept_never_exceeds_its_limit_and_counts_what_it_lost() -> None:
-    kept = Kept(limit=100)
+    kept = OutputBuffer(limit=100)
     for number in range(1000):
         kept.add("stdout", b"%03d," % number)
     kept.add("stderr", b"problem")

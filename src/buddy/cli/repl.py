@@ -226,9 +226,9 @@ def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails
     """Loads the tools to know their names, which is slow."""
     from urllib.parse import urlsplit
 
-    from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
+    from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 
-    tools = toolbox(config.tools, Supplies()).without(set() if has_pane else set(PANE_TOOLS))
+    tools = toolbox(config.tools, ToolDeps()).without(set() if has_pane else PANE_TOOLS)
     try:
         address = urlsplit(resolve_profile(config, os.environ, profile or None).base_url)
     except UserError:

@@ -7,18 +7,18 @@ import argparse
 import asyncio
 import sys
 
-from buddy.backends.native.prompt import Setting
+from buddy.backends.native.prompt import PromptSettings
 from buddy.cli.attach import show
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import event_in, find_session, read_blob, read_lines
 from buddy.cli.report import Report
 from buddy.client.client import Client
-from buddy.models.contract import ToolSpec
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import SessionStarted, ToolResult
 from buddy.replay.verify import Recording, verify
 from buddy.terminal.escape import escape
-from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
+from buddy.tools.registry import Definition
+from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 
 LONGEST_PAUSE = 10.0
 
@@ -48,7 +48,7 @@ async def _play(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     recording = asyncio.run(_record(options))
-    verdict = verify(recording, _setting(options, recording))
+    verdict = verify(recording, *_prompt_parts(options, recording))
     if verdict.difference is None:
         print(f"{verdict.compared} events, all the same", file=sys.stderr)
         return 0
@@ -80,13 +80,12 @@ async def _read(client: Client, session_id: str, blob: str) -> bytes:
     return (await read_blob(client, session_id, blob)).encode()
 
 
-def _setting(options: argparse.Namespace, recording: Recording) -> Setting:
+def _prompt_parts(options: argparse.Namespace, recording: Recording) -> tuple[PromptSettings, tuple[Definition, ...]]:
     """What prompts are made of here and now: how long they are decides when the history is shortened."""
     started = next((body for event in recording.events if isinstance(body := event.body(), SessionStarted)), None)
     wished = started.options if started else None
     config = read_config(options)
-    tools = toolbox(config.tools, Supplies())
-    offered = tools if wished and wished.tmux else tools.without(set(PANE_TOOLS))
-    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in offered.specs())
+    tools = toolbox(config.tools, ToolDeps())
+    offered = tools if wished and wished.tmux else tools.without(PANE_TOOLS)
     instructions = (wished.system_prompt if wished else None) or config.agent.system_prompt
-    return Setting(specs, instructions, places_of(options).config_dir)
+    return PromptSettings(instructions, places_of(options).config_dir), offered.specs()

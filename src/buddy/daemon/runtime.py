@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from buddy.approvals.rulebook import RuleBook
 from buddy.backends.contract import Backend
-from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
-from buddy.backends.native.prompt import Setting
+from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
@@ -30,7 +28,7 @@ from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log
 from buddy.log.owners import this_owner
-from buddy.models.contract import Provider, ToolSpec
+from buddy.models.contract import Provider
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.pool import Pool
 from buddy.models.listing import Listings
@@ -44,7 +42,8 @@ from buddy.sessions.sessions import Makers, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, close_connections
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
-from buddy.tools.toolbox import PANE_TOOLS, Supplies, toolbox
+from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolSource
+from buddy.tools.toolbox import ToolDeps, toolbox, without_panes
 from buddy.version import VERSION as PRODUCT_VERSION
 
 
@@ -53,7 +52,7 @@ def unix_ms() -> int:
 
 
 class Parts(Struct, frozen=True):
-    """What may be replaced from outside: the clock, the ids, the log, the models, and where memory is kept.
+    """What may be replaced from outside: the clock, the ids, the log, the models, where memory is kept, and more tools.
 
     A log of one's own has no memory beside it unless its place is named too.
     """
@@ -63,6 +62,7 @@ class Parts(Struct, frozen=True):
     log: Log | None = None
     provider: Callable[[Resolved], Provider] | None = None
     memory_dir: Path | None = None
+    tools: tuple[ToolSource, ...] = ()
 
 
 class TokenGrant(Struct, frozen=True):
@@ -72,14 +72,6 @@ class TokenGrant(Struct, frozen=True):
     role: Role
     token_hash: str
     seconds_left: float | None
-
-
-class Offer(Struct, frozen=True):
-    """The tools that a kind of session has, made once for all of that kind."""
-
-    registry: Registry
-    tools: tuple[ToolSpec, ...]
-    text: str
 
 
 class Runtime:
@@ -98,8 +90,10 @@ class Runtime:
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
         self._pool = Pool()
-        self._registry = toolbox(config.tools, Supplies(parts.clock, self.log.read_blob, self._has_secret))
-        self._offer = functools.cache(self._make_offer)
+        deps = ToolDeps(parts.clock, self.log.read_blob, self._has_secret)
+        builtin: ToolSource = FixedSource(toolbox(config.tools, deps))
+        self._all_tools = CombinedSource(builtin, *parts.tools) if parts.tools else builtin
+        self._tool_source = functools.cache(self._make_source)
         memory_dir = parts.memory_dir or (places.state_dir if parts.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
@@ -218,22 +212,21 @@ class Runtime:
             return other
         named = profile or (None if started.provider == "default" else started.provider)
         instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
-        offer = self._offer(bool(options and options.tmux), bool(options and options.plan))
+        source = self._tool_source(bool(options and options.tmux), bool(options and options.plan))
         agent = self._config.agent
         root = started.repo.root_path if started.repo else ""
         recall = self.memory.recaller(started.session_id, root) if self.memory else None
         place = (self._user_folder, recall, agent.temperature, agent.top_p)
-        setting = Setting(offer.tools, instructions, *place, offer.text)
+        settings = PromptSettings(instructions, *place)
         try:
-            return Native(self._provider, Dispatch(offer.registry, self.log.has_room), setting, named, model)
+            return Native(self._provider, source, self.log.has_room, settings, named, model)
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
-    def _make_offer(self, panes: bool, plan: bool) -> Offer:
-        registry = self._registry if panes else self._registry.without(set(PANE_TOOLS))
-        registry = registry.read_only() if plan else registry
-        tools = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
-        return Offer(registry, tools, msgspec.json.encode(tools).decode())
+    def _make_source(self, panes: bool, plan: bool) -> ToolSource:
+        """The tools of a kind of session; sessions of one kind share what is derived from them."""
+        source = self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
+        return FilteredSource(source, Registry.read_only) if plan else source
 
     def _provider(self, profile: str | None, model: str | None) -> Provider:
         resolved = resolve_profile(self._config, self._env, profile, model)

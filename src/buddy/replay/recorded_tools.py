@@ -39,10 +39,10 @@ from buddy.targets.contract import Entry as Listed
 from buddy.targets.contract import FileStat, Finished, OnOutput
 from buddy.targets.local import Local
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.descriptions import builtin_tier
 from buddy.tools.registry import Definition, Registry
 
 FAILED = "Tool execution failed: "
-READ_ONLY = frozenset({"read_file", "list_files", "grep", "glob", "time", "todo", "read_output", "capture-pane"})
 
 
 class RecordedCall(Struct):
@@ -154,7 +154,14 @@ class RecordedTool:
 class RecordedTools(Registry):
     """The tools of a recording; `whole` has the texts that were kept beside the log."""
 
-    def __init__(self, cursor: ReplayCursor, calls: Mapping[str, RecordedCall], whole: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        cursor: ReplayCursor,
+        calls: Mapping[str, RecordedCall],
+        whole: Mapping[str, bytes],
+        specs: tuple[Definition, ...] = (),
+    ) -> None:
+        self._given_specs = specs
         self._cursor = cursor
         self._calls = calls
         self._whole = whole
@@ -169,7 +176,8 @@ class RecordedTools(Registry):
         return super().get(name)
 
     def specs(self) -> tuple[Definition, ...]:
-        return ()
+        """Those of the tools that the session had: the length of a prompt depends on them."""
+        return self._given_specs
 
     def parse(self, tool: Any, arguments_json: str) -> Struct:
         call = self.find(tool.name, arguments_json)
@@ -217,10 +225,10 @@ class RecordedTools(Registry):
         for call in calls:
             if call.claimed is not None:
                 return call.claimed.tier
-        if name not in READ_ONLY and any(call.asked is not None or call.ruled is not None for call in calls):
+        if not _only_reads(name) and any(call.asked is not None or call.ruled is not None for call in calls):
             return "privileged"
         done = any(call.result is not None and not call.is_refused and not call.is_closed for call in calls)
-        return "read-only" if done or name in READ_ONLY else "privileged"
+        return "read-only" if done or _only_reads(name) else "privileged"
 
     def source_of(self, name: str) -> Source:
         calls = [call for call in self._calls.values() if call.item.name == name]
@@ -232,7 +240,7 @@ class RecordedTools(Registry):
 
     def _is_unknown(self, name: str) -> bool:
         ended = [call for call in self._calls.values() if call.item.name == name and call.result is not None]
-        is_found = name in READ_ONLY or self.source_of(name) != "unknown"
+        is_found = _only_reads(name) or self.source_of(name) != "unknown"
         return not is_found and bool(ended) and all(call.is_refused for call in ended)
 
     def _output(self, result: ToolResult | None) -> Output:
@@ -244,6 +252,11 @@ class RecordedTools(Registry):
         text = kept.decode(errors="replace") if kept is not None else result.text
         kind = result.structured_error.type if result.structured_error else "UNKNOWN"
         return Output(text, result.exit_code, result.is_error, kind)
+
+
+def _only_reads(name: str) -> bool:
+    """Whether it is a built-in tool that only reads, which says so without having been claimed."""
+    return builtin_tier(name) == "read-only"
 
 
 def _tool_error(result: ToolResult | None) -> ToolError:

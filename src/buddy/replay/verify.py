@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from buddy.backends.contract import Backend, Run
-from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
-from buddy.backends.native.prompt import Setting
+from buddy.backends.native.prompt import PromptSettings
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, SessionRecord
 from buddy.log.memory import MemoryLog
@@ -50,6 +49,8 @@ from buddy.sessions.session import Session, Surroundings
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
+from buddy.tools.registry import Definition
+from buddy.tools.source import FixedSource
 
 OWNER = "replay"
 SHOWN = 600
@@ -75,16 +76,17 @@ class Verdict(Struct, frozen=True):
     difference: Difference | None = None
 
 
-def verify(recording: Recording, setting: Setting | None = None) -> Verdict:
+def verify(recording: Recording, settings: PromptSettings | None = None, specs: tuple[Definition, ...] = ()) -> Verdict:
     """Play it again and compare; UserError where the log has no beginning any more. Not inside an event loop.
 
-    `setting` is what prompts are made of: only with the same one is the history shortened at the same moment.
+    `settings` and the `specs` of the tools are what prompts are made of: only with the same ones is the history
+    shortened at the same moment.
     """
     if not recording.events or recording.events[0].seq != 1:
         raise UserError("the beginning of this session was pruned, so it cannot be played again")
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         entries = runner.run(_whole(recording))
-    world = _World(recording.blobs, setting or Setting())
+    world = _World(recording.blobs, settings or PromptSettings(), specs)
     compared = 0
     for span in spans_of(entries):
         verdict = _verify_span(entries, span, world)
@@ -130,7 +132,8 @@ class _World(Struct, frozen=True):
     """What is the same in all spans: the kept texts, and what prompts are made of."""
 
     blobs: Mapping[str, bytes]
-    setting: Setting
+    settings: PromptSettings
+    specs: tuple[Definition, ...]
 
 
 class _Player:
@@ -187,7 +190,7 @@ class _Player:
         started = self._started()
         runtime = started.options.agent_runtime if started and started.options else None
         if started is None or runtime in (None, "native"):
-            return _backend(cursor, RecordedTools(cursor, calls, world.blobs), world.setting)
+            return _backend(cursor, RecordedTools(cursor, calls, world.blobs, world.specs), world.settings)
         from buddy.replay.recorded_agent import RecordedExternal
 
         return RecordedExternal(runtime, started.session_id, cursor, world.blobs)
@@ -224,7 +227,7 @@ async def _tolerant(work: Awaitable[object]) -> None:
         await work
 
 
-def _backend(cursor: ReplayCursor, tools: RecordedTools, setting: Setting) -> Native:
+def _backend(cursor: ReplayCursor, tools: RecordedTools, settings: PromptSettings) -> Native:
     chosen: list[Provider] = []
 
     def choose(profile: str | None, model: str | None) -> Provider:
@@ -232,7 +235,7 @@ def _backend(cursor: ReplayCursor, tools: RecordedTools, setting: Setting) -> Na
         chosen.append(RecordedProvider(cursor, switched=bool(chosen)))
         return chosen[-1]
 
-    return _Observed(cursor, choose, Dispatch(tools, lambda: had_room(cursor)), setting)
+    return _Observed(cursor, choose, tools, settings)
 
 
 class _Observed(Native):
@@ -242,10 +245,10 @@ class _Observed(Native):
         self,
         cursor: ReplayCursor,
         choose: Callable[[str | None, str | None], Provider],
-        dispatch: Dispatch,
-        setting: Setting,
+        tools: RecordedTools,
+        settings: PromptSettings,
     ) -> None:
-        super().__init__(choose, dispatch, setting)
+        super().__init__(choose, FixedSource(tools), lambda: had_room(cursor), settings)
         self._cursor = cursor
 
     async def execute(self, run: Run) -> None:

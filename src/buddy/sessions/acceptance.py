@@ -11,7 +11,7 @@ from buddy.errors import RunEnded
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AcceptanceResult, Status, UserMessage
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
-from buddy.tools.kept import Kept
+from buddy.tools.output_buffer import OutputBuffer
 
 KEPT = 1024 * 1024
 
@@ -62,7 +62,7 @@ async def _check(run: Run) -> list[AcceptanceResult]:
 
 
 async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
-    kept = Kept(KEPT)
+    kept = OutputBuffer(KEPT)
 
     async def on_output(_stream: str, data: bytes) -> None:
         kept.add("stdout", data)

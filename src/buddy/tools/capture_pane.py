@@ -13,8 +13,8 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.targets.contract import Capture, Terminal
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.delays import parse_delay
 from buddy.tools.texts import text_of
-from buddy.tools.waiting import delay_of
 
 SHOWN = 8000
 
@@ -52,7 +52,7 @@ class CapturePane:
 
     async def run(self, args: CapturePaneArgs, call: Call) -> Output:
         terminal = terminal_of(call.place)
-        await asyncio.sleep(delay_of(args.delay, args.delay_ms))
+        await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
         wish = Capture(
             target=args.target,
             start=args.start,

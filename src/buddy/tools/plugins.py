@@ -79,7 +79,7 @@ def _problems(tool: AnyTool) -> Iterator[str]:
     """What the checker cannot see of a tool that was only now imported."""
     if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance]
         yield "its name must be a word of at most 64 letters, digits and underscores"
-    if tool.tier not in get_args(Tier):
+    if (tier := getattr(tool, "tier", None)) is not None and tier not in get_args(Tier):
         yield f"its tier must be one of {', '.join(get_args(Tier))}"
     if tool.source not in get_args(Source):
         yield f"its source must be one of {', '.join(get_args(Source))}"

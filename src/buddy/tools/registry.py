@@ -1,11 +1,13 @@
 """The tools that a model may call, by name.
 
-What always holds: names are unique, and arguments that `parse` gave have the type that their tool declared.
+Invariants: names are unique; arguments that `parse` returned have the type that their tool declared; a tool that
+declares no tier, or one that is not known, is privileged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 
@@ -13,7 +15,7 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Tier
 from buddy.tools import arguments
 from buddy.tools.contract import Tool
-from buddy.tools.offers import Offer
+from buddy.tools.descriptions import Description
 
 # Tools differ in the type of their arguments; `parse` is what pairs the two, so here that type is open.
 AnyTool = Tool[Any]
@@ -27,25 +29,32 @@ class Definition(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-class Shelved(Struct, frozen=True):
-    """A tool that is made when it is first called; what is known of it before is enough to offer it."""
+class LazyTool(Struct, frozen=True):
+    """A tool that is created when it is first called; its description is enough until then."""
 
     name: str
-    offer: Offer
-    make: Callable[[], AnyTool]
+    described: Description
+    create: Callable[[], AnyTool]
 
     @property
     def tier(self) -> Tier:
-        return self.offer.tier
+        return self.described.tier
 
 
 class Registry:
-    def __init__(self, tools: Iterable[AnyTool | Shelved]) -> None:
-        self._tools: dict[str, AnyTool | Shelved] = {}
+    def __init__(self, tools: Iterable[AnyTool | LazyTool]) -> None:
+        self._tools: dict[str, AnyTool | LazyTool] = {}
         for tool in tools:
             if tool.name in self._tools:
-                raise ValueError(f"two tools are called {tool.name!r}")
+                raise ValueError(f"two tools have the name {tool.name!r}")
             self._tools[tool.name] = tool
+
+    def __iter__(self) -> Iterator[AnyTool | LazyTool]:
+        return iter(self._tools.values())
+
+    @property
+    def names(self) -> AbstractSet[str]:
+        return self._tools.keys()
 
     def specs(self) -> tuple[Definition, ...]:
         """All tools, by name: the same text for the same tools, so that providers can cache it."""
@@ -54,22 +63,25 @@ class Registry:
     def get(self, name: str) -> AnyTool:
         found = self._tools.get(name)
         if found is None:
-            there = ", ".join(sorted(self._tools)) or "none"
-            raise ToolError(f"no tool {name[:80]!r}; there are {there}")
-        if isinstance(found, Shelved):
-            found = self._tools[name] = found.make()
+            raise ToolError(f"unknown tool {name[:80]!r}. Available: {', '.join(sorted(self._tools)) or 'none'}")
+        if isinstance(found, LazyTool):
+            found = self._tools[name] = found.create()
         return found
 
-    def without(self, names: set[str]) -> "Registry":
-        """The same tools but these."""
+    def tier_of(self, name: str) -> Tier:
+        """How much a tool may do; privileged for a name that is not in here."""
+        return declared_tier(self._tools.get(name))
+
+    def without(self, names: AbstractSet[str]) -> "Registry":
+        """These tools except the named ones."""
         return Registry(tool for name, tool in self._tools.items() if name not in names)
 
     def read_only(self) -> "Registry":
         """Those that change nothing."""
-        return Registry(tool for tool in self._tools.values() if tool.tier == "read-only")
+        return Registry(tool for tool in self._tools.values() if declared_tier(tool) == "read-only")
 
     def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
-        """Read a call's arguments; what is wrong with them is said in a ToolError."""
+        """Read the arguments of a call; ToolError says what is wrong with them."""
         return arguments.parse(tool.name, tool.args, arguments_json)
 
     @cached_property
@@ -77,7 +89,13 @@ class Registry:
         return tuple(map(_definition, sorted(self._tools.values(), key=lambda tool: tool.name)))
 
 
-def _definition(tool: AnyTool | Shelved) -> Definition:
-    if isinstance(tool, Shelved):
-        return Definition(tool.name, tool.offer.description, tool.offer.parameters)
+def declared_tier(tool: object) -> Tier:
+    """The tier of a tool that may come from elsewhere: not declared, or not known, means privileged."""
+    declared: object = getattr(tool, "tier", None)
+    return next((tier for tier in get_args(Tier) if tier == declared), "privileged")
+
+
+def _definition(tool: AnyTool | LazyTool) -> Definition:
+    if isinstance(tool, LazyTool):
+        return Definition(tool.name, tool.described.description, tool.described.parameters)
     return Definition(tool.name, tool.description, arguments.schema_of(tool.args))

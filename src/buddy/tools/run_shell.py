@@ -15,7 +15,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Exec
 from buddy.targets.contract import Finished, Offline, Terminal
 from buddy.tools.contract import Call, Output, Place
-from buddy.tools.kept import Kept, Stream
+from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
 from buddy.tools.texts import text_of
 
@@ -67,7 +67,7 @@ class RunShell:
         unwatched = args.wait is not False or not isinstance(call.place.target, Terminal)
         timeout = _seconds(args.wait) if unwatched else 0.0
         cwd = await _directory(args.cwd, call.place)
-        kept = Kept()
+        kept = OutputBuffer()
 
         async def take(stream: Stream, chunk: bytes) -> None:
             kept.add(stream, chunk)
@@ -84,7 +84,7 @@ class RunShell:
         return outcome(finished, kept)
 
 
-def outcome(finished: Finished, kept: Kept) -> Output:
+def outcome(finished: Finished, kept: OutputBuffer) -> Output:
     """What the model is told of a command that ended."""
     text = f"exit code: {finished.exit_code}\n{_sections(kept)}".rstrip("\n")
     failed = finished.exit_code != 0
@@ -111,12 +111,12 @@ def _seconds(wait: bool | int | str | None) -> float | None:
     return int(parts[1]) * SECONDS[parts[2] or ""]
 
 
-def _sections(kept: Kept) -> str:
+def _sections(kept: OutputBuffer) -> str:
     texts = {stream: kept.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
     return "\n".join(f"{stream}:\n{text}" for stream, text in texts.items() if text)
 
 
-def _going_on(wait: bool | int | str | None, kept: Kept) -> Output:
+def _going_on(wait: bool | int | str | None, kept: OutputBuffer) -> Output:
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
     how = "was started" if wait is False else f"did not end within {limit}"
     text = f"the command {how} and is still running in the shared pane; see it with capture-pane (delay it to poll)"
@@ -124,7 +124,7 @@ def _going_on(wait: bool | int | str | None, kept: Kept) -> Output:
     return Output(text + (f"\nits output so far:\n{shown}" if shown else ""))
 
 
-def _timed_out(wait: bool | int | str | None, kept: Kept) -> ToolError:
+def _timed_out(wait: bool | int | str | None, kept: OutputBuffer) -> ToolError:
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
     message = f"the command did not end within {limit}, so it and every process it started were ended"
     shown = _sections(kept)

@@ -13,8 +13,8 @@ import shutil
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.tools import glance
 from buddy.tools.contract import Place
+from buddy.tools.current_file import read_if_exists
 from buddy.tools.shell.grammar import parse
 from buddy.tools.shell.unwrap import is_open
 
@@ -251,13 +251,13 @@ async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True)
         info = await place.target.stat(path, root=place.root)
         if info is None or info.is_dir:
             return {}
-        start = (await glance.present(path, place, 4)) or b""
+        start = (await read_if_exists(path, place, 4)) or b""
         if not (is_run or path.endswith(SUFFIXES) or start.startswith((b"#!", b"\x7fELF"))):
             return {}
         name = await place.target.locate(path, root=place.root)
         if info.size > MAX_BYTES:
             return {name: _File(f"{info.size} bytes, modified {info.modified_ns}")}
-        content = (await glance.present(path, place, MAX_BYTES)) or b""
+        content = (await read_if_exists(path, place, MAX_BYTES)) or b""
         return {name: _File(hashlib.sha256(content).hexdigest(), content, is_shown)}
     except ToolError:
         return {}

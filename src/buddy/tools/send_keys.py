@@ -14,8 +14,8 @@ from buddy.protocol.codes import Source, Tier
 from buddy.targets.contract import Keys
 from buddy.tools.capture_pane import terminal_of
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.delays import parse_delay
 from buddy.tools.texts import text_of
-from buddy.tools.waiting import delay_of
 
 MAX_KEYS = 100
 
@@ -58,6 +58,6 @@ class SendKeys:
         if not (args.keys or args.literal_text or args.enter):
             raise ToolError("there is nothing to send; give keys, literal_text or enter")
         terminal = terminal_of(call.place)
-        await asyncio.sleep(delay_of(args.delay, args.delay_ms))
+        await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
         await terminal.send_keys(Keys(args.target, args.keys, args.literal_text, args.enter))
         return Output("sent; see what came of it with capture-pane")

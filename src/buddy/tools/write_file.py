@@ -6,8 +6,8 @@ from msgspec import Meta, Struct
 
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
-from buddy.tools import glance
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.current_file import read_if_exists
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
 
@@ -29,7 +29,7 @@ class WriteFile:
 
     async def intent(self, args: WriteFileArgs, place: Place) -> Write:
         path = await place.target.locate(args.path, root=place.root)
-        before = await glance.present(args.path, place, MAX_PRESENT)
+        before = await read_if_exists(args.path, place, MAX_PRESENT)
         content = args.content.encode()
         check_write(path, before, content, place)
         return write_intent(path, before, content, place)
@@ -38,7 +38,7 @@ class WriteFile:
         place = call.place
         path = await place.target.locate(args.path, root=place.root)
         content = args.content.encode()
-        check_write(path, await glance.present(args.path, place, MAX_PRESENT), content, place)
+        check_write(path, await read_if_exists(args.path, place, MAX_PRESENT), content, place)
         await place.target.write_file(args.path, content, root=place.root)
         note_seen(path, content, place)
         return Output(f"wrote {len(content)} bytes to {args.path}")

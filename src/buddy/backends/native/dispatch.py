@@ -41,6 +41,8 @@ class Prepared(Struct, frozen=True):
 
 
 class Dispatch:
+    """Works through the calls of one turn with the tools of that turn."""
+
     def __init__(self, registry: Registry, has_room: Callable[[], bool]) -> None:
         self._registry = registry
         self._has_room = has_room
@@ -66,8 +68,7 @@ class Dispatch:
         return [task.result() for task in tasks]
 
     def _is_read_only(self, call: OpenCall) -> bool:
-        tool = self._known(call)
-        return tool is not None and tool.tier == "read-only"
+        return self._registry.tier_of(call.item.name) == "read-only"
 
     def _known(self, call: OpenCall) -> Tool[Struct] | None:
         try:
@@ -135,12 +136,12 @@ class Dispatch:
         arguments = run.arguments_of(call)
         args = self._registry.parse(tool, arguments)
         intent = await tool.intent(args, run.place)
-        digest = digest_of(tool.name, arguments, intent, run.place)
-        return Prepared(tool, args, Question(call.item.call_id, tool.tier, intent, digest, tool.name))
+        digest, tier = digest_of(tool.name, arguments, intent, run.place), self._registry.tier_of(tool.name)
+        return Prepared(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
         """Have the call decided and claimed; what changed since it was decided is decided again."""
-        check_disk_space(prepared.tool.tier, self._has_room)
+        check_disk_space(prepared.question.tier, self._has_room)
         ruling, prepared = await ask_until_current(run, prepared, partial(self._prepare, run, call))
         if not ruling.approved:
             why = f": {ruling.comment}" if ruling.comment else ""

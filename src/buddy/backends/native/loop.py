@@ -9,13 +9,15 @@ from collections.abc import Callable
 from buddy.backends.contract import Compaction, ModelName, Run
 from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.pricing import cost_of
-from buddy.backends.native.prompt import Prompts, Setting
+from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
+from buddy.backends.native.session_tools import SessionTools
 from buddy.backends.native.watch import Timed, watching
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Progress, Status
+from buddy.tools.source import ToolSource
 
 
 class Native:
@@ -27,15 +29,17 @@ class Native:
     def __init__(
         self,
         choose: Callable[[str | None, str | None], Provider],
-        dispatch: Dispatch,
-        setting: Setting,
+        tools: ToolSource,
+        has_room: Callable[[], bool],
+        settings: PromptSettings,
         profile: str | None = None,
         model: str | None = None,
     ) -> None:
         self._choose = choose
         self._provider = choose(profile, model)
-        self._dispatch = dispatch
-        self._prompts = Prompts(setting)
+        self._tools = SessionTools(tools)
+        self._has_room = has_room
+        self._prompts = Prompts(settings)
 
     def observe(self, seq: int, body: EventBody) -> None:
         self._prompts.observe(seq, body)
@@ -69,7 +73,7 @@ class Native:
             if not run.state.open_calls:
                 await self._turn(run)
             if run.state.open_calls:
-                await self._tools(run)
+                await self._run_tools(run)
         if run.state.truncated:
             raise RunEnded("truncated", "the model's reply was cut off before it was whole")
 
@@ -78,17 +82,18 @@ class Native:
 
     async def _turn(self, run: Run) -> None:
         await run.steers()
-        asked = await self._prompts.ask(run, self._provider)
+        asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
         turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
         run.emit(Progress(kind="provider_call", message=f"[{turn}/{most}] Calling provider", turn=turn, max_turns=most))
         run.emit(Status(source="orchestrator", phase="Calling model", detail=self._provider.model))
         with Timed(run, TurnState.STREAMING):
             await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
-    async def _tools(self, run: Run) -> None:
+    async def _run_tools(self, run: Run) -> None:
         turn, most = max(run.state.turns, 1), run.state.options.budget.max_turns or 50
         names = tuple(call.item.name for call in run.state.open_calls.values())
         message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
         begun = Progress(kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names)
         with Timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
-            await self._dispatch.settle(run)
+            catalog = await self._tools.current(run)
+            await Dispatch(catalog.registry, self._has_room).settle(run)

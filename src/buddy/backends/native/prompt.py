@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
@@ -20,12 +19,13 @@ from buddy.backends.contract import Compaction, Run, compacted
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import Asked
+from buddy.backends.native.session_tools import Catalog
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import Spending
 from buddy.errors import RunEnded
-from buddy.models.contract import Item, Prompt, Provider, TokenUsage, ToolSpec, UserItem
+from buddy.models.contract import Item, Prompt, Provider, TokenUsage, UserItem
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import EventBody, Informational, WarningRaised
 
@@ -41,25 +41,23 @@ RECALL_SECONDS = 2.0
 Recall = Callable[[str], Awaitable[str]]
 
 
-class Setting(Struct, frozen=True):
-    """What a session's prompts are made of beside its history. `tools_text` is `tools` as JSON, where it is known."""
+class PromptSettings(Struct, frozen=True):
+    """What the prompts of a session contain besides its history and its tools."""
 
-    tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
     user_folder: Path | None = None
     recall: Recall | None = None
     temperature: float | None = None
     top_p: float | None = None
-    tools_text: str = ""
 
 
 class Prompts:
     """The prompts of one session: a fold of its events, and what was read for the run that is under way."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, settings: PromptSettings) -> None:
         self.transcript = Transcript()
-        self._setting = setting
-        self._tools = setting.tools_text or msgspec.json.encode(setting.tools).decode()
+        self._settings = settings
+        self._catalog: Catalog | None = None
         self._pins = Pins()
         self._tally = Tally("")
         self._run_id = ""
@@ -73,10 +71,10 @@ class Prompts:
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
 
-    async def ask(self, run: Run, provider: Provider) -> Asked:
+    async def ask(self, run: Run, provider: Provider, catalog: Catalog) -> Asked:
         """The next call of this run, with its room reserved; ends the run where there is none."""
         Budget.of(run).check()
-        await self._begin(run, provider)
+        await self._begin(run, provider, catalog)
         await self._recall()
         sizes = await self._fit(run, provider)
         wanted = await _spending(run, provider, sizes)
@@ -91,14 +89,13 @@ class Prompts:
         cut = cut_old_messages(self.transcript, self._use(provider))
         return await self._shorten(cut, provider, NoAccount()) if cut else None
 
-    async def _begin(self, run: Run, provider: Provider) -> None:
-        """Read once per run what the system prompt tells of the place."""
+    async def _begin(self, run: Run, provider: Provider, catalog: Catalog) -> None:
+        """Write the system prompt once per run, and again if the tools it names have changed."""
         self._use(provider)
-        if self._run_id != run.run_id:
-            names = tuple(tool.name for tool in self._setting.tools)
-            setting, limit = self._setting, provider.context_limit
-            self._system = await system_prompt(run, names, setting.instructions, setting.user_folder, limit)
-            self._run_id = run.run_id
+        if self._run_id != run.run_id or self._catalog is not catalog:
+            settings, limit = self._settings, provider.context_limit
+            self._system = await system_prompt(run, catalog.names, settings.instructions, settings.user_folder, limit)
+            self._run_id, self._catalog = run.run_id, catalog
 
     def _use(self, provider: Provider) -> Tally:
         if provider.model != self._tally.model:
@@ -108,13 +105,13 @@ class Prompts:
     async def _recall(self) -> None:
         """What memory has on the user's last message, asked once for each."""
         said = self.transcript.asked
-        if self._setting.recall is None or said is self._recalled[0]:
+        if self._settings.recall is None or said is self._recalled[0]:
             return
         found = ""
         if said is not None:
             try:
                 async with asyncio.timeout(RECALL_SECONDS):
-                    found = await self._setting.recall(said.text)
+                    found = await self._settings.recall(said.text)
             except TimeoutError:
                 pass  # a reply without memory is better than none
         self._recalled = said, UserItem(f"<memory>\n{found}\n</memory>") if found.strip() else None
@@ -173,19 +170,19 @@ class Prompts:
             system=tally.fixed(self._system),
             summary=shortened,
             memory=tally.item(memory) if memory else 0,
-            tools=tally.fixed(self._tools),
+            tools=tally.fixed(self._catalog.text if self._catalog else ""),
             history=max(0, told - shortened),
             limit=provider.context_limit,
         )
 
     def _prompt(self, run: Run) -> Prompt:
-        setting = self._setting
+        settings = self._settings
         return Prompt(
             system=self._system,
             items=self._items(run),
-            tools=setting.tools,
-            temperature=setting.temperature,
-            top_p=setting.top_p,
+            tools=self._catalog.specs if self._catalog else (),
+            temperature=settings.temperature,
+            top_p=settings.top_p,
         )
 
     def _items(self, run: Run) -> list[Item]:

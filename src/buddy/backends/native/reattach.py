@@ -10,7 +10,7 @@ from buddy.backends.contract import Run
 from buddy.protocol.events import Recovery
 from buddy.targets.contract import Reattachable
 from buddy.tools.contract import Output
-from buddy.tools.kept import Kept
+from buddy.tools.output_buffer import OutputBuffer
 from buddy.tools.run_shell import outcome
 
 
@@ -19,7 +19,7 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
     target = run.place.target
     if not isinstance(target, Reattachable):
         return None
-    kept = Kept()
+    kept = OutputBuffer()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:

@@ -11,7 +11,7 @@ LIMIT = 10 * 1024 * 1024
 Stream = Literal["stdout", "stderr"]
 
 
-class Kept:
+class OutputBuffer:
     def __init__(self, limit: int = LIMIT) -> None:
         self._half = limit // 2
         self._heads: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}

@@ -8,7 +8,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 MAX_DELAY = 600.0
 
 
-def delay_of(delay: str | int | None, delay_ms: int | None) -> float:
+def parse_delay(delay: str | int | None, delay_ms: int | None) -> float:
     """Seconds; ToolError where both were given, or neither is a duration."""
     if delay is not None and delay_ms is not None:
         raise ToolError("give delay or delay_ms, not both")

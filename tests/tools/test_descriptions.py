@@ -7,30 +7,32 @@ from pathlib import Path
 import msgspec
 
 from buddy.config.settings import ToolSettings
-from buddy.tools import offers
+from buddy.tools import descriptions
 from buddy.tools.registry import Registry
-from buddy.tools.toolbox import Supplies, builtin, toolbox
+from buddy.tools.toolbox import ToolDeps, builtin, toolbox
 
 PROGRAM = """
 import sys
 from buddy.config.settings import ToolSettings
-from buddy.tools.toolbox import Supplies, toolbox
-toolbox(ToolSettings(), Supplies()).specs()
+from buddy.tools.toolbox import ToolDeps, toolbox
+toolbox(ToolSettings(), ToolDeps()).specs()
 assert not {"buddy.tools.grep", "buddy.tools.edit_file", "buddy.tools.fetch.fetch_url", "difflib"} & set(sys.modules)
 """
 
 
 def test_the_file_is_that_of_the_tools() -> None:
-    kept = Path(offers.__file__).with_name("offers.json").read_bytes()
-    assert msgspec.json.decode(kept) == msgspec.json.decode(offers.source()), "python -m buddy.tools.offers writes it"
+    kept = Path(descriptions.__file__).with_name("descriptions.json").read_bytes()
+    assert msgspec.json.decode(kept) == msgspec.json.decode(descriptions.generate()), (
+        "run python -m buddy.tools.descriptions"
+    )
 
 
 def test_what_is_offered_is_what_the_tools_themselves_say() -> None:
-    shelved = toolbox(ToolSettings(), Supplies())
-    assert msgspec.json.encode(shelved.specs()) == msgspec.json.encode(Registry(builtin()).specs())
+    lazy = toolbox(ToolSettings(), ToolDeps())
+    assert msgspec.json.encode(lazy.specs()) == msgspec.json.encode(Registry(builtin()).specs())
     for tool in builtin():
-        assert type(shelved.get(tool.name)) is type(tool)
-        assert shelved.get(tool.name) is shelved.get(tool.name)
+        assert type(lazy.get(tool.name)) is type(tool)
+        assert lazy.get(tool.name) is lazy.get(tool.name)
 
 
 def test_offering_the_tools_loads_none_of_them() -> None:

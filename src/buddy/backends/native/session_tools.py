@@ -1,0 +1,48 @@
+"""The tools of one session, as of the turn that is under way.
+
+Invariant: the prompt of a turn and the calls that come of it see the same registry.
+"""
+
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from buddy.backends.contract import Run
+from buddy.models.contract import ToolSpec
+from buddy.tools.registry import Registry
+from buddy.tools.source import REMEMBERED, ToolScope, ToolSource
+
+
+class Catalog(Struct, frozen=True):
+    """The tools of a turn, as dispatch needs them and as the model sees them; `text` is `specs` as JSON."""
+
+    registry: Registry
+    specs: tuple[ToolSpec, ...]
+    text: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.specs)
+
+
+@lru_cache(REMEMBERED)
+def catalog_of(registry: Registry) -> Catalog:
+    """The same object for the same registry, so that an unchanged prompt stays unchanged to the byte."""
+    specs = tuple(ToolSpec(spec.name, spec.description, spec.parameters) for spec in registry.specs())
+    return Catalog(registry, specs, msgspec.json.encode(specs).decode())
+
+
+class SessionTools:
+    def __init__(self, source: ToolSource) -> None:
+        self._source = source
+        self._catalog: Catalog | None = None
+
+    async def refresh(self, run: Run) -> Catalog:
+        """The tools that the next turn has."""
+        self._catalog = catalog_of(await self._source.tools(ToolScope(run.session_id, run.place)))
+        return self._catalog
+
+    async def current(self, run: Run) -> Catalog:
+        """The tools of this turn; the present ones where another process began it."""
+        return self._catalog or await self.refresh(run)

@@ -1,0 +1,184 @@
+"""Tools come from sources that may change while a session is open."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from msgspec import Struct
+
+from backends.casts import CASTS, scene
+from buddy.backends.native.session_tools import catalog_of
+from buddy.daemon.runtime import Parts, unix_ms
+from buddy.log.memory import MemoryLog
+from buddy.models.contract import Piece, Prompt, ToolSpec
+from buddy.protocol.codes import Source, Tier
+from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
+from buddy.protocol.intents import Other
+from buddy.protocol.requests import SubmitApproval
+from buddy.tools.contract import Call, Output, Place
+from buddy.tools.registry import AnyTool, Registry
+from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolScope
+from harness import house
+from sessions.stage import Puppet, Turn, answer, asks_for, call, check_all
+
+
+class NoArgs(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Remote:
+    """A tool of a server that is connected to."""
+
+    source: Source = "unknown"
+    description: str = "Does something elsewhere."
+    args: type[Struct] = NoArgs
+    timeout: float | None = 5.0
+
+    def __init__(self, name: str, tier: str = "read-only") -> None:
+        self.name: str = name
+        self.tier: Tier = cast("Tier", tier)
+
+    async def intent(self, args: NoArgs, place: Place) -> Other:
+        del args, place
+        return Other(title="use a remote tool", summary=self.name)
+
+    async def run(self, args: NoArgs, call: Call) -> Output:
+        del args, call
+        return Output(f"{self.name} ran")
+
+
+class Undeclared(Remote):
+    """It says nothing about its tier."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        del self.tier
+
+
+class Changing:
+    """A source whose tools a test changes."""
+
+    def __init__(self, *tools: AnyTool) -> None:
+        self.registry = Registry(tools)
+        self.asked = 0
+
+    async def tools(self, scope: ToolScope) -> Registry:
+        assert scope.session_id
+        self.asked += 1
+        return self.registry
+
+
+class Shown(Puppet):
+    """Keeps the tools of each prompt, and lets a test act between turns."""
+
+    def __init__(self, *turns: Turn) -> None:
+        super().__init__(*turns)
+        self.tools: list[tuple[ToolSpec, ...]] = []
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
+        self.tools.append(prompt.tools)
+        async for piece in super().stream(prompt):
+            yield piece
+
+    def names(self, turn: int) -> set[str]:
+        return {spec.name for spec in self.tools[turn]}
+
+
+@pytest.fixture
+def scope(place: Place) -> ToolScope:
+    return ToolScope("ses_1", place)
+
+
+async def test_a_combined_source_is_the_same_object_until_a_part_changes(scope: ToolScope) -> None:
+    changing = Changing(Remote("one"))
+    source = FilteredSource(CombinedSource(FixedSource(Registry((Remote("own"),))), changing), Registry.read_only)
+    first = await source.tools(scope)
+    assert first is await source.tools(scope) and first.names == {"own", "one"}
+    assert catalog_of(first) is catalog_of(await source.tools(scope))
+    changing.registry = Registry((Remote("two"), Remote("three", "privileged")))
+    assert (await source.tools(scope)).names == {"own", "two"}
+
+
+async def test_a_name_that_is_taken_stays_with_the_first_source(
+    scope: ToolScope, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = Remote("read_file")
+    source = CombinedSource(FixedSource(Registry((own,))), FixedSource(Registry((Remote("read_file"), Remote("x")))))
+    with caplog.at_level(logging.WARNING, "buddy.tools"):
+        registry = await source.tools(scope)
+    assert registry.get("read_file") is own and registry.names == {"read_file", "x"}
+    assert caplog.messages == ["ignored tools whose names are taken: read_file"]
+
+
+@pytest.mark.parametrize("tool", [Remote("tool", "harmless"), Remote("tool", ""), Undeclared("tool")])
+def test_a_tool_without_a_known_tier_is_privileged(tool: Remote) -> None:
+    registry = Registry((tool,))
+    assert registry.tier_of("tool") == "privileged" == registry.tier_of("missing")
+    assert registry.read_only().names == set()
+
+
+async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) -> None:
+    source = Changing(Remote("alpha"))
+    gain = Changing(Remote("alpha"), Remote("beta")).registry
+    puppet = Shown(
+        *(asks_for(call("alpha", {})), asks_for(call("beta", {})), answer("now there are two")),
+        *(asks_for(call("beta", {})), asks_for(call("alpha", {})), answer("now there is one")),
+    )
+    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    async with house(tmp_path, parts=parts) as home, home.client() as guest:
+        await guest.start()
+        await guest.send("go")
+        await guest.until(RunComplete)
+        assert [result.is_error for result in guest.bodies(ToolResult)] == [False, True]
+        assert "unknown tool 'beta'. Available: alpha, capture-pane" not in puppet.results()[-1]
+        assert "unknown tool 'beta'. Available: alpha, edit_file" in puppet.results()[-1]
+        assert puppet.tools[0] is puppet.tools[1] is puppet.tools[2]  # nothing changed, so nothing is rebuilt
+        source.registry = gain
+        await guest.send("use both")
+        await guest.until(RunComplete)
+        assert puppet.names(3) - puppet.names(2) == {"beta"}
+        assert [result.text for result in guest.bodies(ToolResult)][2:] == ["beta ran", "alpha ran"]
+        assert source.asked == 6
+        await check_all(home)
+
+
+async def test_a_tool_that_disappears_during_its_turn_still_runs_in_that_turn(tmp_path: Path) -> None:
+    source = Changing(Remote("alpha", "unheard-of"))
+    puppet = Shown(asks_for(call("alpha", {})), answer("done"))
+    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    async with house(tmp_path, parts=parts) as home, home.client() as guest:
+        await guest.start()
+        run_id = await guest.send("go")
+        asked = await guest.until(ApprovalRequired)  # its tier is not known, so it is privileged
+        source.registry = Registry(())
+        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
+        await guest.until(RunComplete)
+        assert [result.text for result in guest.bodies(ToolResult)] == ["alpha ran"]
+        assert "alpha" in puppet.names(0) and "alpha" not in puppet.names(1)
+        await check_all(home)
+
+
+async def test_plan_mode_has_no_tool_above_read_only_wherever_it_comes_from(tmp_path: Path) -> None:
+    source = Changing(Remote("looks"), Remote("acts", "side-effecting"), Undeclared("unclear"))
+    puppet = Shown(asks_for(call("looks", {}), call("acts", {}), call("unclear", {})), answer("a plan"))
+    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    async with house(tmp_path, parts=parts) as home, home.client() as guest:
+        await guest.start(plan=True, approval_policy="all")
+        await guest.send("plan")
+        await guest.until(RunComplete)
+        assert puppet.names(0) & {"looks", "acts", "unclear", "run_shell"} == {"looks"}
+        assert [result.is_error for result in guest.bodies(ToolResult)] == [False, True, True]
+        await check_all(home)
+
+
+async def test_plan_mode_denies_the_tool_of_another_agent(tmp_path: Path) -> None:
+    opencode = next(cast for cast in CASTS if cast.name == "opencode")
+    async with scene(opencode, tmp_path) as home, home.client() as guest:
+        await guest.start(plan=True, approval_policy="all")
+        await guest.send("other their_tool")
+        await guest.until(RunComplete)
+        (decided,) = guest.bodies(ApprovalReceived)
+        assert (decided.decision, decided.by) == ("deny", "rule:plan")
+        assert not guest.bodies(ApprovalRequired)
