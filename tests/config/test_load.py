@@ -85,9 +85,9 @@ def test_an_empty_file_and_no_file_give_the_defaults(places: Places):
     assert empty.server.agent_runtime == "native"
 
 
-def test_max_iterations_is_another_name_of_max_turns():
+def test_max_iterations_is_an_alias_of_max_turns():
     assert parse_config("[agent]\nmax_iterations = 8", "").agent.max_turns == 8
-    assert "give one of them" in str(refused("[agent]\nmax_iterations = 8\nmax_turns = 9"))
+    assert "set only one of them" in str(refused("[agent]\nmax_iterations = 8\nmax_turns = 9"))
 
 
 def test_the_first_file_that_exists_is_taken(places: Places):
