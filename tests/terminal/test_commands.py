@@ -45,7 +45,7 @@ def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -
         ask(terminal, "/cost", "0 runs")
         ask(terminal, "/diff", "not a git repository")
         ask(terminal, "/doctor", "sessions")
-        ask(terminal, "/help", "Ctrl-D quit")
+        ask(terminal, "/help", "Ctrl-D: quit")
     assert home.run("session", "list").out == ""
 
 

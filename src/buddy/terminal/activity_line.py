@@ -38,6 +38,10 @@ class ActivityLine:
             self._progress_ts = ts
         self._progress = progress
 
+    def restart_step(self, ts: int) -> None:
+        """The time that an approval took is not the tool's."""
+        self._progress_ts = ts
+
     def stop_run(self) -> None:
         self._is_stopping = True
 

@@ -31,6 +31,12 @@ _HIDDEN = frozenset(
 )
 
 
+_PLACES = {
+    ("target", "local"): "on this machine",
+    ("sandbox", "host"): "no sandbox",
+}
+
+
 class ApprovalAnswer(Struct, frozen=True):
     decision: Verdict
     scope: Scope = "once"
@@ -163,7 +169,7 @@ class ApprovalPrompt:
     def _facts(self) -> list[tuple[str, str]]:
         details = self.request.details
         place = [
-            f"{word} {escape_all(str(value))}"
+            _PLACES.get((key, str(value))) or f"{word} {escape_all(str(value))}"
             for key, word in (("cwd", "in"), ("target", "on"), ("sandbox", "sandbox"))
             if (value := details.get(key))
         ]

@@ -45,6 +45,7 @@ LINE = 400
 
 # The name under which this terminal's own requests are recorded.
 ME = "cli"
+USER_CANCELLED = "user_cancelled"
 
 
 def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
@@ -114,13 +115,18 @@ def _session_note(body: EventBody) -> str | None:
 
 def _stop_reason(body: RunCancelling) -> str:
     """In brackets, unless it is the person at this terminal who stopped it."""
-    by = "" if body.by == ME else f" by {escape(body.by)}"
-    reason = "" if body.reason == "user_cancelled" else escape(body.reason)
+    by = "" if body.by == ME else f" by {_actor_name(body.by)}"
+    reason = "" if body.reason == USER_CANCELLED else _reason_text(body.reason)
     return f" ({(reason + by).strip()})" if reason or by else ""
 
 
+def _reason_text(reason: str) -> str:
+    """A reason such as `provider_error`, in words."""
+    return one_line(reason.replace("_", " "), 60)
+
+
 def _changed_by(by: str) -> str:
-    return "" if by == ME else f" (changed by {escape(by)})"
+    return "" if by == ME else f" (changed by {_actor_name(by)})"
 
 
 def user_block(body: UserMessage, style: Style) -> str:
@@ -189,7 +195,8 @@ def outcome_block(body: RunComplete, run: RunView, style: Style, known: str = ""
         facts.append(f"{body.acceptance.passed} of {body.acceptance.total} checks passed")
     if body.outcome == "success":
         return style.dim(f"✓ done · {' · '.join(facts)}")
-    why = f" ({one_line(body.reason, 60)})" if body.reason and body.reason != body.outcome else ""
+    is_obvious = body.reason in (None, "", body.outcome, USER_CANCELLED)
+    why = "" if is_obvious else f" ({_reason_text(body.reason or '')})"
     is_new = body.summary and body.summary != known and body.outcome != "cancelled"
     summary = f"\n  {one_line(body.summary, LINE)}" if is_new else ""
     sign = "■" if body.outcome == "cancelled" else "✗"

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
     AssistantRestart,
@@ -145,6 +146,8 @@ class EventRenderer:
             case Usage() if self._display.show_tokens:
                 text = f"  {format_tokens(body.input_tokens)} tokens in, {format_tokens(body.output_tokens)} out"
                 self._block(self._style.dim(text))
+            case ApprovalReceived():
+                self.activity.restart_step(event.ts)
             case RunCancelling():
                 self.activity.stop_run()
             case RunComplete():

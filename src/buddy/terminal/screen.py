@@ -36,12 +36,19 @@ class BatchedOutput(Vt100_Output):
 
     @contextlib.contextmanager
     def batch(self) -> Generator[None, None, None]:
+        """Write everything in one piece at the end."""
+        with self.hold():
+            yield
+        self.flush()
+
+    @contextlib.contextmanager
+    def hold(self) -> Generator[None, None, None]:
+        """Leave it to the next flush after this to write."""
         self._is_batching = True
         try:
             yield
         finally:
             self._is_batching = False
-            self.flush()
 
     def flush(self) -> None:
         if not self._is_batching:
@@ -56,6 +63,13 @@ class ReflowRenderer(Renderer):
         if self._last_size is not None and self._last_size != self.output.get_size():
             self.erase(leave_alternate_screen=False)
         super().render(app, layout, is_done)
+
+    def has_shrunk(self, layout: Layout) -> bool:
+        """Whether fewer rows are needed than were drawn: the editor would leave the rest empty above the toolbar."""
+        size, drawn = self.output.get_size(), self.last_rendered_screen
+        if drawn is None or self._last_size != size:
+            return False
+        return layout.container.preferred_height(size.columns, size.rows).preferred < drawn.height
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         self.output.cursor_up(self._added_rows())
@@ -98,12 +112,15 @@ class Screen:
 
     def attach(self, app: "Application[str]") -> None:
         self._app = app
-        app.renderer = ReflowRenderer(app.renderer.style, self.output)
+        renderer = app.renderer = ReflowRenderer(app.renderer.style, self.output)
 
-        def place(_: object) -> None:
+        def prepare(_: object) -> None:
+            if renderer.has_shrunk(app.layout):
+                with self.output.hold():
+                    renderer.erase(leave_alternate_screen=False)
             self._place(app)
 
-        app.before_render += place
+        app.before_render += prepare
 
     @property
     def columns(self) -> int:

@@ -65,10 +65,10 @@ COMMANDS = (
 )
 
 KEYS = (
-    "Enter send (queues during a run) · Alt-Enter or Ctrl-J newline · Ctrl-Enter steer",
-    "Esc interrupt · Esc Esc go back to an earlier message · Shift-Tab approval policy",
-    "@file complete a path · !cmd run a shell command · Ctrl-G editor · Ctrl-R history",
-    "Ctrl-D quit (an active run continues in the background) · Ctrl-Z suspend",
+    "Enter: send, or queue during a run · Alt-Enter, Ctrl-J: newline · Ctrl-Enter: steer",
+    "Esc: interrupt · Esc Esc: go back to an earlier message · Shift-Tab: approval policy",
+    "@file: complete a path · !cmd: run a shell command · Ctrl-G: editor · Ctrl-R: history",
+    "Ctrl-D: quit (an active run continues in the background) · Ctrl-Z: suspend",
 )
 
 _BY_NAME = {command.name: command for command in COMMANDS}
