@@ -247,6 +247,7 @@ def make_provider(
     """The model behind a resolved profile; imports are paid by who uses them."""
     from buddy.models.informed import Informed
     from buddy.models.retry import Reliable
+    from buddy.models.wires import Endpoint, make_wire
 
     if resolved.api == "scripted":
         from buddy.models.script import load_script
@@ -260,19 +261,16 @@ def make_provider(
 
         api = "responses" if resolved.api == "responses" else "completions"
         return Reliable(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
-    provider = Reliable(_wire(resolved, credentials, pool))
+    endpoint = Endpoint(
+        resolved.profile,
+        resolved.base_url,
+        credentials,
+        resolved.model,
+        resolved.context_limit,
+        login=resolved.auth == "login",
+    )
+    provider = Reliable(make_wire(resolved.api, endpoint, pool))
     return Informed(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
-
-
-def _wire(resolved: Resolved, credentials: Credentials, pool: Pool | None) -> Provider:
-    place = (resolved.profile, resolved.base_url, credentials, resolved.model, resolved.context_limit)
-    if resolved.api == "responses":
-        from buddy.models.responses import Responses
-
-        return Responses(*place, login=resolved.auth == "login", pool=pool)
-    from buddy.models.completions import Completions
-
-    return Completions(*place, pool=pool)
 
 
 def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from buddy.models.apis import is_private_field
 from buddy.models.calls import CALL_FIELDS, ORIGIN, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
 from buddy.models.encoded import EncodedItems, Kept
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _PATH = "/chat/completions"
 _REASONING = {"reasoning_content", "reasoning", "reasoning_details"}
-_NOT_FIELDS = {CALL_FIELDS, ORIGIN, "responses_items", "responses_origin"}
 
 
 class Completions:
@@ -132,7 +132,9 @@ class Messages:
         """What goes back of all that a server added: fields of the message, and of its calls by their ids."""
         is_ours = opaque.get(ORIGIN, self._origin) == self._origin
         message = {
-            name: value for name, value in opaque.items() if name in _REASONING or (is_ours and name not in _NOT_FIELDS)
+            name: value
+            for name, value in opaque.items()
+            if name in _REASONING or (is_ours and not is_private_field(name))
         }
         return message, opaque.get(CALL_FIELDS, {}) if is_ours else {}
 

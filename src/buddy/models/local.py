@@ -20,11 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from buddy.errors import ProviderError, UserError
-from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.llama import Settings, Started
-from buddy.models.responses import Responses
 from buddy.models.retry import end_stream
+from buddy.models.wires import Endpoint, make_wire
 
 NAME = "SmolLM2-135M-Instruct"
 CONTEXT = 8192
@@ -94,8 +93,8 @@ class Local:
         if self._provider is None or address != self._address:
             if self._provider is not None:
                 await self._provider.close()
-            speak = Responses if self.api == "responses" else Completions
-            self._provider = speak(self.profile, f"{address}/v1", self._server.key, NAME, self.context_limit)
+            endpoint = Endpoint(self.profile, f"{address}/v1", self._server.key, NAME, self.context_limit)
+            self._provider = make_wire(self.api, endpoint)
             self._address = address
         return self._provider
 

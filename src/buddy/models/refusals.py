@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from buddy.errors import ProviderError
+from buddy.models.apis import other_apis
 
 if TYPE_CHECKING:
     from buddy.models.chunks import Fault
 
 _TELLING = 500
-_OTHER_API = {"completions": "responses", "responses": "completions"}
 _PASSING = (
     "rate_limit",
     "rate limit",
@@ -81,7 +81,8 @@ def _hint(status: int, headers: Mapping[str, str], api: str) -> str:
     if status in {401, 403}:
         return "check the API key of this profile (api_key, api_key_env or api_key_file)"
     if status == 404:
-        return f'check base_url and model, or try api = "{_OTHER_API.get(api, "completions")}" in this profile'
+        others = " or ".join(f'"{other}"' for other in other_apis(api))
+        return f"check base_url and model, or try api = {others} in this profile"
     if 300 <= status < 400:
         return f"the server redirects to {headers.get('location', 'nowhere')}; set base_url to where the API is"
     return ""
