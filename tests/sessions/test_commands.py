@@ -278,7 +278,7 @@ async def test_a_message_with_an_unknown_policy_leaves_nothing_behind(tmp_path: 
     puppet = Puppet(answer("fine"))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         session_id = await guest.start()
-        with pytest.raises(ProtocolError, match="no approval policy 'perhaps'"):
+        with pytest.raises(ProtocolError, match="unknown approval policy 'perhaps'"):
             await guest.send("go", message_id="msg_1", options=RunOptions(approval_policy="perhaps"))
         assert await log_types(home, session_id) == ["session_started"]
         await guest.send("go", message_id="msg_1")

@@ -44,7 +44,7 @@ async def test_a_command_beyond_its_limit_is_ended_and_that_is_said(call: Call, 
 
 @pytest.mark.parametrize("wait", ["soon", "-1s", "0", 0, -5, "", "1w", "99999999999s"])
 async def test_a_wait_that_is_no_duration_is_refused_and_nothing_runs(call: Call, root: Path, wait: int | str) -> None:
-    with pytest.raises(ToolError, match="is no duration"):
+    with pytest.raises(ToolError, match="is not a duration"):
         await RunShell().run(RunShellArgs("touch ran", wait=wait), call)
     assert not (root / "ran").exists()
 

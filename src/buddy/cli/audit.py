@@ -7,10 +7,10 @@ import time
 
 import msgspec
 
-from buddy.approvals.policy import parse_duration
 from buddy.cli.embedded import connected
 from buddy.cli.reading import find_session
 from buddy.errors import UserError
+from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import ListDecisions, ListDecisionsReply
 from buddy.protocol.shapes import DecisionMade
 from buddy.terminal.escape import escape_json, one_line

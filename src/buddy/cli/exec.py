@@ -183,7 +183,7 @@ def _given(fields: Fields) -> Fields:
 def _seconds(text: str | None) -> float | None:
     if not text:
         return None
-    from buddy.approvals.policy import parse_duration
+    from buddy.protocol.durations import parse_duration
 
     seconds = parse_duration(text)
     if seconds is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from buddy.approvals.policy import parse_duration, parse_policy
+from buddy.approvals.policy import parse_policy
 from buddy.cli.embedded import connected, places_of, read_config
 from buddy.cli.reading import find_session, last_session, read_lines, whole
 from buddy.cli.trusting import ask_for_trust
@@ -25,6 +25,7 @@ from buddy.config.places import Places
 from buddy.config.resolve import profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import ProtocolError, UserError
+from buddy.protocol.durations import parse_duration
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession

@@ -5,13 +5,13 @@ its own call asked for it and was allowed it; one that was given a time limit is
 for one in a shared pane, which goes on and is told to.
 """
 
-import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.durations import parse_duration
 from buddy.protocol.intents import Exec
 from buddy.targets.contract import Finished, Offline, Terminal
 from buddy.tools.contract import Call, Output, Place
@@ -19,7 +19,6 @@ from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
 from buddy.tools.texts import text_of
 
-SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 SHOWN_AFTER_TIMEOUT = 8 * 1024
 
 
@@ -105,10 +104,10 @@ def _seconds(wait: bool | int | str | None) -> float | None:
         return None
     if wait is False:
         raise ToolError("wait: false needs a tmux-backed target, and this one is not; leave wait out, or give a limit")
-    parts = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)?", str(wait).strip())
-    if parts is None or int(parts[1]) == 0:
-        raise ToolError(f"wait: {str(wait)[:40]!r} is no duration; give true, seconds, or like 500ms, 30s, 10m, 1h, 2d")
-    return int(parts[1]) * SECONDS[parts[2] or ""]
+    seconds = parse_duration(str(wait))
+    if seconds is None:
+        raise ToolError(f"wait: {str(wait)[:40]!r} is not a duration; give true, seconds, or 500ms, 30s, 10m, 1h, 2d")
+    return seconds
 
 
 def _sections(kept: OutputBuffer) -> str:
