@@ -88,7 +88,7 @@ def test_a_broken_configuration_is_shown_with_its_line(home: Home) -> None:
 def test_a_missing_script_is_found(home: Home) -> None:
     home.script({"text": "hi"})
     (home.directory / "script.json").unlink()
-    assert "cannot read the script" in line_of(home.run("doctor"), "model")
+    assert "can't read script" in line_of(home.run("doctor"), "model")
 
 
 def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> None:

@@ -8,11 +8,11 @@ import pytest
 from buddy.cli.first_run import advice
 from buddy.config.load import parse_config
 from buddy.config.template import template
-from buddy.models.discovery import SELLERS, discover
+from buddy.models.discovery import VENDORS, discover
 from cli.driving import Home
 from fake_model import Answer, FakeModel
 
-NO_KEYS = {seller.variable: "" for seller in SELLERS}
+NO_KEYS = {vendor.variable: "" for vendor in VENDORS}
 
 
 @pytest.fixture(autouse=True)
@@ -90,8 +90,8 @@ async def test_servers_on_this_machine_are_found_and_silent_ones_not_waited_for(
 
 
 async def test_every_key_that_is_known_gives_a_profile_that_parses():
-    found = await discover({seller.variable: "a-key" for seller in SELLERS}, {})
-    assert [one.name for one in found] == [seller.name for seller in SELLERS]
+    found = await discover({vendor.variable: "a-key" for vendor in VENDORS}, {})
+    assert [one.name for one in found] == [vendor.name for vendor in VENDORS]
     for one in found:
         profile = parse_config(f"[models.{one.name}]\n{one.block}", "").models[one.name]
         assert profile.api_key_env in one.environment

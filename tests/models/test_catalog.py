@@ -141,14 +141,14 @@ def test_no_bytes_break_the_reading(body: bytes):
     ("answer", "trouble"),
     [
         (Answer(status=401, body=b""), "the key was refused (HTTP 401)"),
-        (Answer(status=404, body=b""), "it lists no models (HTTP 404)"),
+        (Answer(status=404, body=b""), "the server has no model list (HTTP 404)"),
         (Answer(status=500, body=b""), "HTTP 500"),
-        (Answer(body=b"<html>"), "its list of models is empty or not readable"),
+        (Answer(body=b"<html>"), "the model list is empty or unreadable"),
         (Answer(hang="headers"), "no answer within 0.2 s"),
         (Answer(body=b"{", hang="body"), "no answer within 0.2 s"),
     ],
 )
-async def test_a_list_that_cannot_be_had_is_told_in_words(answer: Answer, trouble: str):
+async def test_a_missing_list_is_explained(answer: Answer, trouble: str):
     async with FakeModel(lambda _: answer) as model:
         listing = await list_models(model.base_url, ApiKey("key"), seconds=0.2)
     assert listing == Listing(trouble=trouble)
@@ -236,12 +236,12 @@ async def test_the_server_counts_more_than_the_table():
     assert provider.context_limit == 5000
 
 
-async def test_an_unknown_window_is_told_once_with_the_key_to_set():
+async def test_an_unknown_window_is_reported_once_with_the_key_to_set():
     provider = Informed(Speaker(), resolved(), lambda: answers(Listing(trouble="HTTP 500")))
     first, second = await asked(provider), await asked(provider)
     notices = [piece for piece in first if isinstance(piece, Notice)]
     assert [notice.code for notice in notices] == ["CONTEXT_UNKNOWN"]
-    assert "8192" in notices[0].message
+    assert "8,192" in notices[0].message
     assert notices[0].detail == "set context_limit in [models.p]"
     assert not any(isinstance(piece, Notice) for piece in second)
     assert provider.context_limit == UNKNOWN_CONTEXT

@@ -68,7 +68,7 @@ def test_any_bytes_are_a_chunk_or_a_provider_error(data: bytes) -> None:
 
 def test_json_that_is_nested_too_deep_is_a_provider_error() -> None:
     for data in (b"[" * 100_000, b'{"choices":' * 100_000, b'{"choices":[{"delta":{"x":' + b"[" * 100_000):
-        with pytest.raises(ProviderError, match="not JSON"):
+        with pytest.raises(ProviderError, match="invalid JSON"):
             read_chunk(data)
 
 

@@ -111,14 +111,14 @@ def test_a_script_is_the_same_in_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.toml", "[[replies", "is not a script"),
+        ("a.toml", "[[replies", "invalid script"),
         ("a.toml", "[[replies]]\ntxt = 'x'", r"unknown field `txt` - at `\$\.replies\[0\]`"),
         ("a.toml", "[[replies]]\ntext = 5", "Expected `str`"),
         ("a.toml", "[[on]]\nmatch = '('\nreplies = []", "not a regular expression"),
         ("a.toml", "[[replies]]\ncalls = [{name = 'f', args = {}, arguments = ''}]", "not both"),
-        ("a.json", "{", "is not a script"),
+        ("a.json", "{", "invalid script"),
         ("a.json", "[1]", "Expected `object`"),
-        ("a.toml", "\udcff", "is not a script"),
+        ("a.toml", "\udcff", "invalid script"),
     ],
 )
 def test_a_mistake_in_a_script_is_named(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -160,13 +160,13 @@ FAILURES: list[tuple[str, Make, str, bool]] = [
     ("only [DONE]", lambda d: d.answer([], done=True), "empty response", True),
     ("an empty JSON body", plain(200, b""), "empty response", True),
     ("an empty JSON object", plain(200, b"{}"), "empty response", True),
-    ("half a JSON body", lambda d: Answer(body=d.whole("Hello")[:-9]), "not JSON", True),
+    ("half a JSON body", lambda d: Answer(body=d.whole("Hello")[:-9]), "invalid JSON", True),
     ("only half a call", lambda d: d.answer([*d.opened(0, "a", "f"), *d.grown(0, "a", "{")], done=False),
-     "before it was whole", True),
-    ("garbage", lambda d: d.answer(["{nope"]), "not JSON", True),
-    ("garbage after text", lambda d: d.answer([*d.text("Hi"), "{nope", *d.ends("stop")]), "not JSON", True),
+     "before it was complete", True),
+    ("garbage", lambda d: d.answer(["{nope"]), "invalid JSON", True),
+    ("garbage after text", lambda d: d.answer([*d.text("Hi"), "{nope", *d.ends("stop")]), "invalid JSON", True),
     ("bytes that are no text", plain(200, b"data: \xff\xfe\n\n", {"content-type": "text/event-stream"}),
-     "not JSON", True),
+     "invalid JSON", True),
     ("an event over the limit", lambda d: d.answer(d.text("x" * (16 * 1024 * 1024 + 1))), "more than", False),
     ("an error that passes", lambda d: d.answer([d.failed("overloaded", "server_error")]), "overloaded", True),
     ("an error for good", lambda d: d.answer([d.failed("bad tool", "invalid_prompt")]), "bad tool", False),
@@ -233,7 +233,7 @@ async def test_a_last_event_without_its_blank_line_counts(dialect: Dialect) -> N
 
 
 @both
-async def test_a_reply_is_whole_though_the_connection_breaks_after_its_end(dialect: Dialect) -> None:
+async def test_a_reply_is_complete_though_the_connection_breaks_after_its_end(dialect: Dialect) -> None:
     answer = dialect.answer(says(dialect, "Hello"), done=False)
     answer = msgspec.structs.replace(answer, cut_at=sum(map(len, answer.frames())))
     async with FakeModel([answer]) as model, serving(dialect, model) as provider:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from buddy.models.discovery import Found
+    from buddy.models.discovery import DiscoveredProfile
 
 
 def with_model(command: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def config_file(options: argparse.Namespace) -> "Path":
     return Path(named).expanduser().absolute() if named else places_of(options).config_dir / "buddy.toml"
 
 
-def advice(found: "Sequence[Found]", file: "Path") -> str:
+def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
     """What to do, ready to be copied."""
     if not found:
         return (
@@ -98,7 +98,7 @@ def _can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _choose(found: "Sequence[Found]") -> "Found | None":
+def _choose(found: "Sequence[DiscoveredProfile]") -> "DiscoveredProfile | None":
     """Ask which to use; None where there is nothing, or nothing was chosen."""
     if not found:
         return None

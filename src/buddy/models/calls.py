@@ -1,12 +1,12 @@
-"""Tool calls put together from the deltas that servers send, in all the ways they number and name them.
+"""Assembles tool calls from the deltas that servers send, in all the ways they number and name them.
 
-What always holds: every call has a name, an id that no other call of the conversation has, and arguments that are at
-least `{}`. A delta belongs, in this order, to
-- the call that has its id, whatever its index;
-- a new call, where its id is new and the call at its index has an id (some servers label every call index 0);
+Invariants: every call has a name, an id that is unique in the conversation, and arguments that are at least `{}`. A
+delta belongs, in this order, to
+- the call with its id, whatever its index;
+- a new call, if its id is new and the call at its index has an id (some servers label every call index 0);
 - the call at its index, which gets the id late if it had none;
-- the call that is open, where it has neither id nor index;
-- a new call, where it brings a name and the call it would belong to is another one or already whole.
+- the open call, if it has neither id nor index;
+- a new call, if it brings a name and the call it would belong to is a different one or already complete.
 An empty id, name or index counts as absent.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from buddy.models.chunks import CallDelta
 
 UNNAMED = "unnamed"
-# Under these names a reply keeps what a server said of its calls, and which server that was.
+# The fields in which a reply keeps what a server added to its calls, and the id of that server.
 CALL_FIELDS = "completions_call_fields"
 ORIGIN = "completions_origin"
 
@@ -56,7 +56,7 @@ class Calls:
         return finished(((call.id, call.name, "".join(call.arguments)) for call in self._calls), taken)
 
     def rests(self, items: tuple[ToolCallItem, ...]) -> dict[str, dict[str, object]]:
-        """What else the server said of the finished calls, by their ids; it wants it back."""
+        """Other fields of the finished calls, by call id; the server wants them back."""
         return {item.call_id: call.rest for item, call in zip(items, self._calls, strict=False) if call.rest}
 
     def _begin(self) -> "_Open":
@@ -80,7 +80,7 @@ def finished(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str]) -> 
     for at, (wanted, name, arguments) in enumerate(calls):
         call_id = _unused(wanted or f"call_{at}", taken, mine)
         mine.add(call_id)
-        # A call without a name is kept: its error result lets the model try again, dropping it would end the run.
+        # A call without a name is kept: its error result lets the model try again; dropping it would end the run.
         items.append(ToolCallItem(call_id, name or UNNAMED, arguments.strip() or "{}"))
     return tuple(items)
 
@@ -91,7 +91,7 @@ def call_ids(items: Iterable[Item]) -> set[str]:
 
 
 def readable(arguments: str) -> str:
-    """Arguments as a server can take them: it refuses the whole history for one that is not an object."""
+    """Arguments as a server accepts them: it rejects the complete history if one is not an object."""
     return arguments if is_object(arguments) else msgspec.json.encode({"unreadable": arguments}).decode()
 
 
@@ -105,13 +105,13 @@ class _Open:
         self.rest: dict[str, object] = {}
 
     def is_followed_by(self, delta: "CallDelta") -> bool:
-        """Whether a delta without a known id is a call of its own: servers that give no ids send calls whole."""
+        """Whether a delta without a known id starts another call: servers without ids send complete calls."""
         name = _name(delta)
         if not name or not self.name:
             return False
-        return name != self.name or (bool(_arguments(delta)) and self._is_whole())
+        return name != self.name or (bool(_arguments(delta)) and self._is_complete())
 
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         text = "".join(self.arguments)
         return text.rstrip().endswith("}") and is_object(text)
 

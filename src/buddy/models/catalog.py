@@ -1,7 +1,7 @@
-"""What is known of a model: how much it can read, and what it costs.
+"""Facts about a model: its context window and its prices.
 
-What always holds: a price is for the server that asks it: the shipped table's prices count at their own host alone, so
-that a local server with a famous model's name costs nothing; what is not known is None, never a guess.
+Invariants: a price belongs to a server: the prices of the shipped table apply only at their own host, so a local server
+with a famous model's name costs nothing; what is unknown is None, never a guess.
 """
 
 import re
@@ -21,7 +21,7 @@ _DATE = re.compile(r"-(?:20\d\d-\d\d-\d\d|20\d{6})$")
 
 
 class Prices(Struct, frozen=True):
-    """US dollars per million tokens; without a price of its own, what was cached costs as much as the rest."""
+    """US dollars per million tokens; cached tokens without a price of their own cost as much as others."""
 
     input: float
     output: float
@@ -35,17 +35,17 @@ class Prices(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What one source knows of one model."""
+    """What one source knows about one model."""
 
     context_window: int | None = None
     prices: Prices | None = None
 
     def or_else(self, other: "Facts") -> "Facts":
-        """These facts, and the other's where these have none."""
+        """These facts, completed by the other's."""
         return Facts(self.context_window or other.context_window, self.prices or other.prices)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.context_window is not None and self.prices is not None
 
 
@@ -58,7 +58,7 @@ def configured(resolved: Resolved) -> Facts:
 
 
 def shipped(model: str, base_url: str = "") -> Facts:
-    """What the table that came with Buddy says of the model, and of its price at this server."""
+    """What the table shipped with Buddy says about the model, and its price at this server."""
     names, host = _names(model), urlsplit(base_url).hostname or ""
     rules = _rules(names)
     window = next((rule.context_window for rule in rules if rule.context_window is not None), None)
@@ -67,14 +67,14 @@ def shipped(model: str, base_url: str = "") -> Facts:
 
 
 def known_offline(resolved: Resolved) -> Facts:
-    """What can be told without asking anybody. A login is paid for as a plan, not by the token."""
+    """What is known without a request. A login is paid for as a plan, not by the token."""
     known = configured(resolved)
     table = shipped(resolved.model, resolved.base_url)
     return known.or_else(Facts(table.context_window) if resolved.auth == "login" else table)
 
 
 def without_date(name: str) -> str:
-    """`gpt-5-2025-08-07` and `claude-sonnet-4-20250514` are dated issues of the names before them."""
+    """`gpt-5-2025-08-07` and `claude-sonnet-4-20250514` are dated releases of the names before the date."""
     return _DATE.sub("", name)
 
 
@@ -121,7 +121,7 @@ def _lines() -> tuple[tuple[str, str], ...]:
 
 
 def _names(model: str) -> tuple[str, ...]:
-    """The spellings a rule is tried against: whole, after the last slash, and both without their date."""
-    whole = model.lower().partition(":")[0]
-    spellings = (whole, whole.rpartition("/")[2])
+    """The spellings that a rule is matched against: complete, after the last slash, and both without a date."""
+    full = model.lower().partition(":")[0]
+    spellings = (full, full.rpartition("/")[2])
     return tuple(dict.fromkeys((*spellings, *(without_date(name) for name in spellings))))

@@ -1,7 +1,6 @@
-"""The pieces of a Chat Completions answer that we read, and nothing else of it.
+"""The parts of a Chat Completions response that Buddy reads.
 
-What always holds: whatever JSON a server sends, reading it gives a `Chunk`. Only what is not JSON at all raises
-`ProviderError`.
+Invariants: any JSON that a server sends becomes a `Chunk`; only text that is not JSON raises `ProviderError`.
 """
 
 from msgspec import Raw, Struct, field
@@ -31,7 +30,7 @@ class CallDelta(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Delta(Struct, frozen=True, forbid_unknown_fields=True):
-    """What comes of a message. The last fields are read over; whatever else a server sends is in `rest`."""
+    """A part of a message. The last fields are ignored; all other fields of a server are in `rest`."""
 
     content: str | tuple[Part, ...] | None = None
     reasoning_content: str | None = None
@@ -50,7 +49,7 @@ class Delta(Struct, frozen=True, forbid_unknown_fields=True):
     token_ids: Raw = Raw()
 
     def text(self) -> str:
-        """What is said; a refusal is said too."""
+        """The text; a refusal is text too."""
         if isinstance(self.content, tuple):
             return "".join(part.text or "" for part in self.content)
         return self.content or self.refusal or ""
@@ -67,7 +66,7 @@ class TokenDetails(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Both families of names; `cost` is in USD where a server gives it."""
+    """Both families of names; `cost` is in USD, if the server reports it."""
 
     prompt_tokens: int | float | None = None
     completion_tokens: int | float | None = None
@@ -108,12 +107,12 @@ class Chunk(Struct, frozen=True):
 
 
 def read_chunk(data: bytes) -> Chunk:
-    """Read one chunk, or a whole answer that came without streaming."""
+    """Read one chunk, or a complete response without streaming."""
     return _chunks.read(data)
 
 
 def read_fault(body: bytes) -> Fault | None:
-    """What the body of a refused request says: `{"error": …}` in its forms, or the fault itself."""
+    """The error in the body of a rejected request: `{"error": …}` in its forms, or the fault itself."""
     try:
         chunk = read_chunk(body)
     except ProviderError:

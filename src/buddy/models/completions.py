@@ -1,9 +1,9 @@
 """The Chat Completions wire: `POST {base_url}/chat/completions`, streamed.
 
-What always holds:
+Invariants:
 - an item of the history is encoded once; the body of a request is those bytes joined;
-- what a server added to an assistant message or a call goes back in the same fields, unmodified; of another server
-  only the reasoning does;
+- what a server added to an assistant message or a call is returned in the same fields, unmodified; of another server
+  only the reasoning is;
 - the history is valid for the strictest servers: arguments are a JSON object, call ids are unique.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 from buddy.models.apis import is_private_field
 from buddy.models.calls import CALL_FIELDS, ORIGIN, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
-from buddy.models.encoded import EncodedItems, Kept
+from buddy.models.encoded import EncodedItems, EncodedValue
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.wire import Wire
 
@@ -33,7 +33,7 @@ _REASONING = {"reasoning_content", "reasoning", "reasoning_details"}
 class Completions:
     """A provider behind any server that speaks Chat Completions.
 
-    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is whole.
+    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is complete.
     """
 
     api = "completions"
@@ -87,12 +87,12 @@ class Completions:
 
 class Messages:
     """A prompt as wire messages. Once reasoning came as `reasoning_content`, every turn with calls carries the field:
-    DeepSeek refuses a thinking request in which one lacks it."""
+    DeepSeek rejects a thinking request in which one lacks it."""
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
         self._items = EncodedItems(self._message)
-        self._system = Kept(_system)
+        self._system = EncodedValue(_system)
         self._reasons = self._reasoned = False
 
     def call_ids(self, prompt: Prompt) -> AbstractSet[str]:
@@ -116,7 +116,7 @@ class Messages:
                 return _encode(self._assistant(item))
 
     def _assistant(self, item: AssistantItem) -> dict[str, object]:
-        message, rests = self._kept(item.opaque) if item.opaque else ({}, {})
+        message, rests = self._returned_fields(item.opaque) if item.opaque else ({}, {})
         if "reasoning_content" in message:
             self._reasons = True
         elif self._reasons and item.calls:
@@ -128,8 +128,8 @@ class Messages:
             message["tool_calls"] = [rests.get(call["id"], {}) | call for call in calls] if rests else calls
         return message
 
-    def _kept(self, opaque: dict[str, Any]) -> "tuple[dict[str, object], dict[object, dict[str, object]]]":
-        """What goes back of all that a server added: fields of the message, and of its calls by their ids."""
+    def _returned_fields(self, opaque: dict[str, Any]) -> "tuple[dict[str, object], dict[object, dict[str, object]]]":
+        """The added fields to return: those of the message, and those of its calls by call id."""
         is_ours = opaque.get(ORIGIN, self._origin) == self._origin
         message = {
             name: value
@@ -155,4 +155,4 @@ def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
 _encode = msgspec.json.Encoder().encode
 
 # All sessions of a kind offer the same tools.
-_shared_tools = Kept(_tools)
+_shared_tools = EncodedValue(_tools)

@@ -1,9 +1,9 @@
-"""What the loop needs of a model: a prompt in, one stream of pieces out, the last of them the whole reply.
+"""What the loop needs from a model: a prompt in, one stream of pieces out, the last of which is the complete reply.
 
-What always holds:
+Invariants:
 - every stream ends with exactly one `Reply`, or raises `ProviderError`;
-- pieces that came before a `Restart` are void;
-- a reply that was cut off says so (`truncated`) and has no tool calls.
+- pieces before a `Restart` are void;
+- a truncated reply says so (`truncated`) and has no tool calls.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -41,7 +41,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True):
-    """All that one model call is made from. `items` only grows between turns, so wires may keep what they encoded."""
+    """The input of one model call. `items` only grows between turns, so wires may cache what they encoded."""
 
     system: str
     items: Sequence[Item]
@@ -66,13 +66,13 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
 
 class Restart(Struct, frozen=True):
-    """What came so far is void; the reply starts again."""
+    """All pieces so far are void; the reply starts again."""
 
     reason: str
 
 
 class Retrying(Struct, frozen=True):
-    """The call failed and is made again after `wait_ms`; `attempt` is the number of the coming one."""
+    """The call failed and is repeated after `wait_ms`; `attempt` is the number of the next one."""
 
     attempt: int
     reason: str
@@ -80,7 +80,7 @@ class Retrying(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something the person should know, said once; `detail` says what to do."""
+    """Something the person should know, reported once; `detail` says what to do."""
 
     code: str
     message: str
@@ -114,6 +114,6 @@ class Provider(Protocol):
 
 @runtime_checkable
 class Priced(Protocol):
-    """A provider that can tell what a call costs before it is made; None where nobody knows the price."""
+    """A provider that can say what a call costs before it is made; None if the price is unknown."""
 
     async def cost_of(self, usage: TokenUsage) -> float | None: ...

@@ -1,7 +1,7 @@
-"""What a request proves itself with: a key, or the tokens of a login.
+"""How a request authenticates: with a key, or with the tokens of a login.
 
-What always holds: headers are asked for before every request, so they may change between two; where a server refuses
-them, `refused` says whether it is worth trying once more.
+Invariants: headers are requested before every request, so they may change in between; if a server refuses them,
+`refused` says whether another attempt is worthwhile.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from buddy.errors import UserError
 
 class Credentials(Protocol):
     async def headers(self) -> Mapping[str, str]:
-        """The headers for the next request; ProviderError where there are none to be had."""
+        """The headers for the next request; ProviderError if there are none."""
         ...
 
     async def refused(self) -> bool:
@@ -21,13 +21,14 @@ class Credentials(Protocol):
 
 
 class ApiKey:
-    """A key that does not change; an empty one is no header at all."""
+    """A key that does not change; an empty one adds no header."""
 
     def __init__(self, key: str) -> None:
         self._key = key.strip()
         if not self._key.isascii() or not self._key.isprintable():
             raise UserError(
-                "the API key has characters that no HTTP header can carry", hint="copy it again, as one line"
+                "the API key contains characters that are not allowed in an HTTP header",
+                hint="copy it again, as one line",
             )
 
     async def headers(self) -> Mapping[str, str]:

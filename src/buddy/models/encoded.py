@@ -1,7 +1,7 @@
-"""What a wire already encoded, kept: each item of a history becomes bytes once, however often it is sent.
+"""A cache of encoded items: each item of a history becomes bytes once, however often it is sent.
 
-What always holds: the bytes given belong to exactly the items asked for. An item is recognised by identity, so a
-history that was compacted, forked or rebuilt is encoded anew from the first item that differs.
+Invariants: the bytes returned belong to exactly the requested items. An item is recognised by identity, so a history
+that was compacted, forked or rebuilt is encoded again from the first item that differs.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class EncodedItems:
-    """The bytes of a few histories at a time, the least recently used forgotten first."""
+    """The bytes of a few histories, the least recently used dropped first."""
 
     def __init__(self, encode: Callable[[Item], bytes]) -> None:
         self._encode = encode
@@ -32,7 +32,7 @@ class EncodedItems:
         return self._history(items).encoded if items else []
 
     def call_ids(self, items: Sequence[Item]) -> AbstractSet[str]:
-        """The ids of the calls in a history; they grow with it, and are not looked for anew."""
+        """The ids of the calls in a history, kept up to date with it."""
         if not items:
             return frozenset()
         history = self._histories.get(id(items[0]))
@@ -44,7 +44,7 @@ class EncodedItems:
         self._histories.clear()
 
     def _history(self, items: Sequence[Item]) -> "_History":
-        # The first item is held by the entry, so its id cannot be given to another object meanwhile.
+        # The entry holds the first item, so no other object can have its id meanwhile.
         history = self._histories.get(id(items[0]))
         if history is None:
             history = self._histories[id(items[0])] = _History(
@@ -58,7 +58,7 @@ class EncodedItems:
 
 
 class _History(Struct):
-    """What is known of one conversation, item by item."""
+    """One conversation, item by item."""
 
     items: list[Item]
     encoded: list[bytes]
@@ -75,8 +75,8 @@ class _History(Struct):
         self.call_ids |= call_ids(new)
 
 
-class Kept(Generic[Value]):
-    """The bytes of the one value that is sent again and again, recognised by identity."""
+class EncodedValue(Generic[Value]):
+    """The bytes of one value that is sent repeatedly, recognised by identity."""
 
     def __init__(self, encode: Callable[[Value], bytes]) -> None:
         self._encode = encode
@@ -90,7 +90,7 @@ class Kept(Generic[Value]):
 
 
 def _shared(known: Sequence[Item], items: Sequence[Item]) -> int:
-    """How many items both begin with. All are compared, as one may have changed in place; that is 45 ns for each."""
+    """The length of the common prefix. All items are compared, as one may have been replaced; that takes 45 ns each."""
     differs = map(is_not, known, items)
     return next((at for at, _ in filter(_second, enumerate(differs))), min(len(known), len(items)))
 

@@ -1,9 +1,9 @@
-"""The one way from a request to a reply, for every wire: ask, read what streams, fold it.
+"""From a request to a reply, for every wire: send it, read the stream, fold it.
 
-What always holds:
-- a parameter the wire can do without is left out where a server refuses it by name, before the first delta, and from
-  then on once that helped; `stream` is one of them, so an answer may come as one JSON object;
-- a stream that breaks after its text began is not lost: the fold says what it is worth.
+Invariants:
+- an optional parameter that a server rejects by name is left out, before the first delta, and permanently once that
+  helped; `stream` is one of them, so a response may be one JSON object;
+- a stream that breaks after its text began is not lost: the fold decides what to do with it.
 """
 
 import math
@@ -25,14 +25,14 @@ LeftOut = AbstractSet[str]
 
 
 class Folding(Protocol):
-    """An answer of one wire as far as it came. `finish` is why the model stopped, `done` that nothing follows."""
+    """A partial response of one wire. `finish` is why the model stopped, `done` that nothing follows."""
 
     finish: str
     done: bool
 
     def feed(self, events: list[bytes]) -> list[Piece]: ...
 
-    def feed_whole(self, body: bytes) -> list[Piece]: ...
+    def feed_object(self, body: bytes) -> list[Piece]: ...
 
     def has_text(self) -> bool: ...
 
@@ -40,8 +40,8 @@ class Folding(Protocol):
 
 
 class Exchange:
-    """Asks one server; `optional` are the parameters that may be left out. After the end of a reply only the end of
-    the body can be missing, which frees the connection: `linger` is how long that is waited for."""
+    """Requests to one server; `optional` are the parameters that may be left out. After the end of a reply only the
+    end of the body is missing, which frees the connection: `linger` is how long to wait for it."""
 
     def __init__(self, wire: Wire, path: str, optional: tuple[str, ...], linger: float) -> None:
         self._wire = wire
@@ -56,8 +56,8 @@ class Exchange:
         make_fold: Callable[[], Folding],
         taken: Callable[[], AbstractSet[str]],
     ) -> AsyncIterator[Piece]:
-        """All pieces of one reply; `body` makes the request without the parameters that were refused, `taken` gives the
-        ids that its calls cannot have any more. What folds a reply is loaded when the first one comes."""
+        """All pieces of one reply; `body` encodes the request without the rejected parameters, `taken` returns the call
+        ids that are in use. The fold is imported when the first reply arrives."""
         response = await self._open(body)
         try:
             fold = make_fold()
@@ -92,7 +92,7 @@ class Exchange:
                 return response
 
     def _named(self, error: Refused, left_out: LeftOut) -> str:
-        """The first parameter that the refusal is about and that was sent."""
+        """The first parameter that was sent and that the error names."""
         if error.status not in {400, 422}:
             return ""
         words = set(re.findall(r"\w+", str(error).lower()))
@@ -102,16 +102,16 @@ class Exchange:
 
 
 class _Reading:
-    """Reads one answer to its end, as events or as one JSON object."""
+    """Reads one response to its end, as events or as one JSON object."""
 
     def __init__(self, response: WireResponse, fold: Folding) -> None:
         if response.content_type == "text/html":
-            hint = "base_url is where the API is, mostly ending in /v1"
-            raise ProviderError("the server answered with a web page", retryable=False, hint=hint)
+            hint = "set base_url to the URL of the API, which often ends in /v1"
+            raise ProviderError("the server sent a web page instead of an API response", retryable=False, hint=hint)
         self._response = response
         self._fold = fold
         self._events = Events()
-        self._is_whole = response.content_type == "application/json"
+        self._is_object = response.content_type == "application/json"
         self._is_begun = False
         self._is_over = False
 
@@ -119,21 +119,21 @@ class _Reading:
         """The pieces of the next batch; None at the end."""
         if self._is_over or self._fold.done:
             return None
-        if self._is_whole:
-            return await self._whole(b"")
+        if self._is_object:
+            return await self._object(b"")
         batch = await self._batch()
         if batch is None:
             self._is_over = True
             return self._rest()
         if not self._is_begun and (start := batch.lstrip()):
             self._is_begun = True
-            # Some servers say event-stream, or nothing, and send one object; no line of a stream begins like this.
+            # Some servers announce an event stream, or nothing, and send one object; no stream starts like this.
             if start[:1] == b"{":
-                return await self._whole(batch)
+                return await self._object(batch)
         return self._fold.feed(self._events.feed(batch))
 
     async def _batch(self) -> bytes | None:
-        """What came next; None at the end, which a reply that is whole or has text does not wait for in vain."""
+        """The next bytes; None at the end. A reply that is complete or has text does not wait for it in vain."""
         try:
             return await self._response.batch(_WAIT_FOR_USAGE if self._fold.finish else math.inf)
         except TimeoutError:
@@ -143,12 +143,12 @@ class _Reading:
                 return None
             raise
 
-    async def _whole(self, begun: bytes) -> list[Piece]:
+    async def _object(self, begun: bytes) -> list[Piece]:
         self._is_over = True
-        return self._fold.feed_whole(begun + await self._response.read_some(MAX_EVENT))
+        return self._fold.feed_object(begun + await self._response.read_some(MAX_EVENT))
 
     def _rest(self) -> list[Piece]:
-        """What was left at the end of the body: half an event is no reason to lose the rest."""
+        """The remainder at the end of the body: half an event is no reason to lose everything else."""
         try:
             return self._fold.feed(self._events.finish())
         except ProviderError:

@@ -1,11 +1,11 @@
-"""A Chat Completions answer folded into one reply, chunk by chunk.
+"""Folds a Chat Completions response into one reply, chunk by chunk.
 
-What always holds:
+Invariants:
 - the text deltas of one batch are one delta, and all deltas joined are the reply's text;
-- a reply is whole when the server said so (`[DONE]` or a finish reason); otherwise it is marked as truncated, and a
+- a reply is complete if the server said so (`[DONE]` or a finish reason); otherwise it is marked as truncated, and a
   truncated reply has no calls;
-- reasoning, and what else a server says beside the text and of a call, is kept under the name it came with, to be sent
-  back unmodified; what has no known name is marked with the server it came from.
+- reasoning and other fields of the message and of its calls are kept under their names, to be returned unmodified;
+  unknown fields are marked with the server that sent them.
 """
 
 from collections.abc import Set as AbstractSet
@@ -26,7 +26,7 @@ CUT_OFF = "cut"
 
 
 class Fold:
-    """The reply as far as it came from the server `origin`."""
+    """A partial reply of the server `origin`."""
 
     def __init__(self, origin: str = "") -> None:
         self._origin = origin
@@ -40,7 +40,7 @@ class Fold:
         self.done = False
 
     def feed(self, events: list[bytes]) -> list[Piece]:
-        """Take in the events of one batch: at most one thinking delta and one text delta come of it."""
+        """Process the events of one batch; returns at most one thinking delta and one text delta."""
         before = len(self._text)
         thoughts: list[str] = []
         for data in events:
@@ -54,12 +54,12 @@ class Fold:
                 self._finish(chunk.choices[0].finish_reason)
         return _pieces("".join(thoughts), "".join(self._text[before:]))
 
-    def feed_whole(self, body: bytes) -> list[Piece]:
-        """Take in an answer that came as one JSON object."""
+    def feed_object(self, body: bytes) -> list[Piece]:
+        """Process a response that is one JSON object."""
         chunk = self._checked(body) if body.strip() else Chunk()
         thoughts: list[str] = []
         if chunk.choices and (message := chunk.choices[0].message):
-            # Without a stream every entry is a call of its own, with or without an id.
+            # Without a stream every entry is a separate call, with or without an id.
             numbered = tuple(
                 msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())
             )
@@ -69,13 +69,13 @@ class Fold:
         return _pieces("".join(thoughts), "".join(self._text))
 
     def reply(self, taken: AbstractSet[str]) -> Reply:
-        """The end of the stream: the reply, or ProviderError if nothing of it can be used."""
+        """The reply at the end of the stream, or ProviderError if it is unusable."""
         text = "".join(self._text)
         if not self.finish and not self._has_substance():
             raise ProviderError("empty response", retryable=True)
         if not self.finish and not self.done:
             if not text:
-                raise ProviderError("the answer ended before it was whole", retryable=True)
+                raise ProviderError("the response ended before it was complete", retryable=True)
             return Reply(text, finish=CUT_OFF, truncated=True, usage=self._usage, opaque=self._opaque(()))
         finish = self.finish or ("tool_calls" if self._calls else "stop")
         cut = finish in _CUT
@@ -98,7 +98,7 @@ class Fold:
     def _say(self, delta: Delta, thoughts: list[str]) -> None:
         if text := delta.text():
             self._text.append(text)
-        # Some servers send the same thought under both names: both are kept, one is shown.
+        # Some servers send the same thought in both fields: both are kept, one is shown.
         if thought := delta.reasoning_content or delta.reasoning:
             thoughts.append(thought)
         for name, value in (delta.rest or _NONE).items():
@@ -111,7 +111,7 @@ class Fold:
             self._calls.add(call)
 
     def _keep(self, name: str, value: object, thoughts: list[str]) -> None:
-        """A field of no known name: words of thought come in pieces, anything else is a value of its own."""
+        """An unknown field: reasoning text arrives in pieces, anything else is a single value."""
         is_thought = any(word in name for word in _THOUGHT)
         if isinstance(value, str) and is_thought and "signature" not in name:
             self._reasoning.setdefault(name, []).append(value)
@@ -121,7 +121,7 @@ class Fold:
 
     def _finish(self, reason: str | None) -> None:
         if reason == "error":
-            raise ProviderError("the model API failed in the middle of an answer", retryable=True)
+            raise ProviderError("the model API failed in the middle of a response", retryable=True)
         self.finish = reason or self.finish
 
     def _has_substance(self) -> bool:
@@ -129,7 +129,7 @@ class Fold:
 
     def _opaque(self, calls: tuple[ToolCallItem, ...]) -> dict[str, object] | None:
         opaque: dict[str, object] = self._rest | {name: "".join(parts) for name, parts in self._reasoning.items()}
-        # Many servers send an empty `reasoning` beside every word; only `reasoning_content` is asked for when empty.
+        # Many servers send an empty `reasoning` with every word; only `reasoning_content` is required when empty.
         if not opaque.get("reasoning"):
             opaque.pop("reasoning", None)
         if self._details:

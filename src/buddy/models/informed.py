@@ -1,10 +1,10 @@
 """A provider that knows its model: its context window, and what each reply costs.
 
-What always holds:
-- the profile's word counts most, then the server's own list, then the shipped table, then 8,192 tokens with a notice;
-- the server is asked while the first reply is on its way, so that a run is held up for three seconds at most, and
-  mostly not at all;
-- the server's own figure for a cost stands; where nobody knows the price, the cost stays unknown.
+Invariants:
+- the profile takes precedence, then the server's own list, then the shipped table, then 8,192 tokens with a notice;
+- the server is queried while the first reply arrives, so a run is delayed by at most three seconds, and mostly not at
+  all;
+- a cost that the server reports is kept; without a known price the cost stays unknown.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from buddy.models.retry import end_stream
 
 
 class Informed:
-    """The outermost wrapper of a provider: what it learns must be seen by who asks for `context_limit`."""
+    """The outermost wrapper of a provider, so that everyone sees the `context_limit` that it learns."""
 
     def __init__(self, provider: Provider, resolved: Resolved, ask: Callable[[], Awaitable[Listing]]) -> None:
         self.profile = provider.profile
@@ -31,28 +31,28 @@ class Informed:
         self._ask = ask
         self._facts = known_offline(resolved)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
-        self._is_settled = configured(resolved).is_whole
-        self._is_told = False
+        self._is_known = configured(resolved).is_complete
+        self._is_notified = False
 
     async def learn(self) -> None:
-        """Ask the server, once."""
-        if self._is_settled:
+        """Query the server, once."""
+        if self._is_known:
             return
         server = (await self._ask()).facts(self.model)
         if self._resolved.auth == "login":
             server = Facts(server.context_window)
         self._facts = configured(self._resolved).or_else(server).or_else(self._facts)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
-        self._is_settled = True
+        self._is_known = True
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
-        """What such a call costs; the server is asked for its prices where nothing else tells."""
+        """What such a call costs; the server is queried for its prices if they are unknown."""
         if self._facts.prices is None:
             await self.learn()
         return None if self._facts.prices is None else self._facts.prices.cost(usage)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
-        learning = None if self._is_settled else asyncio.ensure_future(self.learn())
+        learning = None if self._is_known else asyncio.ensure_future(self.learn())
         pieces = self._provider.stream(prompt)
         try:
             async for piece in pieces:
@@ -74,12 +74,12 @@ class Informed:
         await self._provider.close()
 
     def _notices(self) -> Iterator[Notice]:
-        """That the window is not known, the first time it is found out."""
-        if self._facts.context_window is None and not self._is_told:
-            self._is_told = True
+        """That the window is unknown, the first time only."""
+        if self._facts.context_window is None and not self._is_notified:
+            self._is_notified = True
             yield Notice(
                 "CONTEXT_UNKNOWN",
-                f"how much {self.model!r} can read is not known; {UNKNOWN_CONTEXT} tokens are assumed",
+                f"context window of {self.model!r} unknown; assuming {UNKNOWN_CONTEXT:,} tokens",
                 f"set context_limit in [models.{self.profile}]",
             )
 

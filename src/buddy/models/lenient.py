@@ -1,8 +1,8 @@
-"""JSON of servers that do not keep to any schema, read into a struct that has only the fields we use.
+"""Reads the JSON of servers that do not follow any schema into a struct with only the fields that Buddy uses.
 
-What always holds: whatever JSON comes, reading it gives the struct; a field of an unexpected type counts as missing,
-alone, without the fields beside it. Only what is not JSON at all raises `ProviderError`. A struct that forbids unknown
-fields and has one that is called `REST` on the wire gets them there, but for those that are null or empty.
+Invariants: any JSON becomes the struct; a field of an unexpected type counts as missing, without affecting the others.
+Only text that is not JSON raises `ProviderError`. A struct that forbids unknown fields and has one called `REST` on the
+wire gets them there, except those that are null or empty.
 """
 
 import re
@@ -35,7 +35,7 @@ class Lenient(Generic[AnyStruct]):
 
 
 def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
-    """Keep every field that has its type; None where there is not even an object."""
+    """Keep every field that has its type; None if it is not even an object."""
     try:
         parts = msgspec.json.decode(raw, type=dict[str, Raw])
     except msgspec.DecodeError:
@@ -53,7 +53,7 @@ def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
 
 
 def _field(raw: Raw, kind: object) -> object:
-    """The value as its type wants it, else what can be saved of it, else UNSET."""
+    """The value in its type, else what can be salvaged, else UNSET."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.DecodeError:
@@ -79,7 +79,7 @@ def _option(raw: Raw, option: object) -> object:
     return tuple(entry for entry in saved_entries if not isinstance(entry, UnsetType))
 
 
-# Servers that escape all non-ASCII may cut an emoji between two chunks: each half is an escape without its partner.
+# Servers that escape all non-ASCII may split an emoji between two chunks: each half is a lone surrogate.
 _LONE_SURROGATE = r"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}"
 
 
@@ -89,5 +89,5 @@ def _repaired(data: bytes) -> bytes:
     try:
         msgspec.json.decode(repaired)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ProviderError(f"the server sent what is not JSON: {text[:200]!r}", retryable=True) from error
+        raise ProviderError(f"the server sent invalid JSON: {text[:200]!r}", retryable=True) from error
     return repaired

@@ -1,7 +1,7 @@
-"""A server's own list of its models, and what it says of each.
+"""A server's own list of its models, and what it says about each.
 
-What always holds: asking takes three seconds at most, and failing is an answer too, in words; a list is asked for once
-per server and process, one that failed again after a while; no server's answer is trusted to be of any shape.
+Invariants: a query takes at most three seconds, and a failure is a result too, in words; a list is queried once per
+server and process, one that failed again after a while; no response is trusted to have any shape.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_le
 
 
 class Listing(Struct, frozen=True):
-    """The models by name; `trouble` says why there are none to be had."""
+    """The models by name; `trouble` says why there are none."""
 
     models: dict[str, Facts] = field(default_factory=dict[str, Facts])
     trouble: str = ""
@@ -37,7 +37,7 @@ class Listing(Struct, frozen=True):
 
 
 class Listings:
-    """The lists of all servers this process speaks to."""
+    """The lists of all servers that this process uses."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -83,11 +83,11 @@ def _meaning(status: int, body: bytes) -> Listing:
     if status in (401, 403):
         return Listing(trouble=f"the key was refused (HTTP {status})")
     if status in (404, 405):
-        return Listing(trouble=f"it lists no models (HTTP {status})")
+        return Listing(trouble=f"the server has no model list (HTTP {status})")
     if status != 200:
         return Listing(trouble=f"HTTP {status}")
     models = read_models(body)
-    return Listing(models) if models else Listing(trouble="its list of models is empty or not readable")
+    return Listing(models) if models else Listing(trouble="the model list is empty or unreadable")
 
 
 class _Entry(Struct, frozen=True):
@@ -96,7 +96,7 @@ class _Entry(Struct, frozen=True):
 
 
 def read_models(body: bytes) -> dict[str, Facts]:
-    """Every model of an answer to `/models`, whatever this server calls things."""
+    """Every model of a response to `/models`, whatever names this server uses."""
     try:
         answer: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -119,14 +119,14 @@ def _fields(value: object) -> dict[str, object]:
 
 
 def _window(fields: Mapping[str, object]) -> int | None:
-    # llama.cpp tells it apart: `meta.n_ctx` is what was set aside for this run of the server.
+    # llama.cpp reports `meta.n_ctx`: what was allocated for this run of the server.
     candidates = [*(fields.get(name) for name in _WINDOWS), _fields(fields.get("meta")).get("n_ctx")]
     sizes = (number for number in map(_number, candidates) if number is not None and 1 <= number < 1e9)
     return next((int(size) for size in sizes), None)
 
 
 def _prices(pricing: Mapping[str, object]) -> Prices | None:
-    """OpenRouter's are for one token and called prompt and completion, Together's for a million: input and output."""
+    """OpenRouter's are per token and called prompt and completion, Together's per million: input and output."""
     for names, tokens in (
         (("prompt", "completion", "input_cache_read"), 1e6),
         (("input", "output", "cached_input"), 1.0),
@@ -138,7 +138,7 @@ def _prices(pricing: Mapping[str, object]) -> Prices | None:
 
 
 def _number(value: object) -> float | None:
-    """A number, also as text; a negative one says that it depends."""
+    """A number, also as text; a negative one means that it depends."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

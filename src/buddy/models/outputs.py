@@ -1,10 +1,10 @@
-"""The output items of one Responses answer, put together from its events, in all the ways servers name them.
+"""Assembles the output items of one Responses response from its events, in all the ways servers name them.
 
-What always holds: every item is here once, in the order it was begun. An event belongs, in this order, to
-- the item that has its id (of the item or of the call);
-- the item at its index, if that is of its kind and may still grow (some servers change ids on the way, or label every
+Invariants: every item is here once, in the order in which it was started. An event belongs, in this order, to
+- the item with its id (of the item or of the call);
+- the item at its index, if that has its kind and may still grow (some servers change ids in between, or label every
   item index 0);
-- the item that is open, where the event has no index;
+- the open item, if the event has no index;
 - a new item.
 """
 
@@ -38,7 +38,7 @@ class Item:
 
 
 class Outputs:
-    """All items of an answer."""
+    """All items of a response."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
@@ -47,7 +47,7 @@ class Outputs:
         self._open: Item | None = None
 
     def add(self, kind: Kind, index: int | None, *ids: str | None) -> Item:
-        """Begin an item, unless it was begun."""
+        """Start an item, unless it is known."""
         known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
         return self._named(known or self._begin(kind, index), ids)
 
@@ -58,7 +58,7 @@ class Outputs:
         return self._named(self._unnamed(kind, index, "") or self._begin(kind, index), (item_id,))
 
     def finish(self, kind: Kind, index: int | None, output: Output) -> Item:
-        """The item that a whole output item is; it does not grow any more."""
+        """The item for a complete output item; it does not grow any more."""
         ids = (output.id, output.call_id)
         known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
         item = known or self._unnamed(kind, index, output.call_id or "") or self._begin(kind, index)
@@ -66,7 +66,7 @@ class Outputs:
         return self._named(item, ids)
 
     def listed(self, kind: Kind, output: Output) -> Item:
-        """The item that an entry of the final list is: the one with its id, or the next of its kind not listed yet."""
+        """The item for an entry of the final list: the one with its id, or the next of its kind not listed yet."""
         named = (self._by_id.get(name) for name in (output.id, output.call_id) if name)
         item = next((item for item in named if item is not None and not item.is_listed), None)
         item = item or next((item for item in self.items if item.kind == kind and not item.is_listed), None)

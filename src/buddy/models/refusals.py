@@ -1,6 +1,6 @@
-"""What a server's refusal means: whether time may fix it, when, and what the person can do.
+"""What a server's error means: whether a retry may help, when, and what the person can do.
 
-What always holds: a message is at most one line of 500 characters of the server's own words, after ours.
+Invariants: a message contains at most one line of 500 characters of the server's own words, after ours.
 """
 
 import math
@@ -14,8 +14,8 @@ from buddy.models.apis import other_apis
 if TYPE_CHECKING:
     from buddy.models.chunks import Fault
 
-_TELLING = 500
-_PASSING = (
+_MAX_MESSAGE = 500
+_TRANSIENT = (
     "rate_limit",
     "rate limit",
     "ratelimit",
@@ -33,15 +33,15 @@ _PASSING = (
 
 
 class Refused(ProviderError):
-    """The server answered with a status that is not 200."""
+    """The server responded with a status other than 200."""
 
     status = 0
 
 
 def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> Refused:
-    """The error for an answer whose status is not 200."""
-    told = _told(body)
-    message = f"the model API answered {status}" + (f": {told}" if told else "")
+    """The error for a response whose status is not 200."""
+    said = _message(body)
+    message = f"the model API answered {status}" + (f": {said}" if said else "")
     if status in {408, 429} or status >= 500:
         error = Refused(message, retryable=True, retry_after=retry_after(headers))
     else:
@@ -51,13 +51,13 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> R
 
 
 def failed(fault: "Fault | str") -> ProviderError:
-    """The error for a stream that began well and then says that it failed."""
+    """The error for a stream that started well and then reports a failure."""
     if isinstance(fault, str):
         from buddy.models.chunks import Fault
 
         fault = Fault(message=fault)
-    told = fault.message or fault.detail or str(fault.code or fault.type or "no reason given")
-    return ProviderError(f"the model API failed: {_line(told)}", retryable=_may_pass(fault))
+    text = fault.message or fault.detail or str(fault.code or fault.type or "no reason given")
+    return ProviderError(f"the model API failed: {_line(text)}", retryable=_is_transient(fault))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -69,7 +69,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(text)
     if seconds is not None or not text:
         return seconds
-    from email.utils import parsedate_to_datetime  # half of what the first request would have to load
+    from email.utils import parsedate_to_datetime  # heavy, and rarely needed
 
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
@@ -79,34 +79,34 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _hint(status: int, headers: Mapping[str, str], api: str) -> str:
     if status in {401, 403}:
-        return "check the API key of this profile (api_key, api_key_env or api_key_file)"
+        return "check this profile's API key (api_key, api_key_env or api_key_file)"
     if status == 404:
         others = " or ".join(f'"{other}"' for other in other_apis(api))
         return f"check base_url and model, or try api = {others} in this profile"
     if 300 <= status < 400:
-        return f"the server redirects to {headers.get('location', 'nowhere')}; set base_url to where the API is"
+        return f"the server redirects to {headers.get('location', 'nowhere')}; set base_url to the URL of the API"
     return ""
 
 
-def _told(body: bytes) -> str:
+def _message(body: bytes) -> str:
     from buddy.models.chunks import read_fault
 
     fault = read_fault(body)
-    told = (fault.message or fault.detail or "") if fault else ""
-    return _line(told or body[: 4 * _TELLING].decode("utf-8", "replace"))
+    text = (fault.message or fault.detail or "") if fault else ""
+    return _line(text or body[: 4 * _MAX_MESSAGE].decode("utf-8", "replace"))
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:_TELLING]
+    return " ".join(text.split())[:_MAX_MESSAGE]
 
 
-def _may_pass(fault: "Fault") -> bool:
+def _is_transient(fault: "Fault") -> bool:
     for code in (fault.code, fault.status):
         number = _number(str(code))
         if number is not None:
             return number in {408, 429} or number >= 500
     words = f"{fault.code} {fault.type} {fault.message}".lower()
-    return any(word in words for word in _PASSING)
+    return any(word in words for word in _TRANSIENT)
 
 
 def _number(text: str) -> float | None:

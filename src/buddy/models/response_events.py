@@ -1,7 +1,7 @@
-"""The events of a Responses stream that we read, and nothing else of them.
+"""The parts of a Responses stream that Buddy reads.
 
-What always holds: whatever JSON a server sends, reading it gives an `Event`, an `Output` or a `Final`. Only what is
-not JSON at all raises `ProviderError`. Output items stay raw here: some of them must go back byte for byte.
+Invariants: any JSON that a server sends becomes an `Event`, an `Output` or a `Final`; only text that is not JSON raises
+`ProviderError`. Output items stay raw here: some of them must be returned byte for byte.
 """
 
 from msgspec import Raw, Struct
@@ -51,13 +51,13 @@ class Output(Struct, frozen=True):
     phase: str | None = None
 
     def text(self) -> str:
-        """What a message says; a refusal is said too."""
+        """The text of a message; a refusal is text too."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text or part.refusal or "" for part in self.content or ())
 
     def thought(self) -> str:
-        """What of a reasoning item can be shown."""
+        """The visible part of a reasoning item."""
         return "\n\n".join(part.text for part in self.summary or () if part.text) or self.text()
 
 
@@ -66,7 +66,7 @@ class Incomplete(Struct, frozen=True):
 
 
 class Final(Struct, frozen=True):
-    """The response object of the last event, or a whole answer that came without streaming."""
+    """The response object of the last event, or a complete response without streaming."""
 
     status: str | None = None
     output: tuple[Raw, ...] | None = None

@@ -1,9 +1,9 @@
-"""A Responses answer folded into one reply, event by event.
+"""Folds a Responses stream into one reply, event by event.
 
-What always holds:
+Invariants:
 - the text deltas of one batch are one delta, and all deltas joined are the reply's text;
-- a reply is whole only when the server said so; otherwise it is marked as truncated, and such a reply has no calls;
-- reasoning and items of unknown types are kept as the text they came in, with their place among the others;
+- a reply is complete only if the server said so; otherwise it is marked as truncated and has no calls;
+- reasoning and items of unknown types are kept verbatim, with their position among the others;
 - an event of an unknown type changes nothing.
 """
 
@@ -28,7 +28,7 @@ _BREAK = "\n\n"
 
 
 class ResponseFold:
-    """The reply as far as it came from the server `origin`."""
+    """A partial reply of the server `origin`."""
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
@@ -45,7 +45,7 @@ class ResponseFold:
         self.done = False
 
     def feed(self, events: list[bytes]) -> list[Piece]:
-        """Take in the events of one batch: at most one thinking delta and one text delta come of it."""
+        """Process the events of one batch; returns at most one thinking delta and one text delta."""
         before = len(self._text)
         for data in events:
             if self.done or data.strip() == b"[DONE]":
@@ -54,8 +54,8 @@ class ResponseFold:
             self._take(read_event(data))
         return self._pieces(before)
 
-    def feed_whole(self, body: bytes) -> list[Piece]:
-        """Take in an answer that came as one JSON object."""
+    def feed_object(self, body: bytes) -> list[Piece]:
+        """Process a response that is one JSON object."""
         final = read_final(body)
         if final.object == "error":
             raise failed(final.message or "no reason given")
@@ -67,11 +67,11 @@ class ResponseFold:
         return bool(self._text)
 
     def reply(self, taken: AbstractSet[str]) -> Reply:
-        """The end of the stream: the reply, or ProviderError if nothing of it can be used."""
+        """The reply at the end of the stream, or ProviderError if it is unusable."""
         text = "".join(self._text)
         if not self._ended:
             if not text:
-                begun = "the answer ended before it was whole" if self._outputs.items else "empty response"
+                begun = "the response ended before it was complete" if self._outputs.items else "empty response"
                 raise ProviderError(begun, retryable=True)
             return Reply(text, (), CUT_OFF, True, self._usage, self._opaque(is_cut=True))
         if self._ended != "completed":
@@ -118,10 +118,10 @@ class ResponseFold:
             case "response.completed" | "response.done" | "response.incomplete" | "response.failed":
                 self._usage = (event.usage and event.usage.tokens()) or self._usage
                 final = read_final(event.response)
-                told = event.type.removeprefix("response.").replace("done", "completed")
-                self._end(final, final.status if final.status in _ENDS else told)
+                status = event.type.removeprefix("response.").replace("done", "completed")
+                self._end(final, final.status if final.status in _ENDS else status)
             case "response.cancelled":
-                raise ProviderError("the model API cancelled its answer", retryable=True)
+                raise ProviderError("the model API cancelled its response", retryable=True)
             case _:
                 pass
 
@@ -129,7 +129,7 @@ class ResponseFold:
         if final.error or status == "failed":
             raise failed(final.error or "no reason given")
         if status == "cancelled":
-            raise ProviderError("the model API cancelled its answer", retryable=True)
+            raise ProviderError("the model API cancelled its response", retryable=True)
         self._usage = (final.usage and final.usage.tokens()) or self._usage
         for raw in final.output or ():
             output = read_output(raw)
@@ -149,7 +149,7 @@ class ResponseFold:
         item.phase = output.phase or item.phase
 
     def _settle(self, item: Item, output: Output, raw: Raw) -> None:
-        """An item is whole: take what no delta brought."""
+        """An item is complete: add what no delta contained."""
         self._name(item, output)
         match item.kind:
             case "message":
@@ -218,7 +218,7 @@ def _kind(output: Output) -> Kind | None:
 
 
 def _raw_text(output: Output, raw: Raw) -> str:
-    # Without its content a reasoning item is only a name, which a server that stores nothing does not know any more.
+    # Without its content a reasoning item is only an id, which a server that stores nothing no longer knows.
     if output.type == "reasoning" and not (output.encrypted_content or output.content):
         return ""
     return bytes(raw).decode("utf-8", "replace")

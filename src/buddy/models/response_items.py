@@ -1,11 +1,11 @@
-"""A history as the input items of a Responses request.
+"""Encodes a history as the input items of a Responses request.
 
-What always holds:
-- items that only their server understands (reasoning, unknown types) go back to it, and to no other, as the bytes they
-  came in, in the order they came in among the messages and calls of their turn;
-- every call of the history is sent exactly once, whatever the kept order says of it, and only a JSON object is sent as
-  its arguments;
-- what another wire keeps beside a message is not sent.
+Invariants:
+- items that only their server understands (reasoning, unknown types) are returned to it, and to no other, byte for byte
+  and in their original order among the messages and calls of their turn;
+- every call of the history is sent exactly once, whatever the stored order says, and its arguments are always a JSON
+  object;
+- fields that another wire keeps with a message are not sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ ORIGIN = "responses_origin"
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """One place in a turn: an item as it came, a part of the text (from, to), or a call by its number."""
+    """One position in a turn: a verbatim item, a part of the text (start, end), or a call by its number."""
 
     item: str | None = None
     text: tuple[int, int] | None = None
@@ -32,22 +32,22 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 
 def layout(outputs: Sequence[Output], *, has_parts: bool, is_cut: bool) -> list[Entry]:
-    """What a reply must remember: nothing where text and calls alone say it all."""
+    """What a reply must store: nothing if its text and calls say it all."""
     entries = list(_entries(outputs, has_parts=has_parts, has_calls=not is_cut))
     if is_cut:
-        # Servers refuse a reasoning item that nothing follows.
+        # Servers reject a reasoning item without a successor.
         while entries and entries[-1].item is not None:
             entries.pop()
     return entries if any(entry.item or entry.phase for entry in entries) else []
 
 
 def opaque(entries: list[Entry], origin: str) -> dict[str, object] | None:
-    """The entries as they are kept with a reply, marked with the server they belong to."""
+    """The entries as they are stored with a reply, marked with their server."""
     return {KEPT: msgspec.to_builtins(entries), ORIGIN: origin} if entries else None
 
 
 def encode_item(item: Item, origin: str) -> bytes:
-    """The input items that an item of the history becomes for the server `origin`, joined by commas."""
+    """The input items for an item of the history and the server `origin`, joined by commas."""
     match item:
         case UserItem():
             return _encode(_message("user", "input_text", item.text))
@@ -104,7 +104,7 @@ def _remembered(item: AssistantItem, origin: str) -> list[Entry]:
 
 
 def _texts(text: str, entries: list[Entry]) -> Iterator[str]:
-    """The text in the parts that were remembered; in one part where they do not fit it, as after scrubbing."""
+    """The text in its stored parts; in one part if they do not fit, as after scrubbing."""
     parts = [entry.text for entry in entries if entry.text is not None]
     ends = [0, *(end for part in parts for end in part), len(text)]
     if parts and parts[-1][1] == len(text) and ends == sorted(ends):

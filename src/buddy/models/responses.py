@@ -1,10 +1,10 @@
 """The Responses wire: `POST {base_url}/responses`, streamed, with nothing stored at the server.
 
-What always holds:
-- the whole conversation goes with every request: an item of the history is encoded once, and the body of a request is
-  those bytes joined;
-- reasoning goes back encrypted, as it came;
-- with a login the request has the form its server insists on: streamed, unstored, without sampling settings.
+Invariants:
+- the complete conversation is sent with every request: an item of the history is encoded once, and the body of a
+  request is those bytes joined;
+- reasoning is returned encrypted, as it arrived;
+- with a login the request has the form that its server requires: streamed, unstored, without sampling settings.
 """
 
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from buddy.models.contract import Piece, Prompt, ToolSpec
-from buddy.models.encoded import EncodedItems, Kept
+from buddy.models.encoded import EncodedItems, EncodedValue
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.response_items import encode_item
 from buddy.models.wire import Wire
@@ -29,7 +29,7 @@ _PATH = "/responses"
 class Responses:
     """A provider behind any server that speaks Responses; `login` is for an account instead of an API key.
 
-    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is whole.
+    `idle_timeout` is how long it waits for the next byte, `linger` for the end of a body whose reply is complete.
     """
 
     api = "responses"
@@ -53,7 +53,7 @@ class Responses:
         self._login = login
         self._wire = Wire(base_url, api_key, api=self.api, idle_timeout=idle_timeout, pool=pool)
         self._exchange = Exchange(self._wire, _PATH, () if login else ("include", "store", "stream"), linger)
-        self._system = Kept[str](_encode)
+        self._system = EncodedValue[str](_encode)
         self._items = EncodedItems(lambda item: encode_item(item, self._wire.origin))
 
     def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
@@ -109,4 +109,4 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
 _encode = msgspec.json.Encoder().encode
 
 # All sessions of a kind offer the same tools.
-_shared_tools = Kept(_tools)
+_shared_tools = EncodedValue(_tools)

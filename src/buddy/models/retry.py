@@ -1,9 +1,9 @@
-"""A provider that makes another one reliable: it calls again, after a while, where time may fix the failure.
+"""A provider that retries another one when a failure may be temporary.
 
-What always holds:
-- a failure that time cannot fix, and the last of `attempts`, is raised as it came;
-- every wait is announced by `Retrying`, and bounded, whatever the server asks for;
-- where pieces were given before the failure, `Restart` voids them before the next attempt gives new ones.
+Invariants:
+- a permanent failure, and the last of `attempts`, is raised unchanged;
+- every wait is announced by `Retrying` and bounded, whatever the server asks for;
+- if pieces were yielded before the failure, `Restart` voids them before the next attempt.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ MAX_WAIT = 8.0
 MAX_ASKED_WAIT = 60.0
 
 
-def _chance() -> float:
-    """From 0 to 1; the library for it takes long to load."""
+def _random() -> float:
+    """From 0 to 1; `random` takes long to import."""
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
@@ -41,7 +41,7 @@ class Reliable:
         provider: Provider,
         attempts: int = 4,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        rng: Callable[[], float] = _chance,
+        rng: Callable[[], float] = _random,
     ) -> None:
         self.profile = provider.profile
         self.model = provider.model
@@ -84,12 +84,12 @@ class Reliable:
         await self._provider.close()
 
     def _wait(self, attempt: int, failure: ProviderError) -> float:
-        # Half of the wait is fixed, half is chance, so that clients that failed together do not come back together.
+        # Half of the wait is fixed, half is random, so that clients that failed together do not retry together.
         backoff = min(MAX_WAIT, BASE_WAIT * 2 ** (attempt - 1)) * (0.5 + self._rng() / 2)
         return max(backoff, min(MAX_ASKED_WAIT, failure.retry_after or 0.0))
 
 
 async def end_stream(pieces: AsyncIterator[Piece]) -> None:
-    """End an inner stream with the outer one, not when the garbage collector comes by."""
+    """End an inner stream with the outer one, not when the garbage collector runs."""
     if isinstance(pieces, AsyncGenerator):
         await pieces.aclose()

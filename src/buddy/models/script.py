@@ -1,4 +1,4 @@
-"""What a scripted model says: replies in order, and replies to messages that match.
+"""The script of a scripted model: replies in order, and replies to messages that match.
 
 A script is TOML or JSON:
 
@@ -13,7 +13,7 @@ A script is TOML or JSON:
     match = "(?i)hello"
     replies = [{ text = "Hello!" }]
 
-What always holds: a script that was loaded can be played: names are known, patterns compile, calls have one kind of
+Invariants: a script that was loaded can be played: names are known, patterns compile, calls have one kind of
 arguments.
 """
 
@@ -29,7 +29,7 @@ from buddy.models.contract import TokenUsage
 
 
 class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call: `args` as an object, or `arguments` as the raw text that the model would have written."""
+    """A tool call: `args` as an object, or `arguments` as the raw text that a model would write."""
 
     name: str
     args: dict[str, object] | None = None
@@ -98,6 +98,6 @@ def load_script(path: Path) -> Script:
             return Script(msgspec.json.decode(content, type=tuple[ScriptedReply, ...]))
         return msgspec.json.decode(content, type=Script)
     except OSError as error:
-        raise UserError(f"cannot read the script {path}: {error.strerror}") from error
+        raise UserError(f"can't read script {path}: {error.strerror}") from error
     except ValueError as error:
-        raise UserError(f"{path} is not a script: {error}", hint=hint) from error
+        raise UserError(f"invalid script {path}: {error}", hint=hint) from error

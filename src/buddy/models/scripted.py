@@ -1,8 +1,8 @@
-"""The scripted model: a provider that says what a script tells it, without a network.
+"""The scripted model: a provider that plays a script, without a network.
 
-What always holds: the reply is decided by the prompt alone, so a run that was killed goes on where it was. The index
-of the reply is the number of assistant items in the prompt; where the last user message matches a section, it is the
-number of assistant items after that message, within the section. The first section that matches counts.
+Invariants: the reply depends on the prompt alone, so a run that was killed continues where it was. The index of the
+reply is the number of assistant items in the prompt; if the last user message matches a section, it is the number of
+assistant items after that message, within the section. The first section that matches counts.
 """
 
 import asyncio
@@ -64,10 +64,10 @@ class Scripted:
                 await self._sleep(reply.delay)
             yield TextDelta(word)
         self._fail(key, reply)
-        yield _whole(reply, prompt)
+        yield _complete(reply, prompt)
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
-        """Nothing but what its script says."""
+        """Free, unless the script sets a usage."""
         del usage
         return 0.0
 
@@ -103,7 +103,7 @@ def _turns(items: Sequence[Item]) -> int:
     return sum(isinstance(item, AssistantItem) for item in items)
 
 
-def _whole(reply: ScriptedReply, prompt: Prompt) -> Reply:
+def _complete(reply: ScriptedReply, prompt: Prompt) -> Reply:
     turn = _turns(prompt.items)
     calls = tuple(
         ToolCallItem(f"call_{turn}_{number}", call.name, call.text()) for number, call in enumerate(reply.calls)

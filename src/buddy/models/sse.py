@@ -1,13 +1,13 @@
-"""Server-sent events out of raw bytes, incrementally: what a stream sends, however the network cuts it.
+"""Parses server-sent events from raw bytes, incrementally.
 
-What always holds:
-- the events are the same under any chunking, and for LF, CRLF and CR;
-- bytes stay bytes, so a character split between two reads is whole again before anyone decodes it;
-- an event is given as soon as its blank line is there, and a last event without one is given by `finish`;
+Invariants:
+- the events are the same for any chunking, and for LF, CRLF and CR;
+- bytes stay bytes, so a character split between two reads is complete before anyone decodes it;
+- an event is returned as soon as its blank line is there; `finish` returns a last event without one;
 - an event larger than `limit` is refused before it is held in memory.
 
-Only `data` is kept: both wire protocols say the type of an event inside it. The parser of httpx2 works on decoded
-text and drops a last event without a blank line; on 20,000 small deltas in 64 KiB reads it takes 52 ms, this one 13 ms.
+Only `data` is kept: both wire protocols put the type of an event inside it. The parser of httpx2 works on decoded text
+and drops a last event without a blank line; for 20,000 small deltas in 64 KiB reads it takes 52 ms, this one 13 ms.
 """
 
 from buddy.errors import ProviderError
@@ -48,7 +48,7 @@ class Events:
         return self._take([self._release(), b""])
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
-        # A CR at the end of a chunk counts at once, or a server that ends lines with CR alone would always be one
+        # A CR at the end of a chunk counts immediately, or a server that ends lines with CR alone would always be one
         # event behind; the LF that may follow it is then dropped.
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]

@@ -1,7 +1,7 @@
-"""How many tokens a text is for a model, told offline.
+"""Counts the tokens of a text for a model, offline.
 
-What always holds: counting never fails and never asks anybody; the vocabulary (25 MB) is loaded by the first count, not
-before; a counter drifts towards what the model's own usage reports, within a factor of two.
+Invariants: counting never fails and makes no requests; the vocabulary (25 MB) is loaded by the first count; a counter
+adapts to what the model's own usage reports, within a factor of two.
 """
 
 import importlib.util
@@ -62,12 +62,12 @@ class _Tokenizer(Protocol):
 
 
 def _load(name: str) -> Callable[[str], int]:
-    # Looked for first: where its binary part is missing, rs_bpe prints and ends the process.
+    # Checked first: if its binary part is missing, rs_bpe prints and exits the process.
     if importlib.util.find_spec("rs_bpe") is None or importlib.util.find_spec("rs_bpe.bpe") is None:
         return _estimate
     from rs_bpe import openai  # pyright: ignore[reportUnknownVariableType] - it ships without types for this part
 
-    make: Callable[[], _Tokenizer] = getattr(openai, name)  # pyright: ignore[reportUnknownArgumentType]
+    make: Callable[[], _Tokenizer] = getattr(openai, name)  # pyright: ignore[reportUnknownArgumentType] - untyped, see above
     tokenizer = make()
 
     def exact(text: str) -> int:
