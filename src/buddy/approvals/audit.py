@@ -1,7 +1,7 @@
-"""Who decided what, when, from which client, by which rule: told from the logs themselves.
+"""Who decided what, when, from which client and by which rule, read from the logs themselves.
 
-What always holds: nothing is kept for it beside the events, so it cannot differ from what was done; with a session that
-is deleted, its decisions go.
+Invariants: nothing is stored for it besides the events, so it cannot differ from what was done; deleting a session
+deletes its decisions.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import DecisionMade
 
-# A call is recorded right before it is decided, the question right after it; what others do meanwhile comes between.
-LOOKED_BACK = 100
+# A call is recorded right before its decision and the question right after it; other events may come between.
+LOOK_BACK = 100
 MAX_SUMMARY = 300
-_TELLING = ("command", "path", "url", "query", "keys", "pattern")
+_SUMMARY_ARGUMENTS = ("command", "path", "url", "query", "keys", "pattern")
 
 
 async def decisions_made(log: Log, limit: int, session_id: str | None, since: int) -> list[DecisionMade]:
-    """The newest decisions, the newest last."""
+    """The latest decisions, the latest last."""
     found = await log.decisions(limit, session_id, since)
     return [made for event in found if (made := await _made(log, event)) is not None]
 
@@ -56,8 +56,8 @@ async def _made(log: Log, event: Event) -> DecisionMade | None:
 
 
 async def _with_call(log: Log, about: DecisionMade, call_id: str | None) -> DecisionMade:
-    """With what was decided on, as it was asked or called."""
-    before = await log.read(about.session_id, max(0, about.seq - LOOKED_BACK - 1), LOOKED_BACK)
+    """Add what the decision was about, as it was asked or called."""
+    before = await log.read(about.session_id, max(0, about.seq - LOOK_BACK - 1), LOOK_BACK)
     asked, call = _asked(before, about.approval_id), None
     call_id = call_id or (asked.call_id if asked else None)
     for event in reversed(before):
@@ -84,7 +84,7 @@ def _asked(before: Sequence[Event], approval_id: str | None) -> ApprovalRequired
 
 
 def _summary(call: ToolCall) -> str:
-    for name in _TELLING:
+    for name in _SUMMARY_ARGUMENTS:
         if isinstance(found := call.args.get(name), str):
             return found
     return msgspec.json.encode(call.args).decode()

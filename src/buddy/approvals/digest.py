@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def digest_of(tool: str, arguments: str, intent: Intent, place: Place) -> str:
     """SHA-256 over tool, arguments, everything the approval shows, and the place."""
     where = {"target": place.target.name, "sandbox": place.sandbox}
-    # A question tells the place with the details, so what was asked has the same digest as what would be.
+    # The question shows the place among the details, so asked and prepared calls have the same digest.
     details = {**where, **intent.details}
     shown = {"tool": tool, "arguments": arguments, "details": details, "root": place.root, **where}
     return hashlib.sha256(_canonical().encode(shown).encode()).hexdigest()
 
 
 def nonce_of(session_id: str, call_id: str) -> str:
-    """The mark that every process of this call carries; known again after a crash."""
+    """The mark that every process of this call carries, by which it is found after a crash."""
     return hashlib.sha256(f"{session_id}\0{call_id}".encode()).hexdigest()[:32]
 
 

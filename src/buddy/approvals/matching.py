@@ -1,6 +1,6 @@
-"""How the patterns of rules match: words by globs, paths by globs of their own, hosts by what they are spelled as.
+"""How the patterns of rules match: words and paths by globs, hosts by their normal spelling.
 
-What always holds: a pattern that allows matches exactly what it says; one that denies matches however it is written.
+Invariants: a pattern that allows matches exactly what it says; one that denies matches every way to write it.
 """
 
 import fnmatch
@@ -14,19 +14,19 @@ from buddy.tools.shell.grammar import Words
 
 MAX_NAME = 256
 _EXPANDED = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$[\w@*#?$!-]|\{[^{}]*\}")
-# What stands for itself in a pattern although it is a wildcard.
+# A wildcard in brackets stands for itself.
 _ESCAPED = re.compile(r"\[[*?\[]\]")
 
 
 def words_match(pattern: Sequence[str], words: Words) -> bool:
-    """One glob per word; a last `**` stands for any further words."""
+    """One glob per word; a final `**` matches any further words."""
     if pattern and pattern[-1] == "**":
         pattern, words = pattern[:-1], words[: len(pattern) - 1]
     return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
 
 
 def words_may_match(pattern: Sequence[str], words: Words) -> bool:
-    """The same for rules that deny: neither letter case nor the order and number of options matter."""
+    """The same for rules that deny: letter case and the order and number of options do not matter."""
     if not _may_be(pattern[0].casefold(), words[0].casefold()):
         return False
     wanted, given = tuple(word.casefold() for word in pattern), tuple(word.casefold() for word in words)
@@ -42,9 +42,9 @@ def words_may_match(pattern: Sequence[str], words: Words) -> bool:
 
 
 def _may_be(name: str, given: str) -> bool:
-    """Whether a word may be the program that is meant; a wildcard in the command may be expanded to it.
+    """Whether a word may name this program; a wildcard in the command may expand to it.
 
-    So may a variable, a substitution or braces, where the rest of the word says something.
+    So may a variable, a substitution or braces, if the rest of the word says something.
     """
     if fnmatch.fnmatchcase(given, name):
         return True
@@ -57,7 +57,7 @@ def _may_be(name: str, given: str) -> bool:
 
 
 def _after(plain: Sequence[str], given: Words) -> Words | None:
-    """What follows the words that are meant; options, and what may be their values, can stand between them."""
+    """What follows the plain words of a pattern; options and their possible values may come between them."""
     met, is_value = 0, False
     for index, word in enumerate(given):
         if met == len(plain):
@@ -74,13 +74,13 @@ def _after(plain: Sequence[str], given: Words) -> Words | None:
 
 
 def _plain_in(words: Words) -> bool:
-    """Whether any word is neither an option nor what may be an option's value."""
+    """Whether any word is neither an option nor possibly the value of one."""
     pairs = zip(("", *words), words, strict=False)
     return any(not (last.startswith("-") or word.startswith("-")) for last, word in pairs)
 
 
 def _has_options(wanted: Sequence[str], given: Words) -> bool:
-    """Whether all these options are there, short ones in any bundle."""
+    """Whether all these options are present, short ones in any bundle."""
     letters = {letter for word in given if re.match(r"-[^-]", word) for letter in word[1:]}
     return all(
         any(fnmatch.fnmatchcase(word.partition("=")[0], option.partition("=")[0]) for word in given)
@@ -106,7 +106,7 @@ def path_matches(pattern: str, path: str) -> bool:
 
 
 def expands_to(glob: str, path: str) -> bool:
-    """Whether a wildcard in a command may stand for this path, or for something in or above it; it leaves out dots."""
+    """Whether a wildcard in a command may expand to this path, or to something in or above it; dots are not matched."""
     if not re.search(r"[*?\[]", glob):
         return False
     pairs = zip(glob.split("/"), path.split("/"), strict=False)
@@ -116,7 +116,7 @@ def expands_to(glob: str, path: str) -> bool:
 
 
 def host_matches(pattern: str, host: str) -> bool:
-    """`*.example.com` is every name below it; all spellings of a name are that name."""
+    """`*.example.com` matches every name below it; all spellings of a name are equal."""
     name = _spelled(host)
     if pattern.startswith("*."):
         return name.endswith(f".{_spelled(pattern[2:])}")

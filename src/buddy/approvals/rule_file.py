@@ -1,7 +1,7 @@
-"""The rules a person keeps, in their own `buddy.toml`: added and removed without touching anything else in it.
+"""The rules in a person's own `buddy.toml`: added and removed without touching anything else in it.
 
-What always holds: the file is read again before it is written, checked before it replaces the old one, and replaced
-whole; comments and order stay as they were.
+Invariants: the file is read again before it is written, checked before it replaces the old one, and replaced in one
+step; comments and order are preserved.
 """
 
 import fcntl
@@ -12,12 +12,12 @@ from typing import Any, TextIO
 
 from buddy.errors import UserError
 
-# A TOML document that keeps its comments: the library gives its nodes no useful types.
+# A TOML document with its comments; the library has no useful types for its nodes.
 Document = Any
 
 
 def add_rule(path: Path, rule: Mapping[str, Any]) -> None:
-    """Add a `[[permissions.rules]]`; a file that does not exist yet is made."""
+    """Add a `[[permissions.rules]]`; create the file if it does not exist."""
     import tomlkit
 
     def change(document: Document) -> None:
@@ -31,21 +31,21 @@ def add_rule(path: Path, rule: Mapping[str, Any]) -> None:
 
 
 def _is_inline(rules: object) -> bool:
-    """Whether the rules were written as one array: then it goes on so."""
+    """Whether the rules are written as one array; new ones are then added to it."""
     from tomlkit.items import AoT
 
     return not isinstance(rules, AoT)
 
 
-def remove_rules(path: Path, is_gone: Callable[[Mapping[str, Any]], bool]) -> int:
-    """Remove the rules for which this is true; give how many."""
+def remove_rules(path: Path, should_remove: Callable[[Mapping[str, Any]], bool]) -> int:
+    """Remove the rules for which this is true; return how many."""
     removed = 0
 
     def change(document: Document) -> None:
         nonlocal removed
         rules = document.get("permissions", {}).get("rules", [])
         for index in reversed(range(len(rules))):
-            if is_gone(rules[index].unwrap()):
+            if should_remove(rules[index].unwrap()):
                 del rules[index]
                 removed += 1
 
@@ -58,9 +58,9 @@ def _change(path: Path, change: Callable[[Document], None]) -> None:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    path = path.resolve()  # a file that is kept elsewhere and linked here stays there
+    path = path.resolve()  # keep a symbolic link to a file elsewhere
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _opened(path.with_name(f".{path.name}.lock"), os.O_RDWR) as lock:
+    with _create(path.with_name(f".{path.name}.lock"), os.O_RDWR) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             document = tomlkit.parse(path.read_text() if path.exists() else "")
@@ -69,19 +69,19 @@ def _change(path: Path, change: Callable[[Document], None]) -> None:
             tomlkit.parse(text)
         except (TOMLKitError, ValueError, AttributeError) as error:
             reason = "[permissions] is not a table of rules" if isinstance(error, AttributeError) else error
-            raise UserError(f"{path}: {reason}", hint="mend the file, then try again") from error
+            raise UserError(f"{path}: {reason}", hint="correct the file, then try again") from error
         fresh = path.with_name(f".{path.name}.new")
         fresh.unlink(missing_ok=True)
-        with _opened(fresh, os.O_WRONLY | os.O_EXCL) as file:
+        with _create(fresh, os.O_WRONLY | os.O_EXCL) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
 
 
-def _opened(path: Path, how: int) -> TextIO:
-    """A file beside the user's own, made for them alone; a link that somebody put there is not followed."""
+def _create(path: Path, flags: int) -> TextIO:
+    """A file next to the user's own, readable by them alone; a symbolic link in its place is not followed."""
     try:
-        return os.fdopen(os.open(path, how | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")
+        return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", hint="remove it, then try again") from error

@@ -1,8 +1,8 @@
-"""The permission rules in effect: the user's own file, and what a trusted folder adds to be stricter.
+"""The permission rules in force: those of the user's own file, and stricter ones of a trusted folder.
 
-What always holds: the user's file is read again when it changed, so a rule that was revoked is gone at the next call;
-a file that cannot be read any more leaves the rules as they were, so that breaking it takes no denial away. Without
-rules of one's own, what understands them is loaded for the first call.
+Invariants: the user's file is read again when it has changed, so a revoked rule is gone at the next call; a file that
+can no longer be read leaves the rules as they were, so that breaking it removes no denial. If the user has no rules,
+the code that reads them is loaded at the first call.
 """
 
 import os
@@ -29,16 +29,16 @@ class RuleBook:
     def __init__(self, config: Config, places: Places) -> None:
         self.trust = Trust(places.state_dir)
         self._path = Path(config.source) if config.source else places.config_dir / "buddy.toml"
-        self._given = config.permissions
+        self._configured = config.permissions
         self._asks_for_shell = config.tools.shell_confirm
         self._stamp = self._stamp_now()
         self._projects: dict[str, tuple[object, tuple[Rule, ...]]] = {}
-        if self._given:
-            self._own = _read(self._given)
+        if self._configured:
+            self._own = _read(self._configured)
 
     @cached_property
     def _own(self) -> "Rules":
-        return _read(self._given)
+        return _read(self._configured)
 
     def permissions(self, root: str) -> "Permissions":
         """The rules of one workspace."""
@@ -47,17 +47,17 @@ class RuleBook:
         return Permissions(root, lambda: self._rules(root), self._remember, asks_for_shell=self._asks_for_shell)
 
     def notes(self, root: str) -> tuple[WarningRaised, ...]:
-        """What a folder's own files do not do, where somebody may expect it of them."""
+        """Warnings about files of the folder that have no effect although somebody may expect one."""
         names = [name for name in HONOURED if os.path.lexists(f"{root}/{name}")]
         if not names:
             return ()
         if self.trust.answer(root) is None:
-            message = f"{', '.join(names)} has no effect before the folder is trusted"
+            message = f"{', '.join(names)} is ignored until the folder is trusted"
             return (WarningRaised(code="FOLDER_NOT_TRUSTED", message=message, detail=f"buddy trust {root}"),)
         try:
             found = self.trust.project_rules(root)
         except UserError as error:
-            return (WarningRaised(code="PROJECT_FILE", message=f"{error}; until then everything is asked for"),)
+            return (WarningRaised(code="PROJECT_FILE", message=f"{error}. Until then, every call is asked for"),)
         if not (found.trusted and found.ignored):
             return ()
         message = f"ignored in the folder's own file, which may only ask and deny: {', '.join(found.ignored)}"
@@ -86,7 +86,9 @@ class RuleBook:
         try:
             return _read({"rules": list(self.trust.project_rules(root).rules)}).rules
         except UserError:
-            return (Rule("ask"),)  # it was trusted to be stricter, and nobody can tell how: so everything is asked for
+            return (
+                Rule("ask"),
+            )  # it was trusted to be stricter in a way that is unknown now, so everything is asked for
 
     def _current(self) -> "Rules":
         stamp = self._stamp_now()
@@ -105,7 +107,7 @@ class RuleBook:
         from buddy.approvals.rule_file import add_rule
 
         if rule not in self._current().rules:
-            add_rule(self._path, rule.given())
+            add_rule(self._path, rule.as_table())
 
     def _stamp_now(self) -> tuple[int, int] | None:
         try:
@@ -115,7 +117,7 @@ class RuleBook:
         return status.st_mtime_ns, status.st_size
 
 
-def _read(given: Mapping[str, object]) -> "Rules":
+def _read(table: Mapping[str, object]) -> "Rules":
     from buddy.approvals.rules import read_rules
 
-    return read_rules(given)
+    return read_rules(table)

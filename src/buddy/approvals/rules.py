@@ -1,8 +1,7 @@
 """Rules over parsed commands, paths, hosts and tools. Deny wins over ask, ask over allow, and no rule means no opinion.
 
-What always holds: adding a deny rule never allows more; a chain is allowed only if each of its commands is; what cannot
-be proven to be a plain list of words is never allowed by a rule; a path that a rule denies is denied to commands that
-name it, too.
+Invariants: adding a deny rule never allows more; a chain is allowed only if each of its commands is; what cannot be
+proven to be a plain list of words is never allowed by a rule; a denied path is also denied to commands that name it.
 """
 
 import fnmatch
@@ -36,7 +35,7 @@ LEVELS = ("host", "confined", "container")
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[permissions.rules]]`. Every key that is given must match; `argv` has one glob per word."""
+    """One `[[permissions.rules]]`. Every key that is set must match; `argv` has one glob per word."""
 
     decision: RuleDecision
     tool: str | None = None
@@ -50,20 +49,20 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.argv is not None and not self.argv:
-            raise ValueError("argv is empty; give at least the program, or leave it out")
+            raise ValueError("argv is empty; name at least the program, or omit it")
 
     @property
     def rule_id(self) -> str:
-        """The same for the same rule, wherever it stands."""
-        return hashlib.sha256(msgspec.json.encode(self.given(), order="sorted")).hexdigest()[:8]
+        """The same for equal rules, wherever they are written."""
+        return hashlib.sha256(msgspec.json.encode(self.as_table(), order="sorted")).hexdigest()[:8]
 
-    def given(self) -> dict[str, object]:
-        """What it says, as it stands in a file."""
+    def as_table(self) -> dict[str, object]:
+        """The rule as it is written in a file."""
         return {key: value for key, value in msgspec.to_builtins(self).items() if value is not None}
 
     @property
     def is_literal(self) -> bool:
-        """Whether its words say exactly one command."""
+        """Whether its words match exactly one command."""
         return self.argv is not None and not any(map(is_wild, self.argv))
 
     def describe(self) -> str:
@@ -76,7 +75,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Subject(Struct, frozen=True):
-    """What is to be judged: a call of a tool, and the command, path or host it is about."""
+    """What rules judge: a call of a tool, and the command, path or host it is about."""
 
     tool: str
     command: str | None = None
@@ -107,23 +106,23 @@ class Rules:
             for rule in self._of(decision, subject, named):
                 if rule.argv is None:
                     return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
-        return Opinion(None, "no rule speaks of it")
+        return Opinion(None, "no rule applies")
 
     def _command(self, subject: Subject, command: str) -> Opinion:
         if len(command.encode(errors="surrogatepass")) > MAX_BYTES:
-            return Opinion("deny", f"a command of more than {MAX_BYTES // 1024} KiB is never run")
+            return Opinion("deny", f"commands of more than {MAX_BYTES // 1024} KiB are never run")
         parsed = parse(command)
         if self._is_strict and (against := self._against(subject, command, parsed)):
             return against
         if parsed.plain is None:
-            return Opinion("ask" if self.rules else None, f"cannot be proven harmless: {parsed.why}")
+            return Opinion("ask" if self.rules else None, f"it cannot be proven harmless: {parsed.why}")
         return self._allowed(subject, parsed.plain, has_pipe=parsed.has_pipe)
 
     def _against(self, subject: Subject, command: str, parsed: Parsed) -> Opinion | None:
-        """What denies a command or has it asked for, wherever it is in it."""
+        """The rule that denies any part of a command, or asks for it."""
         inner = list(possible(command, parsed))
         if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
-            return Opinion("deny", "it has more in it than rules that deny can look through")
+            return Opinion("deny", "it contains more commands than deny rules can check")
         named = mentions_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Mentions()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
@@ -159,14 +158,14 @@ def read_rules(table: Mapping[str, object]) -> Rules:
     except msgspec.ValidationError as error:
         raise UserError(
             f"[[permissions.rules]]: {error}",
-            hint='such as decision = "allow" with argv = ["git", "log", "**"], or tool, path, host',
+            hint='for example decision = "allow" with argv = ["git", "log", "**"], or tool, path, host',
         ) from error
 
 
 def suggest(subject: Subject) -> Rule | None:
-    """The narrowest rule that would allow exactly this, for "always"; None where there is none.
+    """The narrowest rule that would allow exactly this, for "always"; None if there is none.
 
-    It holds where this was asked: on this target, with at least this much confinement, and with network only if asked.
+    It applies only on this target, with at least this much confinement, and with network only if that was asked for.
     """
     rule = Rule(
         "allow",
@@ -196,7 +195,7 @@ def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
         return False
     if rule.sandbox is not None and rule.decision == "allow" and _level(subject.sandbox) < _level(rule.sandbox):
         return False
-    # Network for a confined command is allowed by a rule that says so, never along with the command.
+    # Network for a confined command needs a rule that says so; allowing the command is not enough.
     wanted = bool(rule.network) if rule.decision == "allow" else rule.network
     if wanted is not None and wanted != subject.network:
         return False
@@ -206,27 +205,27 @@ def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
 
 
 def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[Rule, str | None]:
-    """The rule that has least against a command, and what that is.
+    """The rule with the fewest objections to a command, and its objection.
 
-    In a pipe even a command that was allowed word for word gets its orders from the one before it.
+    In a pipe, even a command that is allowed word for word takes its input from the one before it.
     """
     judged = [(rule, None if rule.is_literal and not has_pipe else _danger(rule, words)) for rule in fitting]
     return next((one for one in judged if one[1] is None), judged[0])
 
 
 def _danger(rule: Rule, words: Words) -> str | None:
-    """Why a rule with wildcards, or one for a command by itself, does not allow this after all."""
+    """Why a rule with wildcards, or one for a command on its own, does not allow this after all."""
     pattern = rule.argv or ("**",)
     if is_wild(pattern[0]) and not is_known(words[0]):
-        return f"{words[0]} is not a program that a wildcard stands for"
+        return f"{words[0]} is not a program that a wildcard may match"
     if any(_UPWARDS.search(word) for word, wanted in zip(words, pattern, strict=False) if "/" in wanted):
-        return "a path in it leads out of the folder that the rule names"
+        return "it contains a path that leads out of the folder in the rule"
     fixed = next((index for index, word in enumerate(pattern) if is_wild(word)), len(pattern))
     return runs_code(words, fixed)
 
 
 def _names_path(rule: Rule, pattern: str, named: Mentions, subject: Subject) -> bool:
-    """A directory is meant with all that is in it, and who names it names that; allowing takes more than its name."""
+    """A directory includes its content, so naming it names that, except in a rule that allows."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
     below = ("",) if rule.decision == "allow" else ("", "/")
     if named.anything or any(path_matches(wanted, path + end) for path in named.paths for end in below):

@@ -1,7 +1,7 @@
 """Which folders are trusted, and what their own files may then do: tighten, never loosen.
 
-What always holds: an answer is bound to the folder's real path and to the content of the files it is about; a changed
-file is not trusted any more, and asked about again; without trust such a file has no effect at all.
+Invariants: an answer is bound to the real path of the folder and to the content of the files it is about; a changed
+file is no longer trusted and is asked about again; without trust such a file has no effect at all.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from msgspec import Struct
 from buddy.errors import UserError
 
 RULE_FILES = ("buddy.toml", "agent.toml")
-# What other agents would take from the folder that they work in, and what it can do there.
+# What other agents read from the folder they work in, and what it can do there.
 OTHERS = {
     ".mcp.json": "names programs that another agent would start as MCP servers",
     "opencode.json": "settings of OpenCode: its servers, plugins and permissions",
@@ -31,7 +31,7 @@ MAX_FILES = 500
 
 
 class ProjectRules(Struct, frozen=True):
-    """What a folder's own file asks for. `ignored` names what no project file may set."""
+    """The rules of a folder's own file. `ignored` names what no project file may set."""
 
     rules: tuple[dict[str, Any], ...] = ()
     ignored: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class ProjectRules(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """A file that trust is about, and what it would change."""
+    """A file that depends on trust, and what it would change."""
 
     name: str
     text: str
@@ -51,15 +51,15 @@ class _Answer(Struct, frozen=True):
 
 
 class Trust:
-    """The answers that were given, kept in the state directory."""
+    """The answers so far, stored in the state directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "trust.json"
 
     def set(self, root: str, *, trusted: bool) -> str:
-        """Remember the answer for a folder as its files are now; give the hash it is bound to."""
+        """Store the answer for a folder with its present files; return the hash it is bound to."""
         folder = _real(root)
-        if not os.path.isdir(folder):  # noqa: PTH112
+        if not os.path.isdir(folder):  # noqa: PTH112 - plain strings, see `stamp`
             raise UserError(f"{folder} is not a directory")
         found = hash_of(folder)
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,11 +74,11 @@ class Trust:
         return found
 
     def answer(self, root: str) -> bool | None:
-        """What was answered for this folder with the files it has now; None where nothing was."""
+        """The answer for this folder with its present files; None if there is none."""
         folder = _real(root)
-        given = self._read().get(folder)
+        stored = self._read().get(folder)
         try:
-            return given.trusted if given is not None and given.hash == hash_of(folder) else None
+            return stored.trusted if stored is not None and stored.hash == hash_of(folder) else None
         except UserError:
             return None
 
@@ -86,8 +86,8 @@ class Trust:
         return self.answer(root) is True
 
     def project_rules(self, root: str) -> ProjectRules:
-        """The rules of a folder's own file: `ask` and `deny` of a trusted one, and nothing of any other."""
-        name = next((name for name in RULE_FILES if os.path.isfile(f"{root}/{name}")), None)  # noqa: PTH113
+        """The rules of a folder's own file: `ask` and `deny` if it is trusted, else none."""
+        name = next((name for name in RULE_FILES if os.path.isfile(f"{root}/{name}")), None)  # noqa: PTH113 - plain strings, see `stamp`
         if name is None:
             return ProjectRules()
         if not self.is_trusted(root):
@@ -95,8 +95,8 @@ class Trust:
         return _tightening(Path(_real(root)) / name)
 
     def stamp(self, root: str) -> tuple[tuple[int, int, int] | None, ...]:
-        """What changes when the rules of a folder may have: a cheap look before `project_rules` reads."""
-        # With every tool call, so as plain text: building paths takes longer than looking at them.
+        """A cheap fingerprint that changes whenever the rules of a folder may have changed."""
+        # Runs with every tool call, so it uses plain strings: building Path objects takes longer than the stat calls.
         return tuple(map(_stamp, (self._path, *(f"{root}/{name}" for name in RULE_FILES))))
 
     def _read(self) -> dict[str, _Answer]:
@@ -111,14 +111,14 @@ class _Permissions(Struct, frozen=True):
 
 
 def effects_of(root: str) -> list[Effect]:
-    """The files of a folder that trust is about, and what each would change."""
+    """The files of a folder that depend on trust, and what each would change."""
     folder = Path(_real(root))
     present = [name for name in HONOURED if (folder / name).is_file() or (name in OTHERS and (folder / name).is_dir())]
-    return [Effect(name, OTHERS.get(name) or _rules_told(folder / name)) for name in present]
+    return [Effect(name, OTHERS.get(name) or _describe_rules(folder / name)) for name in present]
 
 
 def hash_of(root: str) -> str:
-    """Over the names and contents of all files that would be honoured."""
+    """A hash over the names and contents of all files that trust covers."""
     digest = hashlib.sha256()
     for name, path in _files(Path(_real(root))):
         digest.update(f"{name}\0{_content(path)}\n".encode(errors="surrogateescape"))
@@ -133,19 +133,19 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """All files of a directory, but for installed packages."""
+    """All files of a directory except installed packages."""
     found: list[Path] = []
     for base, directories, names in os.walk(folder):
         directories[:] = [name for name in directories if name != "node_modules"]
-        links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118
+        links = [name for name in directories if os.path.islink(os.path.join(base, name))]  # noqa: PTH114, PTH118 - as os.walk gives them
         found += [Path(base, name) for name in (*names, *links)]
         if len(found) > MAX_FILES:
-            raise UserError(f"{folder} has more than {MAX_FILES} files", hint="it is not trusted as it is")
+            raise UserError(f"{folder} has more than {MAX_FILES} files", hint="reduce it before you trust it")
     return sorted(found)
 
 
 def _content(path: Path) -> str:
-    """The hash of what a regular file holds; what is none, or cannot be read, is told apart from an empty one."""
+    """The hash of a regular file; a missing or unreadable one differs from an empty one."""
     try:
         if path.is_symlink() and not path.is_file():
             return f"-> {path.readlink()}"
@@ -165,11 +165,11 @@ def _stamp(path: Path | str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _rules_told(path: Path) -> str:
+def _describe_rules(path: Path) -> str:
     try:
         found = _tightening(path)
     except UserError as error:
-        return f"cannot be read: {error}"
+        return f"unreadable: {error}"
     count = len(found.rules)
     what = "1 rule that asks or denies" if count == 1 else f"{count} rules that ask or deny"
     rules = f"adds {what}" if count else "adds nothing"
@@ -183,15 +183,19 @@ def _tightening(path: Path) -> ProjectRules:
         with path.open("rb") as file:
             document = tomllib.loads(file.read(MAX_BYTES).decode())
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}", hint="mend the file, or buddy trust --revoke its folder") from error
+        raise UserError(
+            f"{path}: {error}", hint="correct the file, or run buddy trust --revoke for its folder"
+        ) from error
     try:
         rules = msgspec.convert(document.get("permissions", {}), _Permissions).rules
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}", hint="mend the file, or buddy trust --revoke its folder") from error
-    kept = tuple(rule for rule in rules if rule.get("decision") in ("ask", "deny"))
+        raise UserError(
+            f"{path}: {error}", hint="correct the file, or run buddy trust --revoke for its folder"
+        ) from error
+    stricter = tuple(rule for rule in rules if rule.get("decision") in ("ask", "deny"))
     ignored = [name for name in document if name != "permissions"]
-    ignored += ["permissions rules that allow"] if len(kept) < len(rules) else []
-    return ProjectRules(kept, tuple(ignored))
+    ignored += ["permissions rules that allow"] if len(stricter) < len(rules) else []
+    return ProjectRules(stricter, tuple(ignored))
 
 
 def _real(root: str) -> str:

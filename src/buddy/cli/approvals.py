@@ -77,7 +77,7 @@ async def _list(options: argparse.Namespace) -> int:
     async with connected(options, "cli") as client:
         waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
     if options.json:
-        shown = [{"id": rule.rule_id, **rule.given()} for rule in rules]
+        shown = [{"id": rule.rule_id, **rule.as_table()} for rule in rules]
         print(json.dumps({"rules": shown, "pending": msgspec.to_builtins(waiting)}))
         return 0
     for rule in rules:
