@@ -75,12 +75,12 @@ async def test_a_large_binary_output_comes_whole(piped: TargetCase, nonce: str) 
 async def test_a_command_that_cannot_be_started_is_the_models_to_fix(
     where: TargetCase, nonce: str, command: str
 ) -> None:
-    with pytest.raises(ToolError, match="the command has bytes"):
+    with pytest.raises(ToolError, match="the command contains invalid bytes"):
         await run(where, command, CapturedOutput(), nonce)
 
 
 async def test_a_missing_directory_is_the_models_to_fix(where: TargetCase, nonce: str) -> None:
-    with pytest.raises(ToolError, match="is not there"):
+    with pytest.raises(ToolError, match="does not exist"):
         await where.target.run("true", cwd=f"{where.root}/no", nonce=nonce, on_output=CapturedOutput())
 
 

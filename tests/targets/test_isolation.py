@@ -11,7 +11,7 @@ import pytest
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, probe_levels, verify_target
 from buddy.targets.contract import Finished
-from buddy.targets.isolation import IsolatedContainer, doubt
+from buddy.targets.isolation import IsolatedContainer, find_isolation_flaw
 from buddy.targets.launchers import ContainerLauncher
 from buddy.targets.remote import Remote
 from targets.captured_output import CapturedOutput
@@ -54,8 +54,8 @@ async def test_a_container_is_looked_at_before_its_first_use(
 ODD = {
     "shares this machine's processes": ("--pid=host",),
     "privileged": ("--privileged",),
-    "sees this program's own files": ("-v", "OWN:OWN"),
-    "can command the container engine": ("-v", "DOOR:/var/run/docker.sock"),
+    "can see Buddy's own files": ("-v", "OWN:OWN"),
+    "can control the container engine": ("-v", "DOOR:/var/run/docker.sock"),
 }
 
 
@@ -98,7 +98,7 @@ async def test_this_machine_is_not_taken_for_a_container(
     pretended.write_text('#!/bin/sh\n[ "$1" = exec ] || { echo true; exit; }\nshift 3\nexec "$@"\n')
     pretended.chmod(0o755)
     monkeypatch.setenv("PATH", f"{pretended.parent}:{os.environ['PATH']}")
-    with pytest.raises(ToolError, match="no sandbox"):
+    with pytest.raises(ToolError, match="not a sandbox"):
         await Remote(IsolatedContainer("box", places.state_dir)).run(
             "true", cwd="/", nonce=nonce, on_output=CapturedOutput()
         )
@@ -164,4 +164,5 @@ async def test_a_container_that_says_nothing_of_itself_proves_nothing(
     silent.write_text("#!/bin/sh\nprintf 'mnt=\\npid=\\nboot=\\ndone=yes\\n'\n")
     silent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{silent.parent}:{os.environ['PATH']}")
-    assert "shares this machine's files" in await doubt(ContainerLauncher("box", "docker"), places.state_dir)
+    flaw = await find_isolation_flaw(ContainerLauncher("box", "docker"), places.state_dir)
+    assert "shares this machine's files" in flaw

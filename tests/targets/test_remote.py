@@ -51,7 +51,7 @@ def names_in(place: Path) -> list[str]:
 
 
 async def test_a_control_directory_that_is_open_to_others_is_refused(open_dir: Path, nonce: str) -> None:
-    with pytest.raises(ToolError, match="not private"):
+    with pytest.raises(ToolError, match="accessible to other users"):
         await Remote(SshLauncher("host", open_dir)).run("true", cwd="/", nonce=nonce, on_output=CapturedOutput())
 
 

@@ -1,7 +1,7 @@
-"""A port on a target, reached through a port of this machine's loopback.
+"""Forwards a local loopback port to a port on a target.
 
-Invariants: each connection is carried by a command of its own on that target; a connection ends when either
-side ends it, and after `close` no connection and no command of it is left here.
+Invariants: each connection has its own command on the target; a connection ends when either side closes it, and
+after `close` no connection and no local command is left.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from buddy.targets.orphans import NONCE_VARIABLE
 
 CHUNK = 64 * 1024
 GRACE = 2.0
-# Whatever can open a connection there: a shell that can, or a program made for it. The end of either direction ends
-# both, as the other would wait for ever.
+# Uses whatever can open a connection there: bash, nc or socat. When one direction ends, both end; the other would
+# wait forever.
 _SHELL = """
 if command -v bash >/dev/null 2>&1; then
   exec bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 69
@@ -25,12 +25,12 @@ if command -v bash >/dev/null 2>&1; then
 elif command -v nc >/dev/null 2>&1; then exec nc 127.0.0.1 "$1"
 elif command -v socat >/dev/null 2>&1; then exec socat - "TCP:127.0.0.1:$1"
 fi
-echo "bash, nc or socat is needed there" >&2; exit 69
+echo "bash, nc or socat is required there" >&2; exit 69
 """
 
 
 class Bridge:
-    """Listens here while it is open; `port` is where."""
+    """Listens locally on `port` while it is open."""
 
     def __init__(self, launcher: Launcher, port: int, nonce: str) -> None:
         self.port = 0
@@ -85,7 +85,7 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """The end of its input ends what runs there, where a signal to the command here would not reach."""
+    """Closing its stdin ends the remote process, which a signal to the local command would not reach."""
     if process.stdin is not None:
         process.stdin.close()
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Seeing work through that must not be left half done, even when its caller is cancelled meanwhile."""
+"""Finish work that must not be left half done, even if its caller is cancelled meanwhile."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ Result = TypeVar("Result")
 
 
 async def finish_despite_cancel(work: Coroutine[object, object, Result]) -> Result:
-    """Await `work` to its end; a cancellation that came meanwhile is raised after it, not instead of it."""
+    """Await `work` to its end; a cancellation that arrives meanwhile is raised afterwards, not instead."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -17,6 +17,6 @@ async def finish_despite_cancel(work: Coroutine[object, object, Result]) -> Resu
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # looked at, so that it is not reported as lost
+        task.exception()  # retrieved, so that asyncio does not report it as lost
         raise cancelled
     return task.result()

@@ -1,7 +1,7 @@
-"""A control group per command, where this process may make one: whatever a command starts stays in it.
+"""A control group per command, where this process may create one: everything a command starts stays in it.
 
-Invariants: a process leaves its group neither by a new session nor by another environment, so that ending the
-group ends everything a call started. Where no group can be made, calls run without, and are found by their mark alone.
+Invariants: a process cannot leave its group by a new session or another environment, so killing the group kills
+everything a call started. Where no group can be created, calls run without one and are found by their nonce alone.
 """
 
 import os
@@ -17,11 +17,11 @@ from pathlib import Path
 from msgspec import Struct
 
 PREFIX = "buddy-"
-# An empty group this old is of a call that ended, or never began; on a busy machine a shell takes seconds to enter.
+# An empty group this old belongs to a call that ended or never started; on a busy machine entering takes seconds.
 STALE_SECONDS = 600.0
 PATIENCE = 5.0
 LOOK_AGAIN_MS = 20
-# A plain command of a program that starts no other, or only where it is told to: nothing of it could stay.
+# Plain commands of programs that start no others unless asked to: they leave nothing behind.
 _ALONE = (
     r"(?:(?:true|false|echo|printf|pwd|cd|ls|tree|cat|head|tail|wc|stat|file|date|uname|whoami|id|which|test|\[|grep|cut|tr"
     r"|uniq|nl|tac|comm|tee|jq|basename|dirname|realpath|readlink|du|df|sha256sum|md5sum|diff|cmp|mkdir|touch|cp|mv|rm|sleep)"
@@ -29,7 +29,7 @@ _ALONE = (
     r"|(?:find|rg|sort)(?! .*(?:-exec|-ok|--pre|--host|--co|\S[\"']\S|\{)))"
     r"(?: (?>[12]?>&[12]|[^&;|$`()\n\\])*+)?"
 )
-# The shell moves itself, before there is anything else in it, and then becomes the command.
+# The shell moves itself into the group and then becomes the command.
 JOIN = '{ echo 0 >"$0"; } 2>/dev/null; exec "$@"'
 
 
@@ -37,11 +37,11 @@ class Group(Struct, frozen=True):
     place: Path
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
-        """The same command, started inside."""
+        """The same command, started inside the group."""
         return ["/bin/sh", "-c", JOIN, str(self.place / "cgroup.procs"), *argv]
 
     def end(self) -> int:
-        """Kill everything inside and wait until it is dead; give how many there were."""
+        """Kill everything inside, wait until it is dead and return how many processes there were."""
         found = 0
         with suppress(OSError):
             found = len((self.place / "cgroup.procs").read_text(encoding="ascii").split())
@@ -51,31 +51,31 @@ class Group(Struct, frozen=True):
         return found
 
     def _wait_empty(self) -> None:
-        """Bounded, because a process stuck inside the kernel does not even heed this."""
+        """Bounded, because a process stuck in the kernel ignores even SIGKILL."""
         with (self.place / "cgroup.events").open(encoding="ascii") as events:
             news = select.poll()
             news.register(events, select.POLLPRI)
             until = time.monotonic() + PATIENCE
             while "populated 1" in events.read() and time.monotonic() < until:
-                news.poll(LOOK_AGAIN_MS)  # what changes between the look and the wait is not told
+                news.poll(LOOK_AGAIN_MS)  # a change between read and poll is not reported
                 events.seek(0)
 
     def leave(self) -> None:
-        """Take it away; one that still has processes stays for them."""
+        """Remove the group unless it still has processes."""
         with suppress(OSError):
             self.place.rmdir()
 
 
 def may_outlive(command: str) -> bool:
-    """Whether a command could leave a process behind; to enter a group takes the kernel some ten milliseconds.
+    """Whether a command could leave a process behind; entering a group takes about ten milliseconds.
 
-    What is quoted is read as if it were not, which finds more commands than there are, never fewer.
+    Quotes are ignored, which finds more commands than there are, never fewer.
     """
     return not all(re.fullmatch(_ALONE, part.strip(" ")) for part in re.split(r"&&|\|\||[;|]", command))
 
 
 def make(nonce: str) -> Group | None:
-    """A group for a call; None where there can be none."""
+    """A group for a call, or None if none can be created."""
     base = _base()
     if base is None:
         return None
@@ -89,7 +89,7 @@ def make(nonce: str) -> Group | None:
 
 
 def find(nonce: str) -> Group | None:
-    """The group of a call, also of one that another process of this program started."""
+    """The group of a call, even one started by another Buddy process."""
     mount = _mount()
     if mount is None or _base() is None:
         return None
@@ -102,7 +102,7 @@ def find(nonce: str) -> Group | None:
 
 @cache
 def _base() -> Path | None:
-    """Where groups can be made, after trying it: a process must be able to enter one, and be killed in it."""
+    """Where groups can be created, verified by trying: a process must be able to enter and be killable."""
     mount = _mount()
     if mount is None:
         return None
@@ -123,7 +123,7 @@ def _base() -> Path | None:
 
 @cache
 def _mount() -> Path | None:
-    """Where the second version of control groups is mounted, alone or beside the first."""
+    """Where cgroup v2 is mounted, alone or alongside v1."""
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
             fields, _, rest = line.partition(" - ")
@@ -142,7 +142,7 @@ def _own(mount: Path) -> Path:
 
 
 def _sweep(base: Path) -> None:
-    """Take away the groups of calls whose last process has ended since."""
+    """Remove the groups of calls whose last process has ended."""
     before = time.time() - STALE_SECONDS
     for place in base.glob(f"{PREFIX}*"):
         with suppress(OSError):

@@ -1,9 +1,9 @@
-"""One process group under way: its output, its end, and ending it.
+"""One running process group: its output, its exit, and how to end it.
 
 Invariants:
-- a chunk is read only after the one before it was taken, so a slow reader slows the writer and nothing piles up;
-- everything the child itself wrote is given on, also when a background job keeps the pipe open;
-- the child is reaped last: while it is a zombie its group's number cannot belong to anyone else.
+- a chunk is read only after the previous one was consumed, so a slow reader slows the writer and nothing piles up;
+- everything the child itself wrote is forwarded, even if a background job keeps the pipe open;
+- the child is reaped last: while it is a zombie, its process group id cannot be reused.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from buddy.targets.contract import OnOutput
 CHUNK = 64 * 1024
 DRAIN = 0.25
 PATIENCE = 5.0
-# No pipe holds more than this unless root said so: what a child left in it is read even when nobody closes it.
+# No pipe holds more than this unless root raised the limit: what a child left in it is read even if it stays open.
 PIPE_LIMIT = 1024 * 1024
 
 
 class Pipe:
-    """The reading end of one output stream; it holds one chunk at most, and reads on when that was taken."""
+    """The read end of one output stream; it holds at most one chunk and continues when that was consumed."""
 
     def __init__(self, stream: Literal["stdout", "stderr"], news: asyncio.Event) -> None:
-        """`news` is set when there is a chunk; when there will be no more, only where that `is_awaited`."""
+        """`news` is set when there is a chunk, and at the end of the stream if that `is_awaited`."""
         self.stream: Literal["stdout", "stderr"] = stream
         self.is_dry = False
         self.is_awaited = False
@@ -43,8 +43,8 @@ class Pipe:
     def listen(self) -> None:
         self._loop.add_reader(self.reader, self._read)
 
-    async def pass_on(self, on_output: OnOutput) -> None:
-        """Give on the chunk that is held, if one is."""
+    async def forward(self, on_output: OnOutput) -> None:
+        """Forward the held chunk, if there is one."""
         if self._chunk:
             chunk, self._chunk = self._chunk, b""
             try:
@@ -53,11 +53,11 @@ class Pipe:
                 self.listen()
 
     async def empty(self, on_output: OnOutput) -> None:
-        """Give on what is in it now, without waiting for more."""
+        """Forward what is in the pipe now without waiting for more."""
         left = PIPE_LIMIT
         while left > 0 and (self._chunk or self._read()):
             left -= len(self._chunk)
-            await self.pass_on(on_output)
+            await self.forward(on_output)
 
     def close_writer(self) -> None:
         if self.writer >= 0:
@@ -71,7 +71,7 @@ class Pipe:
         os.close(self.reader)
 
     def _read(self) -> bool:
-        """Take the next chunk; whether there was one."""
+        """Read the next chunk; return whether there was one."""
         try:
             self._chunk = os.read(self.reader, CHUNK)
         except BlockingIOError:
@@ -84,7 +84,7 @@ class Pipe:
 
 
 class Child:
-    """A started process that leads its own session and group. `news` is set by its pipes, and when it has exited."""
+    """A started process that leads its own session and group. `news` is set by its pipes and when it exits."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", pipes: Sequence[Pipe], news: asyncio.Event) -> None:
         self.process = process
@@ -103,34 +103,34 @@ class Child:
             pipe.listen()
 
     async def follow(
-        self, on_output: OnOutput, timeout: float | None, grace: float, has_told: Callable[[], bool] = bool
+        self, on_output: OnOutput, timeout: float | None, grace: float, has_reported_end: Callable[[], bool] = bool
     ) -> bool:
-        """Give its output on until it has exited; with `timeout`, end it then. Whether it ended by itself.
+        """Forward its output until it exits, or end it after `timeout`; return whether it ended by itself.
 
-        `has_told` is whether its output said that it ended, while it may stay for what it left behind.
+        `has_reported_end` is true once its output reported the end, even if the process itself stays.
         """
-        in_time = await self._pass_on(on_output, lambda: self._has_exited or has_told(), timeout)
+        in_time = await self._forward(on_output, lambda: self._has_exited or has_reported_end(), timeout)
         if not in_time:
             await self.end(grace, on_output)
         self._expect_ends()
-        if not await self._pass_on(on_output, self._is_dry, DRAIN):
+        if not await self._forward(on_output, self._is_dry, DRAIN):
             for pipe in self.pipes:
                 await pipe.empty(on_output)
         return in_time
 
     async def end(self, grace: float, on_output: "OnOutput | None" = None) -> None:
-        """End the whole group: ask, wait a moment, then insist. Output from here on is nobody's, unless it is given."""
+        """End the whole group: SIGTERM, a grace period, then SIGKILL. Output is dropped without `on_output`."""
         take = on_output or _discard
         self._signal(signal.SIGTERM)
         self._expect_ends()
-        # Both: when the leader is gone and nobody holds the pipes, there is nobody left to wait for.
-        await self._pass_on(take, lambda: self._has_exited and self._is_dry(), grace)
+        # Both: once the leader is gone and nobody holds the pipes, nobody is left to wait for.
+        await self._forward(take, lambda: self._has_exited and self._is_dry(), grace)
         self._signal(signal.SIGKILL)
-        # Bounded, because a process stuck inside the kernel does not even heed this.
-        await self._pass_on(take, lambda: self._has_exited, PATIENCE)
+        # Bounded, because a process stuck in the kernel ignores even SIGKILL.
+        await self._forward(take, lambda: self._has_exited, PATIENCE)
 
     def close(self) -> int:
-        """Reap it and let go of everything; give its exit code."""
+        """Reap it, release everything and return its exit code."""
         if self._handle is not None:
             if not self._has_exited:
                 self._loop.remove_reader(self._handle)
@@ -143,15 +143,15 @@ class Child:
         code = self.process.poll()
         return -signal.SIGKILL if code is None else code
 
-    async def _pass_on(self, on_output: OnOutput, is_over: Callable[[], bool], seconds: float | None) -> bool:
-        """Give output on until it is over, or so much time is; whether it was over by then."""
+    async def _forward(self, on_output: OnOutput, is_over: Callable[[], bool], seconds: float | None) -> bool:
+        """Forward output until `is_over` or the timeout; return whether it was over in time."""
         self._is_late = False
         timer = None if seconds is None else self._loop.call_later(seconds, self._note_late)
         try:
             while True:
                 self._news.clear()
                 for pipe in self.pipes:
-                    await pipe.pass_on(on_output)
+                    await pipe.forward(on_output)
                 if is_over():
                     return True
                 if self._is_late:
@@ -162,7 +162,7 @@ class Child:
                 timer.cancel()
 
     def _expect_ends(self) -> None:
-        """From now on somebody waits for the end of its output, not only for its own."""
+        """From now on, wait for the end of its output as well as its exit."""
         for pipe in self.pipes:
             pipe.is_awaited = True
 
@@ -189,18 +189,18 @@ class Child:
 
 
 def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes, bytes], stdin: bytes = b"") -> Child:
-    """Start a program in a session of its own; ToolError where that is not possible."""
+    """Start a program in its own session; ToolError if that fails."""
     news = asyncio.Event()
     pipes: list[Pipe] = []
     try:
         pipes.append(Pipe("stdout", news))
         pipes.append(Pipe("stderr", news))
-        with _given(stdin) as given:
+        with _stdin_file(stdin) as stdin_file:
             process = subprocess.Popen(
                 argv,
                 cwd=cwd,
                 env=env,
-                stdin=given or subprocess.DEVNULL,
+                stdin=stdin_file or subprocess.DEVNULL,
                 stdout=pipes[0].writer,
                 stderr=pipes[1].writer,
                 start_new_session=True,
@@ -215,8 +215,8 @@ def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes,
 
 
 @contextmanager
-def _given(stdin: bytes) -> "Generator[IO[bytes] | None]":
-    """What a child reads: a file without a name, because a pipe takes only so much before it is read."""
+def _stdin_file(stdin: bytes) -> "Generator[IO[bytes] | None]":
+    """The child's stdin as an unnamed file, because a pipe buffers only so much before it is read."""
     if not stdin:
         yield None
         return
@@ -230,11 +230,11 @@ def _given(stdin: bytes) -> "Generator[IO[bytes] | None]":
 
 def _explain(error: OSError | ValueError, cwd: str) -> str:
     if isinstance(error, ValueError):
-        return "the command has bytes that no command can have (NUL or a broken character); leave them out"
+        return "the command contains invalid bytes (NUL or a broken character); remove them"
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        return f"the directory {cwd!r} is not there; give another cwd"
+        return f"the directory {cwd!r} does not exist; use another cwd"
     if error.errno == errno.E2BIG:
-        return "the command is too long for the system; write it into a file and run that"
+        return "the command is too long for the system; write it to a file and run that"
     return f"the command could not be started: {error.strerror}"
 
 

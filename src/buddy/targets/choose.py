@@ -1,7 +1,7 @@
-"""From what a session asked for to the target it gets.
+"""Resolve the target that a session asked for.
 
-Invariants: what was asked for and cannot be had is refused and told why; it is never replaced by something less,
-and never by this machine.
+Invariants: what was requested and is not available is refused with the reason; it is never replaced by something
+weaker, and never by this machine.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from buddy.targets.local import Local
 if TYPE_CHECKING:
     from buddy.targets.confine.probe import ProbeResult
 
-# The name of a socket has 108 bytes at most, and ssh adds some sixty to the directory's.
+# A socket path has at most 108 bytes, and ssh adds about sixty to the directory's.
 MAX_CONTROL_DIR = 45
-# Where other packages name the targets that they bring: KIND = a callable that makes a launcher of NAME.
+# The entry point group for targets of other packages: KIND = a callable that makes a launcher from NAME.
 GROUP = "buddy.targets"
 
 
 class TargetRequest(Struct, frozen=True):
-    """`target` is local, container:NAME or ssh:HOST; `sandbox` host, confined or container, where it was said."""
+    """`target` is local, container:NAME or ssh:HOST; `sandbox` is host, confined, container or unset."""
 
     target: str
     root: str
@@ -47,7 +47,7 @@ class TargetChoice(Struct, frozen=True):
 
 
 class OwnDirectories(Struct, frozen=True):
-    """The directories of this program itself."""
+    """Buddy's own directories."""
 
     config_dir: Path
     state_dir: Path
@@ -73,7 +73,7 @@ def choose(
 
 
 async def verify_target(chosen: Target, root: str) -> None:
-    """Refuse a target that cannot be reached, or has no such workspace, before anything is made of it."""
+    """Refuse a target or workspace that cannot be reached, before a session is created on it."""
     if isinstance(chosen, Verifiable):
         try:
             await chosen.verify(root)
@@ -82,14 +82,14 @@ async def verify_target(chosen: Target, root: str) -> None:
 
 
 async def close_connections(own: OwnDirectories) -> None:
-    """End what targets keep open between calls."""
+    """Close what targets keep open between calls."""
     await close_ssh_connections(_control_dir(own))
 
 
 def sandbox_levels() -> dict[str, str]:
-    """What each sandbox level stands on here, as far as that is known already."""
+    """What each sandbox level is based on here, as far as already known."""
     found = engines()
-    container = f"untried: {', '.join(found)}; each container is looked at before its first use"
+    container = f"untried: {', '.join(found)}; each container is checked before its first use"
     return {
         "host": "proven: nothing is confined, approvals are a courtesy",
         "confined": _confined_level(),
@@ -98,7 +98,7 @@ def sandbox_levels() -> dict[str, str]:
 
 
 async def probe_levels() -> dict[str, str]:
-    """The same after confinement was tried here. Nothing is started in anybody's container."""
+    """The same after testing confinement. Nothing is started in a user's container."""
     from buddy.targets.confine.probe import probe
     from buddy.targets.isolation import describe
 
@@ -109,44 +109,42 @@ async def probe_levels() -> dict[str, str]:
 def _local(request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None") -> TargetChoice:
     root = os.path.realpath(request.root)
     if not os.path.isdir(root):  # noqa: PTH112 - plain text
-        raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory here")
+        raise ProtocolError("INVALID_REQUEST", f"repo.rootPath {root} is not a directory on this machine")
     match request.sandbox:
         case None | "host":
             return TargetChoice(_with_tmux(Local(), LocalLauncher(), root, request), root, "host")
         case "confined":
             return TargetChoice(_confined(root, request, own, probe), root, "confined")
         case "container":
-            raise _unavailable("sandbox container needs a container to work in: ask for the target container:NAME")
+            raise _unavailable("sandbox container requires a container: request the target container:NAME")
         case other:
-            raise _unavailable(f"there is no sandbox {other[:80]!r}; there are host, confined and container")
+            raise _unavailable(f"unknown sandbox {other[:80]!r}. Available: host, confined, container")
 
 
 def _confined(
     root: str, request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None"
 ) -> Target:
     if request.tmux:
-        raise _unavailable("a shared tmux pane cannot be confined; leave out tmux, or use a container")
-    # Paid for by who uses it.
+        raise _unavailable("a shared tmux pane cannot be confined; omit tmux or use a container")
+    # Imported lazily: only confined sessions need it.
     from buddy.targets.confine.policy import ConfinementPolicy
     from buddy.targets.confine.probe import probe as probe_here
     from buddy.targets.confine.target import Confined
 
     places = tuple(str(place) for place in (own.config_dir, own.state_dir))
     if root == "/":
-        raise _unavailable(
-            "the workspace is the whole machine, and a confined command writes only in it; name a folder"
-        )
+        raise _unavailable("the workspace / is the entire machine, so nothing would be confined; choose a folder")
     for place in map(os.path.realpath, places):
         if f"{root}/".startswith(f"{place}/"):
-            raise _unavailable(f"the workspace {root} lies in {place}, which a confined command may not see")
+            raise _unavailable(f"the workspace {root} is inside {place}, which confined commands cannot see")
     return Confined(ConfinementPolicy(root, home=str(Path.home()), own=places), probe or probe_here)
 
 
 def _container(request: TargetRequest, name: str, own: OwnDirectories) -> TargetChoice:
     if request.sandbox not in (None, "container", "host"):
-        raise _unavailable(f"sandbox {request.sandbox[:80]} works on this machine only; a container is one of its own")
+        raise _unavailable(f"sandbox {request.sandbox[:80]} is only available on this machine, not in a container")
     if not engines():
-        raise _unavailable(f"none of {', '.join(ENGINES)} is installed here")
+        raise _unavailable(f"none of {', '.join(ENGINES)} is installed")
     if request.sandbox == "host":
         return _remote(request, ContainerLauncher(name), "host")
     from buddy.targets.isolation import IsolatedContainer
@@ -156,25 +154,25 @@ def _container(request: TargetRequest, name: str, own: OwnDirectories) -> Target
 
 def _ssh(request: TargetRequest, host: str, own: OwnDirectories) -> TargetChoice:
     if request.sandbox not in (None, "host"):
-        raise _unavailable(f"sandbox {request.sandbox[:80]} works on this machine only, not over ssh")
+        raise _unavailable(f"sandbox {request.sandbox[:80]} is only available on this machine, not over ssh")
     if find_program("ssh") is None:
-        raise _unavailable("ssh is not installed here")
+        raise _unavailable("ssh is not installed")
     return _remote(request, SshLauncher(host, _control_dir(own)), "host")
 
 
 def _from_plugin(request: TargetRequest, kind: str, name: str) -> TargetChoice:
-    """A target of another package: whatever carries programs there, it is worked on like a container or a host."""
+    """A target from another package, used like a container or an ssh host."""
     from importlib.metadata import entry_points
 
     point = next(iter(entry_points(group=GROUP, name=kind)), None)
     if point is None or not name:
-        raise _unavailable(f"there is no target {request.target[:80]!r}; there are local, container:NAME and ssh:HOST")
+        raise _unavailable(f"unknown target {request.target[:80]!r}. Available: local, container:NAME, ssh:HOST")
     if request.sandbox not in (None, "host"):
         raise _unavailable(f"sandbox {request.sandbox[:80]} cannot be proven on {request.target[:80]}")
     checked = names.container(name)
     try:
         launcher: object = point.load()(checked)
-    except Exception as error:  # whatever somebody else's code does wrong
+    except Exception as error:  # third-party code may raise anything
         raise _unavailable(f"the target {kind} ({point.value}) cannot be used: {error}") from error
     if not isinstance(launcher, Launcher):
         raise _unavailable(f"the target {kind} ({point.value}) cannot be used: it lacks name, argv or shell_command")
@@ -201,16 +199,16 @@ def _with_tmux(base: Target, launcher: Launcher, root: str, request: TargetReque
     pane = Pane(launcher, session, root)
     if isinstance(launcher, LocalLauncher):
         if find_program("tmux") is None:
-            raise _unavailable("tmux is not installed here; install it, or leave out --tmux")
+            raise _unavailable("tmux is not installed; install it or omit --tmux")
         if current_tmux_window() == f"{session}:{WINDOW}":
             raise ProtocolError(
-                "INVALID_REQUEST", f"this program runs in the window {session}:{WINDOW} itself; use another terminal"
+                "INVALID_REQUEST", f"Buddy itself runs in the window {session}:{WINDOW}; use another terminal"
             )
     return Tmux(base, launcher, pane)
 
 
 def current_tmux_window() -> str:
-    """The tmux session and window that this process runs in; empty where it runs in none."""
+    """The tmux session and window of this process; empty if it runs in none."""
     pane = os.environ.get("TMUX_PANE")
     if not pane or not os.environ.get("TMUX"):
         return ""
@@ -223,16 +221,16 @@ def current_tmux_window() -> str:
 
 
 def _control_dir(own: OwnDirectories) -> Path:
-    """Of this process alone, so that it can end its connections without ending another's."""
+    """Private to this process, so that it can close its connections without closing others'."""
     name = f"ssh-{os.getpid()}"
     near = own.run_dir / name
     return near if len(str(near)) <= MAX_CONTROL_DIR else Path(f"/tmp/buddy-{os.geteuid()}-{name}")  # noqa: S108 - checked
 
 
 def _confined_level() -> str:
-    untried = "untried: proven when it is first asked for"
+    untried = "untried: tested on first use"
     if "buddy.targets.confine.probe" not in sys.modules:
-        return untried  # nobody can have asked for it, and a hello need not load it
+        return untried  # never probed in this process; hello must not load it
     from buddy.targets.confine.probe import probe, was_probed
 
     if not was_probed():

@@ -1,7 +1,7 @@
-"""What a tool needs of the place it works on: run a command, read and write files, find what was left behind.
+"""What a tool needs from its target: run commands, read and write files, find what was left behind.
 
 Invariants: every process that a target starts carries `BUDDY_CALL=<nonce>` in its environment, and its children
-inherit it, so that whatever they become they can be found and ended; nothing falls back to another target.
+inherit it, so they can always be found and killed; nothing falls back to another target.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ OnOutput = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 class Finished(Struct, frozen=True):
     """How a command ended; a negative exit code is the signal that ended it.
 
-    One that is `still_running` has not: the wait for it was over, and its exit code means nothing yet.
+    With `still_running` it has not ended: the wait timed out, and the exit code has no meaning yet.
     """
 
     exit_code: int
@@ -30,7 +30,7 @@ class FileStat(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """One name in a directory; a link is neither followed nor a directory."""
+    """One directory entry; links are not followed and do not count as directories."""
 
     name: str
     is_dir: bool
@@ -50,38 +50,38 @@ class Target(Protocol):
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        """Run a shell command in a process group of its own; cancelling the caller ends the whole group."""
+        """Run a shell command in its own process group; cancelling the caller ends the whole group."""
         ...
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
-        """At most `limit` bytes of a regular file below `root`; ToolError where it is not one or lies outside."""
+        """Up to `limit` bytes of a regular file below `root`; ToolError if it is not one or lies outside."""
         ...
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
-        """Replace the file whole, or not at all; parents are made; ToolError outside `root`."""
+        """Replace the file atomically, creating parent directories; ToolError outside `root`."""
         ...
 
     async def stat(self, path: str, *, root: str) -> FileStat | None: ...
 
     async def locate(self, path: str, *, root: str) -> str:
-        """Where a path really leads, links followed; ToolError where that is outside `root`."""
+        """The real path, links followed; ToolError if it is outside `root`."""
         ...
 
     async def list_dir(self, path: str, *, root: str) -> list[Entry]:
-        """What is in a directory below `root`, by name; ToolError where it is not one or lies outside."""
+        """The entries of a directory below `root`, sorted by name; ToolError if it is not one or lies outside."""
         ...
 
     async def kill_orphans(self, nonce: str) -> int:
-        """End every process that carries this nonce; give how many there were, 0 where it cannot be reached."""
+        """Kill every process that carries this nonce; return how many, 0 if the target cannot be reached."""
         ...
 
 
 @runtime_checkable
 class Verifiable(Protocol):
-    """A target that may not be there."""
+    """A target that may be unavailable."""
 
     async def verify(self, root: str) -> None:
-        """Go there once; ToolError where it, or the workspace on it, cannot be reached."""
+        """Contact it once; ToolError if it or its workspace cannot be reached."""
         ...
 
 
@@ -90,7 +90,7 @@ class Offline(Protocol):
     """A target whose commands have no network."""
 
     def with_network(self) -> Target:
-        """The same place, for one call that was allowed to use it."""
+        """The same target with network access, for one call that was allowed to use it."""
         ...
 
 
@@ -99,12 +99,12 @@ class Reattachable(Protocol):
     """A target whose commands outlive the process that started them."""
 
     async def reattach(self, nonce: str, on_output: OnOutput) -> Finished | None:
-        """Go on waiting for a command that an earlier process started; None where it cannot be found."""
+        """Resume waiting for a command that an earlier process started; None if it cannot be found."""
         ...
 
 
 class Capture(Struct, frozen=True):
-    """What of a pane is wanted, in the words of `tmux capture-pane`."""
+    """What to capture, in the terms of `tmux capture-pane`."""
 
     target: str | None = None
     start: str | None = None
@@ -117,7 +117,7 @@ class Capture(Struct, frozen=True):
 
 
 class Keys(Struct, frozen=True):
-    """What is sent to a pane: named keys, or text as it is."""
+    """What to send to a pane: named keys or literal text."""
 
     target: str | None = None
     keys: tuple[str, ...] = ()
@@ -134,9 +134,9 @@ class Terminal(Protocol):
     async def send_keys(self, keys: Keys) -> None: ...
 
     async def snapshot(self) -> str:
-        """What the pane shows now, short enough for a system prompt; empty where there is none."""
+        """The pane's current content, short enough for a system prompt; empty if there is no pane."""
         ...
 
     def attach_hint(self) -> str:
-        """What a person types to watch."""
+        """The command line for a person to watch."""
         ...

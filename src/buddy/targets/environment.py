@@ -1,20 +1,20 @@
-"""The environment that a target's processes get, and where our own programs are looked for.
+"""The environment of a target's processes, and the lookup of programs that Buddy runs.
 
-Invariants: no program is found by a relative path: it would be the workspace's own.
+Invariants: no program is found through a relative path: it would be the workspace's own.
 """
 
 import os
 from collections.abc import Mapping
 
-# What configures this process, or is its secret, is not a command's business.
+# Configuration and secrets of this process that commands must not see.
 WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's own, without what is withheld, and with `more`."""
+    """The environment of this process without the withheld variables, plus `more`."""
     kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-    whole = {**kept, **(more or {})}
-    return {**whole, "PATH": _absolute(whole.get("PATH", os.defpath))}
+    merged = {**kept, **(more or {})}
+    return {**merged, "PATH": _absolute(merged.get("PATH", os.defpath))}
 
 
 def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -22,7 +22,7 @@ def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is that our processes, with this environment, would start by its name."""
+    """The path of a program as our processes would find it."""
     for folder in _absolute(os.environ.get("PATH", os.defpath)).split(os.pathsep):
         path = f"{folder}/{name}"
         if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112 - plain text
@@ -31,5 +31,5 @@ def find_program(name: str) -> str | None:
 
 
 def _absolute(path: str) -> str:
-    """Only the absolute entries: any other would have a workspace's own `git` run instead of the real one."""
+    """Only the absolute entries: with others, a workspace's own `git` would run instead of the real one."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))

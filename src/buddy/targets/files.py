@@ -1,7 +1,7 @@
-"""Reading, replacing and looking at files below a workspace, on this machine.
+"""Read, replace, list and stat files below a workspace on this machine.
 
-Invariants: only regular files are opened, so nothing can hang or run; a file is replaced whole or not at all;
-every name is used relative to the directory that the guard in `paths` opened.
+Invariants: only regular files are opened, so nothing can hang or run; a file is replaced atomically or
+not at all; every name is used relative to a directory opened by the guard in `paths`.
 """
 
 import os
@@ -29,7 +29,7 @@ def read(path: str, root: str, limit: int) -> bytes:
 
 
 def read_small(path: str, root: str, limit: int) -> bytes | None:
-    """The same; None where there is so much of it that others would have to wait."""
+    """The same, or None if the file is so large that reading it would block the event loop."""
     return _read(path, root, limit, SMALL)
 
 
@@ -38,7 +38,7 @@ def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
         if len(location.rest) != 1:
             raise _not_a_file(path) if not location.rest else _missing(path)
         try:
-            # Looked at before it is opened: opening alone can already have an effect on a device.
+            # Checked before it is opened: opening a device can already have an effect.
             info = os.stat(location.rest[0], dir_fd=location.directory, follow_symlinks=False)
             _check_regular(info, path)
             if most is not None and info.st_size > most:
@@ -54,7 +54,7 @@ def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
 
 
 def stat(path: str, root: str) -> FileStat | None:
-    """What is there, a file or a directory; None where nothing is."""
+    """Facts about a file or directory; None if it does not exist."""
     with reach(path, root) as location:
         if len(location.rest) > 1:
             return None
@@ -64,7 +64,7 @@ def stat(path: str, root: str) -> FileStat | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ToolError(f"{path!r} cannot be looked at: {error.strerror}") from error
+            raise ToolError(f"{path!r} cannot be inspected: {error.strerror}") from error
         is_dir = modes.S_ISDIR(info.st_mode)
         if not is_dir:
             _check_regular(info, path)
@@ -72,7 +72,7 @@ def stat(path: str, root: str) -> FileStat | None:
 
 
 def list_dir(path: str, root: str) -> list[Entry]:
-    """What is in a directory, by name; of a very large one only `MAX_ENTRIES`."""
+    """The entries of a directory by name, at most `MAX_ENTRIES`."""
     with reach(path, root) as location:
         if len(location.rest) > 1:
             raise _missing(path)
@@ -93,14 +93,14 @@ def list_dir(path: str, root: str) -> list[Entry]:
 def _entries(opened: int) -> Iterator[Entry]:
     with os.scandir(opened) as found:
         for entry in found:
-            # One may go away between its name and its facts.
+            # An entry may disappear before it is inspected.
             with suppress(FileNotFoundError):
                 info = entry.stat(follow_symlinks=False)
                 yield Entry(name=entry.name, is_dir=modes.S_ISDIR(info.st_mode), size=info.st_size)
 
 
 def write(path: str, content: bytes, root: str) -> None:
-    """Replace or make a regular file; directories on the way are made."""
+    """Replace or create a regular file and its missing parent directories."""
     with reach(path, root) as location:
         if not location.rest:
             raise _not_a_file(path, "WRITE_FAILED")
@@ -116,7 +116,7 @@ def write(path: str, content: bytes, root: str) -> None:
 
 
 def _make_and_enter(name: str, directory: int) -> int:
-    # Somebody else may have made it since the walk; entering it refuses what is no directory.
+    # It may have appeared since the walk; entering it fails unless it is a directory.
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=directory)
     inner = enter(name, directory)
@@ -125,14 +125,14 @@ def _make_and_enter(name: str, directory: int) -> int:
 
 
 def _replace(path: str, name: str, directory: int, content: bytes) -> None:
-    present = _present(path, name, directory)
+    present = _existing(path, name, directory)
     temporary = f".buddy-{os.urandom(8).hex()}.tmp"
     opened = os.open(temporary, _CREATE, 0o666 if present is None else 0o600, dir_fd=directory)
     try:
         with open(opened, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             _write_all(opened, content)
             if present is not None:
-                _take_over(opened, present)
+                _copy_metadata(opened, present)
             os.fsync(file.fileno())
         os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
     except BaseException:
@@ -140,22 +140,24 @@ def _replace(path: str, name: str, directory: int, content: bytes) -> None:
         raise
 
 
-def _present(path: str, name: str, directory: int) -> os.stat_result | None:
+def _existing(path: str, name: str, directory: int) -> os.stat_result | None:
     try:
         info = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
     _check_regular(info, path, "WRITE_FAILED")
-    # Renaming over a file needs no permission on it, but a person who made it read-only meant it.
+    # Renaming over a file needs no permission on it, but whoever made it read-only meant it.
     if not os.access(name, os.W_OK, dir_fd=directory):
-        raise ToolError(f"{path!r} is read-only; leave it or ask the user to change that", code="WRITE_FAILED")
+        raise ToolError(
+            f"{path!r} is read-only; leave it unchanged or ask the user to make it writable", code="WRITE_FAILED"
+        )
     return info
 
 
-def _take_over(opened: int, present: os.stat_result) -> None:
+def _copy_metadata(opened: int, present: os.stat_result) -> None:
     mine = os.fstat(opened)
     if (mine.st_uid, mine.st_gid) != (present.st_uid, present.st_gid):
-        # Only root can give files away; the content matters more than the owner.
+        # Only root can change the owner; the content matters more.
         with suppress(PermissionError):
             os.fchown(opened, present.st_uid, present.st_gid)
     os.fchmod(opened, present.st_mode & 0o777)
@@ -179,19 +181,19 @@ def _read_up_to(opened: int, limit: int) -> bytes:
 def _check_regular(info: os.stat_result, path: str, code: str = "UNKNOWN") -> None:
     if not modes.S_ISREG(info.st_mode):
         raise _not_a_file(path, code)
-    # The kernel's own files call themselves regular; they show memory and environments of other processes.
+    # Kernel files claim to be regular; they expose memory and environments of other processes.
     if info.st_dev in _kernel_devices():
         raise _not_a_file(path, code)
 
 
 @cache
 def _kernel_devices() -> frozenset[int]:
-    return frozenset({os.stat(place).st_dev for place in ("/proc", "/sys") if os.path.ismount(place)})  # noqa: PTH116
+    return frozenset({os.stat(place).st_dev for place in ("/proc", "/sys") if os.path.ismount(place)})  # noqa: PTH116 - plain strings
 
 
 def _not_a_file(path: str, code: str = "UNKNOWN") -> ToolError:
-    return ToolError(f"{path!r} is not a regular file; only regular files can be used", code=code)
+    return ToolError(f"{path!r} is not a regular file; only regular files are supported", code=code)
 
 
 def _missing(path: str) -> ToolError:
-    return ToolError(f"{path!r} does not exist; list its directory to see what does", code="FILE_NOT_FOUND")
+    return ToolError(f"{path!r} does not exist; list its directory to see what is there", code="FILE_NOT_FOUND")

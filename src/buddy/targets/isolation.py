@@ -1,8 +1,7 @@
-"""Whether a container really is one: looked at from inside, before anything else is done in it.
+"""Check from inside whether a container is isolated, before it is used.
 
-Invariants: the level `container` stands only for a place whose processes and files are not this machine's, where
-our own files are not seen, and which was not given power over the machine. What cannot be proven is refused, and told
-why.
+Invariants: the level `container` is only granted where processes and files are not this machine's, Buddy's files are
+not visible, and the container has no power over the machine. What cannot be proven is refused with the reason.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ LIST_SECONDS = 20.0
 
 
 class IsolatedContainer(ContainerLauncher):
-    """A container that is looked at before its first use; `own` is a directory that it must not see."""
+    """A container that is checked before its first use; `own` is a directory it must not see."""
 
     def __init__(self, container: str, own: Path, engine: str | None = None) -> None:
         super().__init__(container, engine)
@@ -38,28 +37,28 @@ class IsolatedContainer(ContainerLauncher):
 
     async def _probe(self) -> None:
         engine = await self.engine()
-        why = await doubt(ContainerLauncher(self.container, engine), self._own)
+        why = await find_isolation_flaw(ContainerLauncher(self.container, engine), self._own)
         if why:
             raise ToolError(
-                f"{self.name} is no sandbox: {why}; to work in it all the same, ask for the sandbox host",
+                f"{self.name} is not a sandbox: {why}; to use it anyway, request the sandbox host",
                 code="SANDBOX_UNREACHABLE",
             )
         self._proven = True
 
 
-async def doubt(container: Launcher, own: Path) -> str:
-    """Why a container cannot be called one; nothing where it can."""
+async def find_isolation_flaw(container: Launcher, own: Path) -> str:
+    """Why a container is not isolated; empty if it is."""
     try:
-        probe = await asyncio.to_thread(_leave_probe, own)
+        probe = await asyncio.to_thread(_create_probe, own)
     except OSError as error:
-        return f"nothing can be left in {own} to look for ({error.strerror})"
+        return f"no probe file can be created in {own} ({error.strerror})"
     try:
         answer = await ask(container, script_argv("isolation", str(probe)))
     finally:
         await asyncio.to_thread(probe.unlink, missing_ok=True)
     facts = dict(line.split("=", 1) for line in answer.output.decode("ascii", "replace").splitlines() if "=" in line)
     if facts.get("done") != "yes":
-        return f"it could not be looked at ({answer.errors[-200:] or f'its shell gave {answer.code}'})"
+        return f"it could not be inspected ({answer.errors[-200:] or f'its shell exited with {answer.code}'})"
     return _judge(facts)
 
 
@@ -91,20 +90,20 @@ async def _state_of(engine: str) -> EngineState:
 
 def _judge(facts: dict[str, str]) -> str:
     if facts.get("probe") == "seen":
-        return "it sees this program's own files"
+        return "it can see Buddy's own files"
     boot = facts.get("boot", "")
     if boot and boot != _read("/proc/sys/kernel/random/boot_id"):
-        return ""  # another machine's kernel: nothing of this one is in there
+        return ""  # another machine's kernel: nothing of this one is visible
     for space in SPACES:
         theirs = facts.get(space, "")
         if not theirs or theirs == _link(f"/proc/self/ns/{space}"):
             return f"it shares this machine's {'files' if space == 'mnt' else 'processes'}"
     if facts.get("admin") == "yes":
-        return "it is privileged, and could take over this machine"
-    return f"it can command the container engine ({facts['engine']})" if "engine" in facts else ""
+        return "it is privileged and could take over this machine"
+    return f"it can control the container engine ({facts['engine']})" if "engine" in facts else ""
 
 
-def _leave_probe(own: Path) -> Path:
+def _create_probe(own: Path) -> Path:
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     probe = own / f".probe-{secrets.token_hex(8)}"
     probe.touch(mode=0o600)
@@ -129,7 +128,7 @@ async def _running(engine: str) -> list[str]:
             listing.kill()
             await listing.wait()
     if listing.returncode != 0:
-        raise ToolError(errors.decode("utf-8", "replace").strip()[-200:] or f"it gave {listing.returncode}")
+        raise ToolError(errors.decode("utf-8", "replace").strip()[-200:] or f"exit code {listing.returncode}")
     return output.decode("utf-8", "replace").split()
 
 

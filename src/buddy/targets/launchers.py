@@ -1,7 +1,7 @@
-"""How a program is started somewhere: here, in a container, on another machine.
+"""How to start a program: locally, in a container or on another machine.
 
-Invariants: programs are argv lists; a name that came from outside was checked in `names`; a launcher reaches its
-own place or fails, and never another one.
+Invariants: programs are argv lists; every name from outside was validated in `names`; a launcher reaches its own
+place or fails, and never falls back to another.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ class Launcher(Protocol):
     name: str
 
     async def argv(self, words: Sequence[str]) -> list[str]:
-        """What to start here so that `words` run there."""
+        """The local argv that runs `words` there."""
         ...
 
     def shell_command(self, words: Sequence[str]) -> str:
-        """What a person types to run `words` there, with a terminal."""
+        """The command line for a person to run `words` there in a terminal."""
         ...
 
 
@@ -43,7 +43,7 @@ class LocalLauncher:
 
 
 class ContainerLauncher:
-    """A running container, by whichever engine knows it; `engine` names one for certain."""
+    """A running container, under whichever engine knows it unless `engine` is given."""
 
     def __init__(self, container: str, engine: str | None = None) -> None:
         self.container = names.container(container)
@@ -65,7 +65,7 @@ class ContainerLauncher:
 
 
 class SshLauncher:
-    """A host, by the system's ssh and the user's configuration of it; calls share one connection."""
+    """A host, through the system's ssh and the user's configuration; calls share one connection."""
 
     def __init__(self, host: str, control_dir: Path, options: Sequence[str] = ()) -> None:
         self._host = names.host(host)
@@ -84,35 +84,35 @@ class SshLauncher:
 
 
 async def close_connections(directory: Path) -> None:
-    """End the connections that were shared through a directory, and take it away."""
-    if not os.path.isdir(directory):  # noqa: ASYNC240, PTH112 - one look, and mostly all there is to do
+    """Close the connections shared through a directory and remove it."""
+    if not os.path.isdir(directory):  # noqa: ASYNC240, PTH112 - one stat, and usually there is nothing more to do
         return
-    for door in await asyncio.to_thread(lambda: list(directory.iterdir())):
+    for socket in await asyncio.to_thread(lambda: list(directory.iterdir())):
         ending = await asyncio.create_subprocess_exec(
-            *("ssh", "-F", "none", "-o", f"ControlPath={door}", "-O", "exit", "--", "any"),
+            *("ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "--", "any"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             env=environment(),
         )
         await ending.wait()
-    await asyncio.to_thread(_take_away, directory)
+    await asyncio.to_thread(_remove, directory)
 
 
-def _take_away(directory: Path) -> None:
-    """With the doors in it: a connection that was told to end takes its own away a moment later."""
+def _remove(directory: Path) -> None:
+    """Including its sockets: a closing connection removes its own a moment later."""
     with suppress(OSError):
-        for door in directory.iterdir():
-            door.unlink(missing_ok=True)
+        for socket in directory.iterdir():
+            socket.unlink(missing_ok=True)
         directory.rmdir()
 
 
 def _make_private(directory: Path) -> None:
-    """A directory of this user's alone: whoever can use the socket in it can use the connection."""
+    """Create a directory private to this user: whoever can use its socket can use the connection."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ToolError(f"{directory} is not private to you; remove it", code="SANDBOX_UNREACHABLE")
+        raise ToolError(f"{directory} is accessible to other users; remove it", code="SANDBOX_UNREACHABLE")
 
 
 def _join(words: Sequence[str]) -> str:
@@ -122,19 +122,19 @@ def _join(words: Sequence[str]) -> str:
 
 
 def engines() -> list[str]:
-    """Those that are installed here."""
+    """The installed container engines."""
     return [engine for engine in ENGINES if find_program(engine)]
 
 
 async def _find_engine(container: str) -> str:
     found = engines()
     if not found:
-        raise ToolError(f"none of {', '.join(ENGINES)} is installed here", code="SANDBOX_UNREACHABLE")
+        raise ToolError(f"none of {', '.join(ENGINES)} is installed", code="SANDBOX_UNREACHABLE")
     for engine in found:
         if await _is_running(engine, container):
             return engine
     raise ToolError(
-        f"no running container {container!r} is known to {', '.join(found)}; start it", code="SANDBOX_UNREACHABLE"
+        f"no running container {container!r} found by {', '.join(found)}; start it", code="SANDBOX_UNREACHABLE"
     )
 
 

@@ -1,8 +1,8 @@
-"""This machine as a target: commands in process groups of their own, files below the workspace.
+"""This machine as a target: commands in their own process groups, files below the workspace.
 
-Invariants: when `run` returns, or is cancelled, the child has been reaped; after a timeout or a cancellation
-nothing that carries the call's nonce, or is in its control group, is left. A job that a command left in the background
-on purpose goes on.
+Invariants: when `run` returns or is cancelled, the child has been reaped; after a timeout or a cancellation, nothing
+that carries the call's nonce or is in its control group is left. A job that a command deliberately left in the
+background continues.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from buddy.targets.child import Child
 
 GRACE = 0.5
-# Whoever cancels waits for it: what does not end when it is asked to is ended within a moment.
+# The canceller waits for this: what ignores SIGTERM is killed after a moment.
 CANCEL_GRACE = 0.1
 
 
 class Local:
-    """Satisfies `Target`; `grace` is the time between asking a group to end and killing it.
+    """Satisfies `Target`; `grace` is the time between SIGTERM and SIGKILL.
 
-    `without_cgroups` is the same place for commands of our own that only look: they need no control group.
+    `without_cgroups` is the same target for Buddy's own read-only commands, which need no control group.
     """
 
     name: str = "local"
@@ -64,7 +64,7 @@ class Local:
 
     @cached_property
     def _environment(self) -> dict[bytes, bytes]:
-        """What its commands get of this process; put together once, as it does not change."""
+        """The environment that its commands inherit; built once, as it does not change."""
         return encoded(self._inherited())
 
     def _inherited(self) -> dict[str, str]:
@@ -102,14 +102,14 @@ class Local:
         return Finished(exit_code=code, timed_out=not in_time)
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:
-        # In place where that takes less time than going to a thread and back, which is some 0.1 ms.
+        # Small files are read in place: going through a thread takes about 0.1 ms longer.
         small = files.read_small(path, root, limit)
         return small if small is not None else await asyncio.to_thread(files.read, path, root, limit)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         from buddy.targets.cancellation import finish_despite_cancel
 
-        # Seen through: whoever is told that the call was cancelled must not find the file changed later.
+        # Must finish: once a call is reported as cancelled, the file must not change any more.
         await finish_despite_cancel(asyncio.to_thread(files.write, path, content, root))
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
@@ -119,7 +119,7 @@ class Local:
         return await asyncio.to_thread(files.list_dir, path, root)
 
     async def kill_orphans(self, nonce: str) -> int:
-        return await asyncio.to_thread(_end_all, nonce)
+        return await asyncio.to_thread(_kill_all, nonce)
 
     async def locate(self, path: str, *, root: str) -> str:
         return paths.locate(path, root)
@@ -129,7 +129,7 @@ class Local:
         await self.kill_orphans(nonce)
 
 
-def _end_all(nonce: str) -> int:
+def _kill_all(nonce: str) -> int:
     from buddy.targets import cgroups, orphans
 
     group = cgroups.find(nonce)

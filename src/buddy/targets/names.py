@@ -1,6 +1,6 @@
-"""Names of containers, hosts and tmux sessions: what may stand on a command line, and what may not.
+"""Validates names of containers, hosts and tmux sessions before they appear on a command line.
 
-Invariants: a name that passed is one word, does not start with a dash, and means nothing to a shell or to tmux.
+Invariants: a valid name is one word, does not start with a dash, and has no special meaning for a shell or tmux.
 """
 
 import re
@@ -10,7 +10,7 @@ from buddy.errors import ProtocolError
 _CONTAINER = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 _HOST = rf"(?:{_USER}@)?(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]|[0-9A-Fa-f:]{{2,45}})"
-# tmux itself gives : and . a meaning in targets.
+# In tmux targets, : and . are separators.
 _SESSION = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 
 
@@ -28,5 +28,5 @@ def session(name: str) -> str:
 
 def _checked(name: str, pattern: str, what: str, wanted: str) -> str:
     if re.fullmatch(pattern, name) is None:
-        raise ProtocolError("INVALID_REQUEST", f"{name[:80]!r} is no {what}; it may have {wanted}")
+        raise ProtocolError("INVALID_REQUEST", f"{name[:80]!r} is not a valid {what}; use {wanted}")
     return name

@@ -1,7 +1,7 @@
-"""One short program on a target: what it is given, what it answers.
+"""Run one short program on a target to completion.
 
-Invariants: an exchange ends in bounded time and leaves no process here; a place that does not answer is
-SANDBOX_UNREACHABLE, with what was heard of it.
+Invariants: a call ends in bounded time and leaves no local process; a target that does not answer is
+SANDBOX_UNREACHABLE, with the reason.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Answer(Struct, frozen=True):
 
 
 async def ask(launcher: Launcher, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> Answer:
-    """Run `words` there to their end."""
+    """Run `words` there to completion."""
     argv = await launcher.argv(words)
     try:
         process = await asyncio.create_subprocess_exec(

@@ -1,7 +1,7 @@
-"""Finding and ending processes by the nonce in their environment, whatever they have become since.
+"""Find and kill processes by the nonce in their environment, whatever they have become since.
 
-Invariants: only processes of this user are looked at, and this process itself is never ended. Where there is no
-/proc nothing is found.
+Invariants: only this user's processes are examined, and this process itself is never killed. Without /proc nothing
+is found.
 """
 
 import os
@@ -14,7 +14,7 @@ MAX_ROUNDS = 20
 
 
 def kill(nonce: str) -> int:
-    """Kill every process that carries the nonce, and those they start meanwhile; give how many there were."""
+    """Kill every process that carries the nonce, and those they start meanwhile; return how many."""
     ended: set[int] = set()
     for _ in range(MAX_ROUNDS):
         found = find(nonce)
@@ -25,7 +25,7 @@ def kill(nonce: str) -> int:
 
 
 def find(nonce: str) -> list[int]:
-    """The living processes of this user that carry the nonce, without this one."""
+    """This user's running processes that carry the nonce, except this one."""
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - a thousand Path objects per scan are slow
     except OSError:
@@ -39,7 +39,7 @@ def _carries(pid: str, nonce: str) -> bool:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116 - as above
             return False
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
-            # A zombie's is empty, so that what was killed is not found again.
+            # A zombie's is empty, so killed processes are not found again.
             return f"{NONCE_VARIABLE}={nonce}".encode() in file.read().split(b"\0")
     except OSError:
         return False
@@ -51,7 +51,7 @@ def _kill(pid: int, nonce: str) -> bool:
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
-            # Looked at again through a handle: the number may belong to another process by now.
+            # Checked again through a handle: the pid may belong to another process by now.
             if _carries(str(pid), nonce):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 return True

@@ -1,10 +1,10 @@
-"""The one guard for paths: from a text that a model wrote to an open directory below the workspace.
+"""The only guard for paths: from text written by a model to an open directory below the workspace.
 
 Invariants:
-- the walk goes name by name from an open root and never lets the kernel follow a link, so that nothing swapped
-  meanwhile leads outside;
-- links are read and walked by hand: they may lead anywhere below the root and nowhere else;
-- a walk has no effect.
+- the walk goes name by name from an open root and never lets the kernel follow a link, so that nothing swapped in
+  meanwhile can lead outside;
+- links are resolved manually: they may point anywhere below the root and nowhere else;
+- a walk has no side effects.
 """
 
 import errno
@@ -27,10 +27,10 @@ _ENTER = (os.O_PATH if sys.platform == "linux" else os.O_RDONLY) | os.O_DIRECTOR
 
 
 class Location(Struct, frozen=True):
-    """Where a walk ended: an open directory, how it was reached, and the names that are left to go.
+    """Where a walk ended: an open directory, its path, and the names that remain.
 
-    `rest` is empty for the root itself, one name for a thing in `directory` that is no link or does not exist, and
-    more where directories are missing too.
+    `rest` is empty for the root itself, one name for an entry of `directory` that is not a link or does not exist,
+    and more if directories are missing too.
     """
 
     directory: int
@@ -39,7 +39,7 @@ class Location(Struct, frozen=True):
 
 
 def locate(path: str, root: str) -> str:
-    """The canonical path, whether it exists or not; ToolError where it leaves the root."""
+    """The canonical path, whether it exists or not; ToolError if it leaves the root."""
     check_text(path)
     walk = _Walk(path, root)
     try:
@@ -50,7 +50,7 @@ def locate(path: str, root: str) -> str:
 
 @contextmanager
 def reach(path: str, root: str) -> Generator[Location]:
-    """Walk to a path below `root`; the directory it gives is open as long as the context."""
+    """Walk to a path below `root`; its directory stays open for the duration of the context."""
     check_text(path)
     walk = _Walk(path, root)
     try:
@@ -60,29 +60,29 @@ def reach(path: str, root: str) -> Generator[Location]:
 
 
 def enter(name: str, directory: int) -> int:
-    """Open a directory in a directory; a link is not one."""
+    """Open a subdirectory; links are refused."""
     return os.open(name, _ENTER, dir_fd=directory)
 
 
 def check_text(path: str) -> None:
-    """Refuse what no path can be, or what would mean something else than it says."""
+    """Reject what cannot be a path or is ambiguous."""
     if not path:
-        raise ToolError("the path is empty; give one relative to the workspace")
+        raise ToolError("the path is empty; use a path relative to the workspace")
     if "\0" in path:
-        raise ToolError("the path has a NUL byte in it; give a plain path relative to the workspace")
+        raise ToolError("the path contains a NUL byte; use a plain path relative to the workspace")
     if len(path) > MAX_PATH:
-        raise ToolError(f"the path has {len(path)} characters, at most {MAX_PATH} are possible; give a shorter one")
+        raise ToolError(f"the path has {len(path)} characters, the maximum is {MAX_PATH}; use a shorter one")
     if path.startswith("~"):
-        raise ToolError(f"{path!r}: ~ is not expanded; give a path relative to the workspace (./~x for such a name)")
+        raise ToolError(f"{path!r}: ~ is not expanded; use a path relative to the workspace (./~x for a literal ~)")
     try:
         if not path.isascii():
             os.fsencode(path)
     except UnicodeEncodeError as error:
-        raise ToolError("the path has characters that no file name can have; give a plain path") from error
+        raise ToolError("the path contains characters that no file name can have; use a plain path") from error
 
 
 class _Walk:
-    """A walk under way: the directory it stands in, the names that led there, and those to come."""
+    """A walk in progress: its current directory, the names that led there, and those to come."""
 
     def __init__(self, path: str, root: str) -> None:
         self.asked = path
@@ -112,10 +112,10 @@ class _Walk:
                 self._go_up()
             elif self._is_end(name):
                 return (name, *self.pending)
-        raise ToolError(f"{self.asked[:200]!r} takes too many steps; give a more direct path")
+        raise ToolError(f"{self.asked[:200]!r} takes too many steps; use a more direct path")
 
     def _is_end(self, name: str) -> bool:
-        """Take one step; True where there is none to take: the last name, or one that does not exist."""
+        """Take one step; True if there is none: the last name, or one that does not exist."""
         target = self._read_link(name)
         if target is not None:
             self._follow(target)
@@ -145,14 +145,14 @@ class _Walk:
     def _follow(self, target: str) -> None:
         self.links += 1
         if self.links > MAX_LINKS:
-            raise ToolError(f"{self.asked!r} goes through more than {MAX_LINKS} links; give the file's own path")
+            raise ToolError(f"{self.asked!r} follows more than {MAX_LINKS} links; use the file's real path")
         parts = self._parts(target)
         if target.startswith("/"):
             self._restart()
         self.pending = parts + self.pending
 
     def _go_up(self) -> None:
-        # From the root again: holding one directory is enough, and `..` as the kernel sees it may be elsewhere by now.
+        # From the root again: one open directory is enough, and the kernel's `..` may lead elsewhere by now.
         if not self.names:
             raise self._outside()
         self.pending = self.names[:-1] + self.pending
@@ -180,17 +180,17 @@ class _Walk:
         return [part for part in relative.split("/") if part not in ("", ".")]
 
     def _outside(self) -> ToolError:
-        return ToolError(f"{self.asked!r} is outside the workspace {self.root}; only paths below it can be used")
+        return ToolError(f"{self.asked!r} is outside the workspace {self.root}; only paths below it are allowed")
 
 
 @lru_cache(maxsize=1024)
 def _roots(root: str) -> tuple[str, str]:
-    """A workspace as it was named, and where that leads."""
-    return os.path.abspath(root), os.path.realpath(root)  # noqa: PTH100 - lexical, pathlib has no equal
+    """A workspace path as given, and its real path."""
+    return os.path.abspath(root), os.path.realpath(root)  # noqa: PTH100 - lexical; pathlib has no equivalent
 
 
 def _real(path: str) -> str:
-    """Where a path leads; itself where that may not be known, as with the links of another's process."""
+    """The real path, or the path itself if that is not accessible, such as links of another user's process."""
     try:
         return os.path.realpath(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""A program of another's with its stdin and stdout in our hands, on whatever target it is wanted.
+"""Run a third-party program on a target, connected to its stdin and stdout.
 
-Invariants: it runs on that target or not at all; what its environment is given, secrets too, shows up in no
-list of processes; it and all it started carry the call's nonce and are gone after `end`.
+Invariants: it runs on that target or not at all; its environment, which may hold secrets, never appears in a process
+list; it and everything it started carry the call's nonce and are gone after `end`.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from buddy.targets.environment import environment
 from buddy.targets.local import Local
 from buddy.targets.orphans import NONCE_VARIABLE
 
-# One line of a wire may hold a whole file.
+# One line of a protocol may hold an entire file.
 LINE_LIMIT = 64 * 1024 * 1024
 GRACE = 2.0
 STDERR_KEPT = 4096
-# Reads the environment line by line up to an empty one, so that what follows is the program's own.
+# Reads the environment line by line up to an empty line; the rest of stdin is the program's.
 _SHELL = 'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; cd -- "$1" && shift && exec "$@"'
 
 
@@ -57,7 +57,7 @@ class Program:
         return code
 
     async def end(self, grace: float = GRACE) -> int:
-        """End it with all it started: its stdin first, then by asking, then by force."""
+        """End it and everything it started: close stdin, then SIGTERM, then SIGKILL."""
         return await finish_despite_cancel(self._end(grace))
 
     async def _end(self, grace: float) -> int:
@@ -82,14 +82,14 @@ class Program:
 
 
 def runs_locally(target: Target) -> bool:
-    """Whether a program that is hosted there runs on this machine."""
+    """Whether a program started on this target runs on this machine."""
     return type(getattr(target, "without_terminal", target)) is Local
 
 
 async def start_program(
     target: Target, words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str]
 ) -> Program:
-    """Start a program on a target; ToolError where that cannot be done there."""
+    """Start a program on a target; ToolError if that is not possible there."""
     given = {**env, NONCE_VARIABLE: nonce}
     target = getattr(target, "without_terminal", target)
     if runs_locally(target):
@@ -98,10 +98,10 @@ async def start_program(
 
     if not isinstance(target, Remote):
         raise ToolError(
-            f"another agent cannot be confined on {target.name}; use a container", code="SANDBOX_UNREACHABLE"
+            f"external agents cannot be confined on {target.name}; use a container", code="SANDBOX_UNREACHABLE"
         )
     if any("\n" in value for value in given.values()):
-        raise ToolError("a value of the agent's environment has more than one line, which cannot be handed over")
+        raise ToolError("the agent's environment contains a multi-line value, which cannot be passed on")
     argv = await target.launcher.argv(["sh", "-c", _SHELL, "sh", cwd, *words])
     program = await _start(argv, "/", environment(), target, nonce)
     program.stdin.write("".join(f"{name}={value}\n" for name, value in given.items()).encode() + b"\n")

@@ -1,9 +1,9 @@
-"""A container or another machine as a target: commands in sessions of their own there, files below the workspace.
+"""A container or another machine as a target: commands in their own sessions, files below the workspace.
 
 Invariants:
-- a command that was started and whose end was not heard has an unknown outcome, and is told so; it is not run again;
-- after a timeout or a cancellation nothing that carries the call's nonce is left there, if it can still be reached;
-- what a command prints cannot look like its end: the mark of it is a secret that the command never sees.
+- a command whose end was not reported has an unknown outcome, which the result says; it is not run again;
+- after a timeout or a cancellation nothing that carries the call's nonce is left, if the target is still reachable;
+- a command cannot fake its own end: the end marker contains a secret that it never sees.
 """
 
 import re
@@ -89,7 +89,7 @@ class Remote:
         return await self._end(nonce, 0)
 
     async def _end(self, nonce: str, grace: float) -> int:
-        """Where the place is gone, so is what can be done about its processes."""
+        """If the target is gone, nothing can be done about its processes."""
         try:
             answer = await ask(self.launcher, script_argv("end", nonce, str(round(grace * 10))))
         except ToolError:
@@ -105,14 +105,14 @@ class Remote:
         if ending.code is not None:
             return Finished(exit_code_of(ending.code))
         if ending.stage == "nodir":
-            raise ToolError(f"the directory {cwd!r} is not there on {self.name}; give another cwd")
+            raise ToolError(f"the directory {cwd!r} does not exist on {self.name}; use another cwd")
         if ending.stage == "waiting":
             raise unreachable(self.launcher, ending.preamble() or f"it ended with {code} before the command started")
         raise OutcomeUnknown(f"the connection to {self.name} was lost while the command ran (it may still be running)")
 
 
 class OutputParser:
-    """Takes a command's output and finds its start and its end in stderr; the rest is given on."""
+    """Finds a command's start and end markers in stderr and forwards the rest."""
 
     def __init__(self, on_output: OnOutput) -> None:
         self.token = secrets.token_hex(24).encode()
@@ -145,7 +145,7 @@ class OutputParser:
         if not found or b"\n" not in after:
             self._held = self._held[-MAX_PREAMBLE:]
             return
-        del before  # a banner of the way there, not the command's
+        del before  # a login banner, not the command's output
         word, _, self._held = after.partition(b"\n")
         self.stage = "running" if word == b"started" else "nodir"
 
@@ -161,28 +161,28 @@ class OutputParser:
 
 
 def _overlap(text: bytes, mark: bytes) -> int:
-    """How many bytes at the end of `text` may be the start of the mark."""
+    """How many bytes at the end of `text` may be the start of the marker."""
     return next(count for count in range(min(len(text), len(mark) - 1), -1, -1) if text.endswith(mark[:count]))
 
 
 def _assignments(env: Mapping[str, str]) -> list[str]:
     for name in env:
         if not _NAME.fullmatch(name):
-            raise ToolError(f"{name[:80]!r} is no name for a variable")
+            raise ToolError(f"{name[:80]!r} is not a valid variable name")
     return [f"{name}={value}" for name, value in env.items()]
 
 
 def encoded(command: str) -> bytes:
-    """A command as the shell gets it; ToolError where it has what no command can have."""
+    """A command as bytes for the shell; ToolError if it contains invalid bytes."""
     try:
         text = command.encode()
     except UnicodeEncodeError:
         text = b"\0"
     if b"\0" in text:
-        raise ToolError("the command has bytes that no command can have (NUL or a broken character); leave them out")
+        raise ToolError("the command contains invalid bytes (NUL or a broken character); remove them")
     return text
 
 
 def exit_code_of(code: int) -> int:
-    """A shell tells the signal that ended a command as 128 and its number."""
+    """A shell reports a fatal signal as 128 plus its number; we report it as negative."""
     return 128 - code if 128 < code <= 128 + 64 else code

@@ -1,7 +1,7 @@
-"""Files on a target that has a shell and nothing of ours: read, replaced, listed and looked at by one sh program.
+"""Files on a target that only has a shell: read, replaced, listed and inspected by one sh script.
 
 Invariants: paths are arguments and content is stdin or stdout, never script; only regular files below the root
-are used; a file is replaced whole or not at all.
+are used; a file is replaced atomically or not at all.
 """
 
 import os
@@ -33,7 +33,7 @@ class ShellFiles:
 
     async def write(self, path: str, content: bytes, *, root: str) -> None:
         temporary = f".buddy-{secrets.token_hex(8)}.tmp"
-        # Seen through: whoever is told that the call was cancelled must not find the file changed later.
+        # Must finish: once a call is reported as cancelled, the file must not change any more.
         await finish_despite_cancel(self._do("write", path, root, temporary, str(len(content)), stdin=content))
 
     async def stat(self, path: str, *, root: str) -> FileStat | None:
@@ -45,7 +45,7 @@ class ShellFiles:
             raise
         found = _STAT.match(answer)
         if found is None:
-            raise ToolError(f"{path!r} cannot be looked at on {self._launcher.name}: its stat says {answer[:80]!r}")
+            raise ToolError(f"{path!r} cannot be inspected on {self._launcher.name}: stat printed {answer[:80]!r}")
         modified = int(found[3]) * 1_000_000_000 + int(found[4] or 0)
         return FileStat(size=int(found[2]), is_dir=found[1] == b"d", modified_ns=modified)
 
@@ -55,7 +55,7 @@ class ShellFiles:
         at = 0
         for name in filter(None, names.lstrip(b"\0").split(b"\0")):
             found = _LISTED.match(facts, at)
-            # One that went away between its name and its facts has none.
+            # An entry may disappear before it is inspected.
             if found is None or not facts.startswith(name + b"/\n", found.end()):
                 continue
             at = found.end() + len(name) + 2
@@ -68,7 +68,7 @@ class ShellFiles:
         answer = await ask(self._launcher, script_argv("files", operation, root, path, *more), stdin)
         word, newline, rest = answer.output.partition(b"\n")
         if not newline:
-            raise unreachable(self._launcher, answer.errors or f"its shell gave {answer.code}")
+            raise unreachable(self._launcher, answer.errors or f"its shell exited with {answer.code}")
         if word == b"ok" and answer.code == 0:
             return rest
         raise _problem(word.decode("ascii", "replace"), path, root, operation, answer.errors)
@@ -78,20 +78,22 @@ def _problem(word: str, path: str, root: str, operation: str, errors: str) -> To
     code = "WRITE_FAILED" if operation == "write" else "UNKNOWN"
     match word:
         case "missing":
-            return ToolError(f"{path!r} does not exist; list its directory to see what does", code="FILE_NOT_FOUND")
+            return ToolError(f"{path!r} does not exist; list its directory to see what is there", code="FILE_NOT_FOUND")
         case "outside":
-            return ToolError(f"{path!r} is outside the workspace {root}; only paths below it can be used")
+            return ToolError(f"{path!r} is outside the workspace {root}; only paths below it are allowed")
         case "special":
-            return ToolError(f"{path!r} is not a regular file; only regular files can be used", code=code)
+            return ToolError(f"{path!r} is not a regular file; only regular files are supported", code=code)
         case "readonly":
-            return ToolError(f"{path!r} is read-only; leave it or ask the user to change that", code=code)
+            return ToolError(
+                f"{path!r} is read-only; leave it unchanged or ask the user to make it writable", code=code
+            )
         case "notdir":
-            return ToolError(f"{path!r}: a part of it is not a directory; check the path", code=code)
+            return ToolError(f"part of {path!r} is not a directory; check the path", code=code)
         case "links":
-            return ToolError(f"{path!r} goes through too many links; give the file's own path", code=code)
+            return ToolError(f"{path!r} follows too many links; use the file's real path", code=code)
         case "noroot":
             return ToolError(f"the workspace {root} cannot be opened there", code="SANDBOX_UNREACHABLE")
         case "short":
-            return ToolError(f"{path!r} was not written: the connection ended too early", code=code, retryable=True)
+            return ToolError(f"{path!r} was not written: the connection was lost", code=code, retryable=True)
         case _:
             return ToolError(f"{path!r}: {errors[-300:] or 'permission denied'}", code=code)

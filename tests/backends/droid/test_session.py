@@ -160,7 +160,7 @@ async def test_one_message_alone_is_answered_and_leaves_nothing_behind(tmp_path:
         result = await agent.execute_once(wish(tmp_path, "say hello"))
         assert (result.text, result.reason) == ("hello", "completed")
         denied = await agent.execute_once(wish(tmp_path, "run touch made"))
-        assert denied.text.startswith("heard: That was not allowed: nobody is there to ask")
+        assert denied.text.startswith("heard: That was not allowed: nobody is available to approve this")
     assert not (workspace(tmp_path) / "made").exists()
     assert orphans.find(wish(tmp_path).nonce) == []
 

@@ -1,4 +1,4 @@
-"""Any agent that speaks the Agent Client Protocol on stdin and stdout, by its command or a preset's name."""
+"""Any agent that speaks the Agent Client Protocol over stdin and stdout, by command or preset name."""
 
 import asyncio
 import shlex
@@ -14,26 +14,26 @@ from buddy.targets.programs import start_program
 
 
 class Acp:
-    """Satisfies `Agent`: each conversation has a process of its own, so there is nothing to start before."""
+    """Satisfies `Agent`: each conversation has its own process, so nothing is started in advance."""
 
     reports_cost = False
 
     def __init__(
         self, command: str, env: Mapping[str, str], is_trusted: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """`is_trusted` says whether a folder's own settings for the agent may have their effect."""
+        """`is_trusted` says whether a folder's own settings for the agent may take effect."""
         preset = PRESETS.get(command)
         self.name = f"acp:{command}"
-        self._install = preset.install if preset else "give a command that is on the PATH"
+        self._install = preset.install if preset else "use a command that is on the PATH"
         self._login = preset.login if preset else "log in with the agent's own program"
         try:
             self._words = shlex.split(preset.command if preset else command)
         except ValueError as error:
-            raise UserError(f"acp:{command[:80]} is not a command: {error}", hint="check its quotes") from error
+            raise UserError(f"acp:{command[:80]} is not a valid command: {error}", hint="check the quoting") from error
         self._env = env
         self._command = command
         self._is_trusted = is_trusted
-        self._given = _opencode_environment() if command == "opencode" else {}
+        self._environment = _opencode_environment() if command == "opencode" else {}
         self._target: Target | None = None
 
     @property
@@ -46,19 +46,21 @@ class Acp:
 
     def check(self) -> None:
         if find_spec("acp") is None:
-            raise UserError("ACP agents need a package that is not installed", hint="pip install 'buddy-runtime[acp]'")
+            raise UserError(
+                "ACP agents require a package that is not installed", hint="pip install 'buddy-runtime[acp]'"
+            )
         self._program()
 
     def _program(self) -> str:
         found = shutil.which(self._words[0], path=self._env.get("PATH")) if self._words else None
         if found is None:
-            raise UserError(f"{self.name}: {' '.join(self._words[:1])} is not installed here", hint=self._install)
+            raise UserError(f"{self.name}: {' '.join(self._words[:1])} is not installed", hint=self._install)
         return found
 
     async def start(self, target: Target, project: str) -> None:  # noqa: ARG002 - the contract's
         if find_spec("acp") is None:
             self.check()
-        # Half a second of imports, which nobody else should wait for.
+        # Importing takes half a second and must not block the event loop.
         await asyncio.to_thread(__import__, "acp.connection")
         self._target = target
 
@@ -69,7 +71,7 @@ class Acp:
 
         await self._check_folder(self._target, request)
         words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
-        program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._given)
+        program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._environment)
         session = AcpSession(program, self.name, self._login)
         try:
             await session.open(request)
@@ -81,7 +83,7 @@ class Acp:
         return session
 
     async def _check_folder(self, target: Target, request: AgentRequest) -> None:
-        """What is known to run things of a repository's unasked is not let into one that is not trusted."""
+        """Agents known to run a repository's own code without asking only start in trusted folders."""
         if self._command == "opencode":
             from buddy.backends.opencode.repository import check_repository
 
@@ -96,14 +98,14 @@ class Acp:
         return await once(self, request)
 
     async def ping(self) -> None:
-        """Each conversation has its own process; there is no other to ask."""
+        """Each conversation has its own process; there is nothing to ping."""
 
     async def close(self) -> None:
-        """Conversations end by themselves."""
+        """Each conversation closes its own process."""
 
 
 def _opencode_environment() -> dict[str, str]:
-    """What makes OpenCode ask; left to itself it runs commands and edits files without a word."""
+    """The settings that make OpenCode ask; by default it runs commands and edits files without asking."""
     from buddy.backends.opencode.settings import environment
 
     return {name: value for name, value in environment("").items() if "_SERVER_" not in name}

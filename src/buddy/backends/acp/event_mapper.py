@@ -1,7 +1,7 @@
-"""What an ACP agent says, in our words.
+"""Maps ACP updates to our events.
 
-Invariants: nothing here trusts the shape of what came; a field that is missing or has another type counts as not
-said. What a person is asked about comes from the call's own input, never from its title, which is only for show.
+Invariants: nothing here trusts the shape of incoming data; a field of another type counts as missing. Approval
+requests are built from the call's own input, never from its title, which is only for display.
 """
 
 import difflib
@@ -32,7 +32,7 @@ KINDS: dict[str, ApprovalKind] = {
     "fetch": "fetch",
 }
 SHOWN_DIFF = 64 * 1024
-# What agents call the files and the directory that a call is about.
+# The argument names agents use for files and directories.
 _FILES = (
     *("filePath", "file_path", "path", "absolute_path", "abs_path", "notebook_path", "target_file", "from", "to"),
     *("old_path", "new_path", "oldPath", "newPath", "source", "destination", "source_path", "destination_path"),
@@ -41,7 +41,7 @@ _DIRECTORIES = ("cwd", "workdir", "working_directory", "workingDirectory", "dire
 
 
 class ToolCallState(Struct):
-    """What was said of one call so far: a later word adds to it."""
+    """The accumulated fields of one call."""
 
     fields: dict[str, Any]
     announced: bool = False
@@ -50,7 +50,7 @@ class ToolCallState(Struct):
 
 
 class PermissionSubject(Struct, frozen=True):
-    """What a permission request is about."""
+    """The subject of a permission request."""
 
     name: str
     kind: ApprovalKind
@@ -67,7 +67,7 @@ class EventMapper:
 
     def __init__(self) -> None:
         self.directory = ""
-        """Where the agent works, from which its paths are meant."""
+        """The agent's working directory, to which its paths are relative."""
         self._calls: dict[str, ToolCallState] = {}
         self._part = 0
         self._cost = 0.0
@@ -83,10 +83,10 @@ class EventMapper:
             case "usage_update":
                 return self._usage(update)
             case _:
-                return []  # plans, modes and commands are the agent's own business
+                return []  # plans, modes and commands are not used
 
     def asked(self, call: dict[str, Any]) -> tuple[list[AgentEvent], PermissionSubject]:
-        """What to tell before a permission request, and what it is about."""
+        """The events to publish before a permission request, and its subject."""
         events = self._call(call)
         known = self._calls[text(call.get("toolCallId"))]
         events += self._announce(text(call.get("toolCallId")), known)
@@ -103,7 +103,7 @@ class EventMapper:
         known.fields.update({name: value for name, value in update.items() if value is not None})
         known.fields.setdefault("firstTitle", update.get("title"))
         status, events = known.fields.get("status"), list[AgentEvent]()
-        # While it is pending its input may still be on its way.
+        # While it is pending, its input may still be incomplete.
         if status in ("in_progress", "completed", "failed"):
             events += self._announce(call_id, known)
         if known.announced and not known.ended:
@@ -144,7 +144,7 @@ class EventMapper:
 
 
 def usage_of(reply: dict[str, Any]) -> list[AgentEvent]:
-    """What the answer to a prompt says of its tokens."""
+    """The token usage in the reply to a prompt."""
     usage = mapping(reply.get("usage"))
     if not usage:
         return []
@@ -170,7 +170,7 @@ def _asked(call: dict[str, Any], directory: str) -> PermissionSubject:
 
 
 def _name(call: dict[str, Any]) -> str:
-    """What it was called first: later titles say what it does, not what it is."""
+    """The first title: later ones describe what it does, not which tool it is."""
     title = text(call.get("firstTitle"))
     return title if title.replace("_", "").replace("-", "").isalnum() else text(call.get("kind")) or "tool"
 
@@ -181,7 +181,7 @@ def _command(args: dict[str, Any]) -> str:
 
 
 def _paths(call: dict[str, Any], args: dict[str, Any], directory: str) -> tuple[str, ...]:
-    """Every file that it names, wherever it names it."""
+    """Every file named anywhere in the call."""
     places = (*mappings(call.get("content")), *mappings(call.get("locations")))
     named = [text(place.get("path")) for place in places] + [text(args.get(key)) for key in _FILES]
     return tuple(dict.fromkeys(posixpath.join(directory, path) for path in named if path))
@@ -210,7 +210,7 @@ def _output(call: dict[str, Any]) -> str:
     raw = call.get("rawOutput")
     if said or raw is None:
         in_terminal = any(block.get("type") == "terminal" for block in blocks)
-        return said or ("[its output went to a terminal of the agent's own]" if in_terminal else "")
+        return said or ("[the output went to the agent's own terminal]" if in_terminal else "")
     return text(raw) or text(mapping(raw).get("output")) or msgspec.json.encode(raw).decode()
 
 

@@ -1,4 +1,4 @@
-"""Agents that speak ACP, by name: the command that starts each, how it is installed, and how one logs in."""
+"""Known ACP agents by name: how to start, install and log in to each."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""One conversation with an ACP agent: a process, the SDK's connection to it, and what it says as our events."""
+"""One conversation with an ACP agent: its process, the SDK connection, and its updates as our events."""
 
 import asyncio
 from contextlib import suppress
@@ -45,10 +45,10 @@ class AcpSession(EventChannel):
         self._connection: Connection = Connection(self._handle, AcpTransport(program, self.errors.append))
         self._watch = asyncio.create_task(self._watch_exit())
 
-    # --- before it works --------------------------------------------------------------------------------------------
+    # --- opening ---------------------------------------------------------------------------------------------------
 
     async def open(self, request: AgentRequest) -> None:
-        """Shake hands and begin, or go on with, a session of the agent's."""
+        """Initialize the connection and start or resume a session of the agent."""
         self._mapper.directory = request.cwd
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -59,8 +59,8 @@ class AcpSession(EventChannel):
             raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
         except ConnectionError:
             code = await self._program.end()
-            why = self._program.stderr_tail or (str(self.errors[-1]) if self.errors else "without a word")
-            raise ProviderError(f"{self._name} ended with {code} at its start: {why}", retryable=False) from None
+            why = self._program.stderr_tail or (str(self.errors[-1]) if self.errors else "no output")
+            raise ProviderError(f"{self._name} ended with {code} while starting: {why}", retryable=False) from None
         self._is_open = True
 
     async def _initialize(self) -> dict[str, Any]:
@@ -83,11 +83,11 @@ class AcpSession(EventChannel):
             opened = await self._ask("session/new", place)
             self._session_id = text(opened.get("sessionId"))
             if not 0 < len(self._session_id) <= MAX_ID:
-                raise ProviderError(f"{self._name} began a session and did not name it", retryable=False)
+                raise ProviderError(f"{self._name} started a session without an id", retryable=False)
             return opened
         sessions = mapping(capabilities.get("sessionCapabilities"))
         if sessions.get("resume") is None and not capabilities.get("loadSession"):
-            raise SessionLost(f"{self._name} cannot go on with a session")
+            raise SessionLost(f"{self._name} cannot resume a session")
         method = "session/resume" if sessions.get("resume") is not None else "session/load"
         try:
             opened = await self._ask(method, {**place, "sessionId": request.session_id})
@@ -101,7 +101,7 @@ class AcpSession(EventChannel):
             modes = mappings(mapping(opened.get("modes")).get("availableModes"))
             found = next((mode["id"] for mode in modes if text(mode.get("id")).lower() in PLANNING), None)
             if found is None:
-                raise UserError(f"{self._name} has no mode that only plans", hint="leave out --plan, or use native")
+                raise UserError(f"{self._name} has no planning mode", hint="omit --plan or use native")
             await self._ask("session/set_mode", {"sessionId": self._session_id, "modeId": found})
         if request.model:
             await self._ask(
@@ -116,11 +116,11 @@ class AcpSession(EventChannel):
             reply = await self._connection.send_request(method, params)
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
-                raise UserError(f"{self._name} wants a login", hint=self._login) from error
+                raise UserError(f"{self._name} requires a login", hint=self._login) from error
             raise ProviderError(f"{self._name} refused {method}: {error}", retryable=False) from error
         return mapping(reply)
 
-    # --- as an executor ----------------------------------------------------------------------------------------------
+    # --- executor ----------------------------------------------------------------------------------------------------
 
     @property
     def backend_session_id(self) -> str:
@@ -132,7 +132,7 @@ class AcpSession(EventChannel):
 
     async def send_message(self, text: str) -> None:
         if self.done.is_set():
-            raise ProviderError(f"{self._name} is gone: {self._program.stderr_tail}", retryable=False)
+            raise ProviderError(f"{self._name} has exited: {self._program.stderr_tail}", retryable=False)
         before = self._prompt
         self._prompt = asyncio.create_task(self._work(text, before))
 
@@ -159,17 +159,17 @@ class AcpSession(EventChannel):
                 task.cancel()
         self.end()
 
-    # --- what comes --------------------------------------------------------------------------------------------------
+    # --- incoming ----------------------------------------------------------------------------------------------------
 
     async def _work(self, message: str, before: "asyncio.Task[None] | None") -> None:
-        """One prompt at a time: the protocol knows no second one beside it."""
+        """One prompt at a time: the protocol allows no concurrent prompts."""
         if before is not None:
             await asyncio.wait({before})
         prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": message}]}
         try:
             reply = await self._ask("session/prompt", prompt)
         except ConnectionError:
-            # The end of the events says it. One that closed its stdout and stays would be waited for without end.
+            # The end of the events reports it. An agent that closed stdout but keeps running would block forever.
             await self._program.end()
             return
         except (ProviderError, UserError) as error:
@@ -200,7 +200,7 @@ class AcpSession(EventChannel):
         return None
 
     async def _update(self, said: dict[str, Any]) -> None:
-        """What a session that is taken up tells again is not news."""
+        """A resumed session repeats its history, which is ignored."""
         if self._is_open and said.get("sessionId") == self._session_id:
             for event in self._mapper.read(mapping(said.get("update"))):
                 await self.publish(event)
@@ -248,13 +248,13 @@ class AcpSession(EventChannel):
             if option.get("kind") == wanted:
                 return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
         if approved:
-            # "Always" would be more than anybody said.
-            await self.publish(Failure(f"{self._name} offers no way to allow this once, so it is not allowed"))
+            # "Always" would grant more than was approved.
+            await self.publish(Failure(f"{self._name} offers no way to allow this once, so it is denied"))
         return {"outcome": {"outcome": "cancelled"}}
 
     async def _watch_exit(self) -> None:
         code = await self._program.wait()
         if stderr_tail := self._program.stderr_tail:
             self.errors.append(RuntimeError(f"{stderr_tail} (exit code {code})"))
-        await asyncio.sleep(0.05)  # what it said last may still be on its way through the connection
+        await asyncio.sleep(0.05)  # its last messages may still be in the connection
         self.end()

@@ -1,7 +1,7 @@
-"""The lines that an ACP agent writes, for the SDK's connection.
+"""The line transport between an ACP agent and the SDK's connection.
 
-Invariants: a line that is no message is passed over and reported as an error; none takes more memory than a
-program's pipe may hold. The SDK's own reader ends at the first that is not an object, and takes lines of any length.
+Invariants: a line that is not a message is skipped and reported as an error; line length is bounded by the program's
+pipe limit. The SDK's own reader stops at the first non-object and accepts lines of any length.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class AcpTransport:
         self._report_error = report_error
 
     async def send(self, message: dict[str, Any]) -> None:
-        # Not drained: what we say is small, and who does not read must not hold up that it is interrupted.
+        # Not drained: our messages are small, and an agent that does not read must not delay its interruption.
         if self._program.stdin.is_closing():
             raise ConnectionError("its stdin is closed")
         self._program.stdin.write(msgspec.json.encode(message) + b"\n")
@@ -36,14 +36,14 @@ class AcpTransport:
                 if message := _message(line):
                     return message
             except ValueError as error:
-                self._report_error(ProviderError(f"said something that is not understood: {error}", retryable=False))
+                self._report_error(ProviderError(f"sent an invalid message: {error}", retryable=False))
 
     async def close(self) -> None:
-        """The program has its own end."""
+        """The program is closed separately."""
 
 
 def _message(line: bytes) -> dict[str, Any]:
-    """A message as the SDK can take it; an answer that is an error in another shape is an error still."""
+    """A message the SDK accepts; an error response in another shape is converted."""
     if not line.strip():
         return {}
     message = lenient.mapping(lenient.decode(line))

@@ -80,7 +80,7 @@ class DroidSession(EventChannel):
             await self._rpc.request("initialize_session", params, OPEN_SECONDS)
         ).session_id
         if not self.backend_session_id:
-            raise ProviderError("droid began a session and did not name it", retryable=False)
+            raise ProviderError("droid started a session without an id", retryable=False)
 
     async def _resume(self, session_id: str, settings: dict[str, str]) -> None:
         try:

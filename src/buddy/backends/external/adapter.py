@@ -1,8 +1,8 @@
-"""Another agent as a backend: its work under our approvals, budgets, log and recovery.
+"""An external agent as a backend, under our approvals, budgets, log and recovery.
 
-Invariants: what it asks is decided by our policy, rules and people, and claimed before it may go on; whatever
-ends a run interrupts the agent first; its own session's id is in the log before it works, so that a process that
-comes after a crash goes on with the same conversation and says what it does not know.
+Invariants: its permission requests are decided by our policy, rules and users, and claimed before it may proceed;
+whatever ends a run interrupts the agent first; its session id is in the log before it works, so that after a crash the
+next process resumes the same conversation and reports unknown outcomes.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
 
 ASSUMED_WINDOW = 200_000
-"""Where an agent does not say how much its model can take."""
+"""Used if an agent does not report its model's context window."""
 PATIENCE = 5.0
 
 StartAgent = Callable[[Target, str], Awaitable[Agent]]
 
 
 class AgentOptions(Struct, frozen=True):
-    """What a session was started with, as far as another agent is concerned."""
+    """The session options that concern an external agent."""
 
     plan: bool = False
     model: str | None = None
@@ -48,7 +48,7 @@ class AgentOptions(Struct, frozen=True):
 
 
 class ExternalBackend:
-    """Satisfies `backends.contract.Backend`; `start_agent` gives the started agent for a target and a project."""
+    """Satisfies `backends.contract.Backend`; `start_agent` returns the running agent for a target and a project."""
 
     lasting = LASTING
 
@@ -72,20 +72,22 @@ class ExternalBackend:
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
         if profile is not None and profile != self.name:
-            raise UserError(f"{self.name} has its own models, not our profiles", hint="name one of its models instead")
+            raise UserError(
+                f"{self.name} has its own models and does not use profiles", hint="name one of its models instead"
+            )
         self._model = model
-        await self._let_go()
+        await self._close_executor()
         return self.model()
 
     async def compact(self) -> Compaction | None:
-        """It shortens its own history by itself."""
+        """It compacts its own history."""
         return None
 
     async def is_priced(self) -> bool:
         return self._options.reports_cost
 
     async def close(self) -> None:
-        await self._let_go()
+        await self._close_executor()
 
     def permission_bridge(self, run: Run) -> PermissionBridge:
         """What answers the permission requests of the agent."""
@@ -95,12 +97,12 @@ class ExternalBackend:
         interrupted = run.state.turns > 0 and not run.state.answered
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
-        self._tell_unknown(run)
+        self._report_unknown_outcomes(run)
         while not run.state.answered or await run.steers():
             await self._work(run, interrupted=interrupted)
             interrupted = False
         if run.state.truncated:
-            raise RunEnded("truncated", "the agent's reply was cut off before it was whole")
+            raise RunEnded("truncated", "the agent's reply was cut off before it was complete")
 
     async def _work(self, run: Run, *, interrupted: bool) -> None:
         executor = await self._ready(run)
@@ -118,12 +120,12 @@ class ExternalBackend:
                 await finish_despite_cancel(self._interrupt(executor))
         await recorder.finish(completion)
         if completion.reason == "error":
-            raise ProviderError(completion.error or f"{self.name} failed without saying why", retryable=False)
+            raise ProviderError(completion.error or f"{self.name} failed without giving a reason", retryable=False)
         if completion.reason == "cancelled":
-            raise RunEnded("interrupted", f"{self.name} stopped its work before it was done")
+            raise RunEnded("interrupted", f"{self.name} stopped before it was done")
 
     async def _listen(self, executor: Executor, recorder: EventRecorder, bridge: PermissionBridge) -> Completion:
-        """Write down what it does until the message is worked off; what it asks is decided meanwhile."""
+        """Record what it does until the message is done; its permission requests are decided meanwhile."""
         try:
             async with asyncio.TaskGroup() as asking:
                 async for event in executor.events():
@@ -135,13 +137,13 @@ class ExternalBackend:
             raise failed.exceptions[0] from None
         code = await executor.wait()
         why = f": {executor.errors[-1]}" if executor.errors else ""
-        raise ProviderError(f"{self.name} ended with {code} in the middle of its work{why}", retryable=False)
+        raise ProviderError(f"{self.name} ended with {code} while working{why}", retryable=False)
 
     async def _ready(self, run: Run) -> Executor:
-        """The conversation, going on with the one in the log where there is one."""
+        """The conversation, resumed from the log if there is one."""
         if self._executor is not None and not self._executor.is_closed and not self._executor.done.is_set():
             return self._executor
-        await self._let_go()
+        await self._close_executor()
         Budget.of(run).check()
         await run.place.target.kill_orphans(agent_nonce(self._session_id, self._history.starts))
         run.emit(Status(source="delegate", phase=STARTING, detail=f"{self.name} on {run.place.target.name}"))
@@ -176,14 +178,14 @@ class ExternalBackend:
             run.emit(
                 WarningRaised(
                     code=LOST,
-                    message=f"{self.name} no longer has its session; it starts anew and is told what was said",
+                    message=f"{self.name} lost its session; it starts a new one and receives the earlier conversation",
                     detail=str(lost),
                 )
             )
             return await agent.execute(replace(request, session_id=None))
 
-    def _tell_unknown(self, run: Run) -> None:
-        """What was under way when we died: the agent died with us, or went on unseen until it was ended."""
+    def _report_unknown_outcomes(self, run: Run) -> None:
+        """Calls that were running when we crashed: the agent died too, or continued unseen until it was killed."""
         for call in list(run.state.open_calls.values()):
             text = str(unknown_outcome(run, call))
             run.emit(
@@ -200,7 +202,7 @@ class ExternalBackend:
             )
 
     async def _interrupt(self, executor: Executor) -> None:
-        """Have it stop; one that does not is ended."""
+        """Ask it to stop, and end it if it does not."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await executor.cancel()
@@ -209,17 +211,17 @@ class ExternalBackend:
                         return
         except (TimeoutError, ProviderError):
             pass
-        await self._let_go()
+        await self._close_executor()
 
-    async def _let_go(self) -> None:
+    async def _close_executor(self) -> None:
         executor, self._executor = self._executor, None
         if executor is not None:
             await executor.close()
 
 
 def agent_nonce(session_id: str, start: int) -> str:
-    """What the processes of a session's nth start of its agent carry.
+    """The nonce of the processes of a session's nth agent start.
 
-    Each start has its own: whoever started one before, and finds out late that it is over, ends nothing of the next.
+    Each start has its own, so late cleanup after an earlier start never kills the next one.
     """
     return nonce_of(session_id, f"agent.{start}")

@@ -1,7 +1,7 @@
-"""What another agent is to us: something that is started on a target, takes messages, and tells what it does.
+"""The interface to external agents: started on a target, they take messages and report events.
 
-Invariants: an agent's own wire ends here. Whatever it speaks, an executor tells the same few events, each of
-them once, in order; ids that it invented are only looked at, never trusted to be unique beyond one session of its own.
+Invariants: an agent's own protocol ends here. Every executor reports the same few events, each once and in order;
+ids from an agent are never assumed to be unique beyond one of its sessions.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from buddy.targets.contract import Target
 
 
 class AgentRequest(Struct, frozen=True):
-    """A message for an agent. `session_id` is the agent's own: with it, that conversation goes on."""
+    """A message for an agent. `session_id` is the agent's own and resumes that conversation."""
 
     text: str
     cwd: str
@@ -29,24 +29,24 @@ class AgentRequest(Struct, frozen=True):
 
 
 class AgentResult(Struct, frozen=True):
-    """What came of a message that was sent alone."""
+    """The outcome of a single message."""
 
     session_id: str
     text: str
     reason: str
 
 
-# --- what an executor tells ------------------------------------------------------------------------------------------
+# --- what an executor reports ---------------------------------------------------------------------------------------
 
 
 class SystemNote(Struct, frozen=True, tag="system"):
-    """Something of the agent's own that a person may want to see."""
+    """An agent-specific notice that a person may want to see."""
 
     text: str
 
 
 class Delta(Struct, frozen=True, tag="delta"):
-    """A piece of what it says, or with `thinking` of what it thinks."""
+    """A piece of its reply, or of its reasoning with `thinking`."""
 
     text: str
     message_id: str = ""
@@ -54,7 +54,7 @@ class Delta(Struct, frozen=True, tag="delta"):
 
 
 class Message(Struct, frozen=True, tag="message"):
-    """A whole message; what of it came as deltas under the same id is not said again."""
+    """A complete message; text that came as deltas under the same id is not repeated."""
 
     text: str
     message_id: str = ""
@@ -79,22 +79,22 @@ class ToolEnded(Struct, frozen=True, tag="tool_result"):
 
 
 def command_in(command: str, where: str, directory: str) -> str:
-    """A command as it runs from the workspace."""
+    """The command line that runs `command` in `where`, seen from the workspace."""
     return command if where.rstrip("/") in ("", ".", directory.rstrip("/")) else f"cd {shlex.quote(where)} && {command}"
 
 
 class PermissionAnswer(Struct, frozen=True):
-    """The decision on a permission request, for the agent."""
+    """The decision on a permission request, as sent to the agent."""
 
     approved: bool
     comment: str = ""
 
 
 class Permission(Struct, frozen=True, tag="permission"):
-    """May it? Answered exactly once through `reply`. `details` is everything it showed of what would be done.
+    """A permission request, answered exactly once through `reply`. `details` is everything the agent showed.
 
-    `command`, `path` and `url` are what our rules look at, by `kind`; `more_paths` belong to the same change, and each
-    has to be allowed.
+    `command`, `path` and `url` are matched by our rules, depending on `kind`; `more_paths` belong to the same change,
+    and each must be allowed.
     """
 
     call_id: str
@@ -110,7 +110,7 @@ class Permission(Struct, frozen=True, tag="permission"):
 
 
 class UsageReport(Struct, frozen=True, tag="usage"):
-    """What was used since it was told last."""
+    """Usage since the previous report."""
 
     input_tokens: int
     output_tokens: int
@@ -121,7 +121,7 @@ class UsageReport(Struct, frozen=True, tag="usage"):
 
 
 class Completion(Struct, frozen=True, tag="completion"):
-    """A message was worked off: once for each that was sent, whatever came of it."""
+    """A message is done: exactly one for each message sent, whatever the outcome."""
 
     reason: Literal["completed", "cancelled", "error", "truncated"] = "completed"
     text: str = ""
@@ -129,7 +129,7 @@ class Completion(Struct, frozen=True, tag="completion"):
 
 
 class Failure(Struct, frozen=True, tag="error"):
-    """Something went wrong; only a completion or the end of the events says that the work is over."""
+    """An error; only a completion or the end of the events means that the work is over."""
 
     message: str
 
@@ -155,20 +155,20 @@ class Executor(Protocol):
     def backend_session_id(self) -> str: ...
 
     async def send_message(self, text: str) -> None:
-        """Have it work on a message; ProviderError where it cannot be reached any more."""
+        """Send a message to work on; ProviderError if the agent can no longer be reached."""
         ...
 
     async def cancel(self) -> None:
-        """Interrupt what it works on; its completion follows."""
+        """Interrupt its current work; the completion follows."""
         ...
 
     def events(self) -> AsyncIterator[AgentEvent]:
-        """What happens, until the agent is gone; a later iteration goes on where one was left."""
+        """Events until the agent is gone; a later iteration continues where the previous one stopped."""
         ...
 
     @property
     def errors(self) -> deque[Exception]:
-        """What could not be understood of what it said, the newest last."""
+        """Protocol errors, newest last."""
         ...
 
     @property
@@ -177,11 +177,11 @@ class Executor(Protocol):
         ...
 
     async def wait(self) -> int:
-        """Wait until it is gone; its exit code, 0 where it has none."""
+        """Wait until it is gone; returns its exit code, or 0 if it has none."""
         ...
 
     async def close(self) -> None:
-        """Interrupt it and let go of everything that was started for it."""
+        """Interrupt it and release everything started for it."""
         ...
 
     @property
@@ -196,41 +196,41 @@ class Agent(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """Its program is found and its credentials are there."""
+        """Its program is installed and its credentials exist."""
         ...
 
     def check(self) -> None:
-        """UserError, with what to do, where it is not available."""
+        """Raise UserError with a hint if it is not available."""
         ...
 
     async def start(self, target: Target, project: str) -> None:
-        """Be ready for `execute`; UserError where a program or credentials are missing."""
+        """Prepare for `execute`; UserError if a program or credentials are missing."""
         ...
 
     async def execute(self, request: AgentRequest) -> Executor:
-        """A conversation with the request's text under way; without text it only waits for `send_message`.
+        """Start a conversation with the request's text; without text it waits for `send_message`.
 
-        SessionLost where `session_id` cannot be gone on with.
+        SessionLost if `session_id` cannot be resumed.
         """
         ...
 
     async def execute_once(self, request: AgentRequest) -> AgentResult:
-        """One message, its answer, and nothing left behind."""
+        """Send one message, return its answer and leave nothing behind."""
         ...
 
     async def ping(self) -> None:
-        """ProviderError where it does not answer."""
+        """ProviderError if it does not respond."""
         ...
 
     async def close(self) -> None: ...
 
 
 class SessionLost(Exception):
-    """The agent no longer knows the session that was to be continued."""
+    """The agent no longer knows the session to resume."""
 
 
 async def once(agent: Agent, request: AgentRequest) -> AgentResult:
-    """`execute_once` for an agent that streams: questions are answered with no, as nobody is there."""
+    """`execute_once` for a streaming agent: permission requests are denied, as nobody can answer."""
     executor = await agent.execute(request)
     said: list[str] = []
     try:
@@ -239,7 +239,7 @@ async def once(agent: Agent, request: AgentRequest) -> AgentResult:
                 case Message():
                     said = [event.text]
                 case Permission():
-                    await event.reply(PermissionAnswer(approved=False, comment="nobody is there to ask"))
+                    await event.reply(PermissionAnswer(approved=False, comment="nobody is available to approve this"))
                 case Completion():
                     return AgentResult(executor.backend_session_id, event.text or "".join(said), event.reason)
                 case _:

@@ -1,6 +1,6 @@
-"""The telling side of an executor: events in order, what was not understood, and the end.
+"""The publishing side of an executor: events in order, protocol errors, and the end.
 
-Invariants: what was told before the end is still given after it; a reader that is slow makes the teller wait.
+Invariants: events published before the end are still delivered after it; a slow reader makes the publisher wait.
 """
 
 import asyncio
@@ -14,34 +14,34 @@ ERRORS = 100
 
 
 class EventChannel:
-    """Mixed into executors; they call `publish` and, once, `end`."""
+    """A mixin for executors; they call `publish` and, once, `end`."""
 
     def __init__(self) -> None:
         self.errors: deque[Exception] = deque(maxlen=ERRORS)
         self.done = asyncio.Event()
-        self._told: deque[AgentEvent] = deque()
+        self._queued: deque[AgentEvent] = deque()
         self._changed = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._not_full = asyncio.Event()
+        self._not_full.set()
 
     async def publish(self, event: AgentEvent) -> None:
-        await self._room.wait()
-        self._told.append(event)
-        if len(self._told) >= MAX_QUEUED:
-            self._room.clear()
+        await self._not_full.wait()
+        self._queued.append(event)
+        if len(self._queued) >= MAX_QUEUED:
+            self._not_full.clear()
         self._changed.set()
 
     def end(self) -> None:
         self.done.set()
-        self._room.set()
+        self._not_full.set()
         self._changed.set()
 
     async def events(self) -> AsyncIterator[AgentEvent]:
         while True:
-            while self._told:
-                event = self._told.popleft()
-                if len(self._told) < MAX_QUEUED:
-                    self._room.set()
+            while self._queued:
+                event = self._queued.popleft()
+                if len(self._queued) < MAX_QUEUED:
+                    self._not_full.set()
                 yield event
             if self.done.is_set():
                 return

@@ -1,7 +1,7 @@
-"""Writes down, as our events, what another agent does with one message.
+"""Records what an external agent does with one message as our events.
 
-Invariants: each of its calls is announced once and ends with exactly one result; text that came as pieces is
-not said again when it comes whole.
+Invariants: each of its calls is announced once and ends with exactly one result; text that came in pieces is not
+repeated when the complete message arrives.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from buddy.protocol.shapes import ContextState, ToolFailure
 
 class EventRecorder:
     def __init__(self, run: Run, model: ModelName, known_calls: set[str], bridge: PermissionBridge) -> None:
-        """`known_calls` are the ids of the session's calls so far; what is announced is added."""
+        """`known_calls` are the ids of the session's calls so far; new ones are added."""
         self._run = run
         self._model = model
         self._known = known_calls
@@ -58,7 +58,7 @@ class EventRecorder:
         self.between_turns = False
 
     async def begin_turn(self) -> None:
-        """A model of theirs is, or will be, called: within the budget, and on record before it works."""
+        """The agent calls its model: checked against the budget and recorded before it works."""
         run = self._run
         Budget.of(run).check()
         turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
@@ -77,7 +77,7 @@ class EventRecorder:
             case Delta():
                 self._delta(event)
             case Message():
-                self._whole(event)
+                self._complete_message(event)
             case ToolStarted():
                 self._announce(event.call_id, event.name, event.args)
             case ToolProgress():
@@ -98,7 +98,7 @@ class EventRecorder:
                 pass
 
     async def finish(self, completion: Completion) -> None:
-        """The message is worked off: what is open is closed, and what it said last is the answer."""
+        """The message is done: open calls are closed, and its last text is the answer."""
         for call in list(self._run.state.open_calls.values()):
             self._run.emit(self._unanswered(call))
         text = "".join(self._pieces)
@@ -109,7 +109,7 @@ class EventRecorder:
             self._say(text, finish, truncated=completion.reason == "truncated")
         await self._run.commit()
 
-    # --- what it says -----------------------------------------------------------------------------------------------
+    # --- text -------------------------------------------------------------------------------------------------------
 
     def _delta(self, event: Delta) -> None:
         if event.thinking:
@@ -121,9 +121,9 @@ class EventRecorder:
         self._pieces.append(event.text)
         self._run.stream("assistant_token", event.text)
 
-    def _whole(self, event: Message) -> None:
+    def _complete_message(self, event: Message) -> None:
         if not self._pieces and event.message_id == self._message_id != "" and event.text == self._last_said:
-            return  # a call came between its pieces and the whole
+            return  # a call came between its pieces and the complete message
         if self._pieces and event.message_id != self._message_id:
             self._flush()
         said = "".join(self._pieces)
@@ -149,7 +149,7 @@ class EventRecorder:
         self._last_said = text
         self._pieces = []
 
-    # --- what it does -----------------------------------------------------------------------------------------------
+    # --- tool calls -------------------------------------------------------------------------------------------------
 
     def _announce(self, theirs: str, name: str, args: dict[str, Any]) -> None:
         if theirs in self._ours:
@@ -182,12 +182,12 @@ class EventRecorder:
         self.between_turns = not self._run.state.open_calls
 
     def _unanswered(self, call: OpenCall) -> ToolResult:
-        """The result of a call that it never told the end of."""
+        """The result of a call whose end the agent never reported."""
         if call.stage == "denied":
             text = f"denied by {call.by}"
             return self._ended(call, text, ToolFailure("AUTH_FAILURE", False, text))
         if call.stage == "awaiting":
-            text = "not run: nobody waits for the decision any more"
+            text = "not run: the decision is no longer needed"
             return self._ended(call, text, ToolFailure("UNKNOWN", False, text))
         text = str(OutcomeUnknown(f"{self._model.profile} did not report how this call ended"))
         return self._ended(call, text, ToolFailure("UNKNOWN_OUTCOME", False, text))
@@ -207,7 +207,7 @@ class EventRecorder:
             output=kept,
         )
 
-    # --- what it spends ---------------------------------------------------------------------------------------------
+    # --- usage ------------------------------------------------------------------------------------------------------
 
     def _spent(self, event: UsageReport) -> None:
         run, limit = self._run, event.context_limit or self._model.context_limit

@@ -1,4 +1,4 @@
-"""What another agent has been told and what not, and which of its sessions it was: a fold of the session's events."""
+"""Which messages an external agent has received, and its session id: a fold of the session's events."""
 
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -34,27 +34,27 @@ LASTING = events_where(lambda facts: facts.lasts_for_agents)
 SESSION = "backend session"
 STARTING = "starting backend"
 LOST = "BACKEND_SESSION_LOST"
-TOLD_AGAIN = 24_000
-"""How many characters of an earlier conversation an agent that does not know it is told."""
+MAX_REPLAYED = 24_000
+"""How many characters of an earlier conversation a new agent session receives."""
 
 
 class History:
     def __init__(self) -> None:
         self.session_id: str | None = None
         self.starts = 0
-        self._is_stranger = False
+        self._is_new_session = False
         self._unsent: list[str] = []
         self._current = ""
         self._said: list[str] = []
         self.calls: set[str] = set()
-        """The ids of all calls of the session so far."""
+        """The ids of all calls in the session so far."""
 
     def observe(self, body: EventBody) -> None:
         match body:
             case UserMessage():
                 self._unsent.append(body.text)
             case ModelRequest():
-                self._told()
+                self._mark_sent()
             case AssistantMessage():
                 if body.text:
                     self._remember(f"You: {body.text}")
@@ -98,31 +98,31 @@ class History:
             self.starts += 1
 
     def message(self, *, interrupted: bool) -> str:
-        """What to tell it now."""
+        """The next message for the agent."""
         text = "\n\n".join(self._unsent)
         if interrupted:
             text = (
-                "You were interrupted in the middle of your work and what was under way may or may not have been done: "
-                f"find out before you repeat it, then go on. The task was:\n\n{self._current}\n\n{text}"
+                "You were interrupted while working, and what was in progress may or may not have completed: "
+                f"check before you repeat it, then continue. The task was:\n\n{self._current}\n\n{text}"
             ).rstrip()
-        if self._is_stranger and self._said:
-            earlier = "\n\n".join(self._said)[-TOLD_AGAIN:]
-            text = f"This conversation took place before, with another instance of you:\n\n{earlier}\n\n---\n\n{text}"
+        if self._is_new_session and self._said:
+            earlier = "\n\n".join(self._said)[-MAX_REPLAYED:]
+            text = f"This is your earlier conversation, from another session:\n\n{earlier}\n\n---\n\n{text}"
         return text
 
-    def _told(self) -> None:
-        """What was to be said is on its way."""
+    def _mark_sent(self) -> None:
+        """The unsent messages are now on their way."""
         if self._unsent:
             self._current = "\n\n".join(self._unsent)
             self._remember(f"User: {self._current}")
         self._unsent = []
-        self._is_stranger = False
+        self._is_new_session = False
 
     def _forget_session(self) -> None:
         self.session_id = None
-        self._is_stranger = True
+        self._is_new_session = True
 
     def _remember(self, said: str) -> None:
         self._said.append(said)
-        while len(self._said) > 1 and sum(map(len, self._said)) > TOLD_AGAIN:
+        while len(self._said) > 1 and sum(map(len, self._said)) > MAX_REPLAYED:
             del self._said[0]

@@ -1,4 +1,4 @@
-"""Reading what another program said: a value of another type than expected counts as not said."""
+"""Lenient readers for JSON from other programs: a value of an unexpected type counts as missing."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])')
 
 
 def decode(data: bytes) -> object:
-    """What JSON says; ValueError for what is none, or nested deeper than anything that can be kept."""
+    """Decode JSON; ValueError if it is invalid or too deeply nested to store."""
     check_depth(data)
     return msgspec.json.decode(data)
 

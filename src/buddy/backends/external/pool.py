@@ -1,7 +1,7 @@
-"""The agents that run for this daemon: one of a kind per target, shared by all sessions there.
+"""The agents of this daemon: one per runtime and target, shared by all sessions there.
 
-Invariants: an agent is started once, however many sessions ask for it at the same time; one that no longer
-answers is replaced when it is asked for the next time; `close` ends them all.
+Invariants: an agent is started once, however many sessions request it at the same time; one that no longer responds
+is replaced at the next request; `close` ends them all.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class AgentPool:
                 try:
                     await known.ping()
                 except BuddyError as error:
-                    log.warning("%s on %s does not answer and is replaced: %s", name, target.name, error)
+                    log.warning("%s on %s does not respond and is replaced: %s", name, target.name, error)
                     del self._agents[key]
                     await known.close()
                 else:

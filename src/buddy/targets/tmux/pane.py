@@ -120,7 +120,7 @@ class Pane:
                     f"{where} is busy: a program runs in it. See it with capture-pane; wait, or end it with C-c."
                 )
             case "nodir":
-                return ToolError(f"the directory is not there on {self._launcher.name}; give another cwd")
+                return ToolError(f"the directory does not exist on {self._launcher.name}; use another cwd")
             case "own":
                 return ToolError(f"{where} is the one that this program runs in; start it from another terminal")
             case "notmux":
