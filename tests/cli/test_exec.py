@@ -236,7 +236,7 @@ async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(hom
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "k"}
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)
     assert (done.code, done.out) == (0, "hi\n")
-    assert "8192 tokens are assumed\nhint: set context_limit in [models.env]\n" in done.err
+    assert "assuming 8,192 tokens\nhint: set context_limit in [models.env]\n" in done.err
 
 
 async def test_what_the_model_thought_is_told_on_stderr(home: Home) -> None:
