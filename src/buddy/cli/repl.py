@@ -213,7 +213,6 @@ def _settings(options: argparse.Namespace, config: Config) -> TerminalSettings:
         display=DisplaySettings(display.color, display.show_tokens, display.show_tool_calls),
         profiles=Profiles(models, lambda profile, has_pane: _describe(config, profile, has_pane=has_pane)),
         buddy=BuddyProgram((sys.executable, "-P", "-m", "buddy"), _flags(options), restart_daemon),
-        parse_duration=parse_duration,
     )
 
 

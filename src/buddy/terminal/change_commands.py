@@ -3,6 +3,7 @@
 import time
 
 from buddy.errors import ProtocolError, UserError
+from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import (
     CompactSession,
     CompactSessionReply,
@@ -53,7 +54,7 @@ async def set_policy(ui: CommandUI, wanted: str) -> None:
         case "ask" | "all" | "none":
             await ui.session.set_policy(SetApprovalPolicy(wanted))
         case _:
-            seconds = ui.settings.parse_duration(wanted)
+            seconds = parse_duration(wanted)
             if seconds is None:
                 raise UserError(
                     f"unknown approval policy {wanted[:40]!r}", hint="use ask, all, none, or a duration such as 10m"
@@ -77,7 +78,7 @@ async def kill(ui: CommandUI, wanted: str) -> None:
 
 async def set_timeout(ui: CommandUI, wanted: str) -> None:
     text, name = [*wanted.split(maxsplit=1), "", ""][:2]
-    seconds = ui.settings.parse_duration(text) if text else None
+    seconds = parse_duration(text) if text else None
     if seconds is None:
         problem = f"{text[:40]!r} is not a duration" if text else "no duration given"
         raise UserError(problem, hint="/timeout <duration> [id], such as /timeout 10m")

@@ -69,6 +69,7 @@ class EventRenderer:
         self._output = ""
         self._has_streamed = False
         self._call: ToolCall | None = None
+        self._denied: set[str] = set()
         self._failure = ""
         self._deferred: list[str] = []
         self._has_written = False
@@ -138,32 +139,42 @@ class EventRenderer:
         return [*self._markdown.feed(text), *self._markdown.finish()]
 
     def _other(self, event: Event, body: EventBody) -> None:
+        self._update_activity(event, body)
         match body:
-            case Progress():
-                self.activity.update(body, event.ts)
-            case RunStarted():
-                self.activity.start_run(event.ts)
             case Usage() if self._display.show_tokens:
                 text = f"  {format_tokens(body.input_tokens)} tokens in, {format_tokens(body.output_tokens)} out"
                 self._block(self._style.dim(text))
-            case ApprovalReceived():
-                self.activity.restart_step(event.ts)
-            case RunCancelling():
-                self.activity.stop_run()
+            case ApprovalReceived(decision="deny", call_id=str(call_id)):
+                self._denied.add(call_id)
             case RunComplete():
                 self._cut_off()
-                self.activity.end_run()
                 run = self._session.view.runs[body.run_id]
                 self._block(outcome_block(body, run, self._style, self._failure), apart=True)
             case Error():
                 self._failure = body.message
             case ToolResult():
                 self._output = ""
-                if not self._display.show_tool_calls:
+                # The result of a denied call only repeats the denial to the model.
+                if body.call_id in self._denied or not self._display.show_tool_calls:
                     return
             case _:
                 pass
         self._note(event, body)
+
+    def _update_activity(self, event: Event, body: EventBody) -> None:
+        match body:
+            case RunStarted():
+                self.activity.start_run(event.ts)
+            case Progress():
+                self.activity.update(body, event.ts)
+            case ApprovalReceived():
+                self.activity.restart_step(event.ts)
+            case RunCancelling():
+                self.activity.stop_run()
+            case RunComplete():
+                self.activity.end_run()
+            case _:
+                pass
 
     def _note(self, event: Event, body: EventBody) -> None:
         block = event_block(body, self._style, ts=event.ts)

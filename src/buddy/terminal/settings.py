@@ -41,4 +41,3 @@ class TerminalSettings(Struct, frozen=True):
     display: DisplaySettings
     profiles: Profiles
     buddy: BuddyProgram
-    parse_duration: Callable[[str], float | None]
