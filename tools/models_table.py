@@ -1,8 +1,8 @@
-"""Write `models.toml` anew from the data of genai-prices.
+"""Write `models.toml` from the data of genai-prices.
 
     python tools/models_table.py [FILE]
 
-What always holds: the same version of genai-prices gives the same file, byte for byte; no rule is written that an
+Invariants: the same version of genai-prices gives the same file, byte for byte; no rule is written that an
 earlier one makes unreachable or needless.
 """
 

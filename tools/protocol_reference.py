@@ -1,7 +1,6 @@
-"""The tables of the protocol's reference, made from the types: `python -m tools.protocol_reference [FILE]`.
+"""The tables of the protocol's reference, generated from the types: `python -m tools.protocol_reference [FILE]`.
 
-What always holds: only what stands between `<!-- table … -->` and `<!-- end -->` is written, the words around it are
-the author's; rendering twice changes nothing.
+Invariants: only the lines between `<!-- table … -->` and `<!-- end -->` are written; rendering twice changes nothing.
 """
 
 import re
@@ -19,13 +18,16 @@ from buddy.protocol.shapes import Shape
 _BLOCK = re.compile(r"(<!-- table (request|response|event|object) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+_ID_PATTERN = re.compile(r"\^(\w+_)")
+
+
 def render(text: str) -> str:
     """The document with every table as the types say it now."""
 
     def fill(block: re.Match[str]) -> str:
         shape = shapes()[block[2]].get(block[3])
         if shape is None:
-            raise SystemExit(f"error: there is no {block[2]} {block[3]}")
+            raise SystemExit(f"error: no {block[2]} {block[3]}")
         return f"{block[1]}{table_of(shape)}{block[4]}"
 
     return _BLOCK.sub(fill, text)
@@ -58,7 +60,7 @@ def table_of(shape: type[Shape]) -> str:
 def _fields(shape: type[Shape]) -> list[inspect.Field]:
     found = inspect.type_info(shape)
     fields = list(found.fields) if isinstance(found, inspect.StructType) else []
-    # Every event can have `blobs`; it is told once, where long texts are.
+    # Every event can have `blobs`; the document explains it once.
     return [field for field in fields if field.encode_name != "blobs"]
 
 
@@ -97,10 +99,19 @@ def _structs(kind: inspect.Type) -> Iterator[type[Shape]]:
 
 
 def _name(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.Metadata):
+        return _name_in_schema(kind)
     for shape, name in _NAMES.items():
         if isinstance(kind, shape):
             return name(kind)
     return "any JSON value"
+
+
+def _name_in_schema(kind: inspect.Metadata) -> str:
+    """A type of which the schema says more than what is validated."""
+    more = msgspec.to_builtins(kind.extra_json_schema)  # pyright: ignore[reportUnknownMemberType] - untyped there
+    prefix = _ID_PATTERN.match(more.get("pattern", ""))
+    return f"string, `{prefix[1]}…`" if prefix else _name(kind.type)
 
 
 def _literal(kind: inspect.Type) -> str:
@@ -111,7 +122,7 @@ def _literal(kind: inspect.Type) -> str:
 def _text(kind: inspect.Type) -> str:
     if not isinstance(kind, inspect.StrType):
         return "string"
-    prefix = re.match(r"\^(\w+_)", kind.pattern or "")
+    prefix = _ID_PATTERN.match(kind.pattern or "")
     return f"string, `{prefix[1]}…`" if prefix else "string, not empty" if kind.min_length else "string"
 
 

@@ -1,7 +1,7 @@
-"""JSON Schemas (draft 2020-12) of the protocol, made from the types: `python -m tools.protocol_schema [FOLDER]`.
+"""JSON Schemas (draft 2020-12) of the protocol, generated from the types: `python -m tools.protocol_schema [FOLDER]`.
 
-What always holds: the files are a pure function of the types and are checked in, so a change of the wire is seen in a
-review; whatever the runtime sends is valid by them; objects stay open, because a peer may be newer.
+Invariants: the files are a pure function of the types and are checked in, so that a review shows every change of the
+wire; whatever the runtime sends is valid by them; objects stay open, because a peer may be newer.
 """
 
 import inspect
@@ -9,11 +9,11 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import msgspec
 
-from buddy.protocol.codes import VERSION, ErrorCode
+from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENTS
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
@@ -26,17 +26,6 @@ ENVELOPE = "push-runtime-envelope.schema.json"
 REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
-
-_ID_FIELDS = {
-    "requestId": "req",
-    "sessionId": "sess",
-    "fromSessionId": "sess",
-    "runId": "run",
-    "activeRunId": "run",
-    "clientMessageId": "msg",
-    "approvalId": "appr",
-    "attachToken": "att",
-}
 
 
 def schemas() -> dict[str, Schema]:
@@ -133,21 +122,10 @@ def _definitions() -> Schema:
         shapes += (row.payload, row.reply)
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")
     for component in components.values():
-        _pin_ids(component)
         if "description" in component:
             # Newer interpreters take the indentation off docstrings themselves.
             component["description"] = inspect.cleandoc(component["description"])
-    components["ErrorInfo"]["properties"]["code"] = {"enum": list(get_args(ErrorCode))}
     return dict(sorted(components.items()))
-
-
-def _pin_ids(component: Schema) -> None:
-    """Give every id field its pattern: the types take any text, so that a wrong id is answered as not found."""
-    for name, prefix in _ID_FIELDS.items():
-        field = component.get("properties", {}).get(name)
-        for choice in field.get("anyOf", [field]) if field else ():
-            if choice.get("type") == "string":
-                choice.update(_id(prefix))
 
 
 def _when(kind: str, payload: type[Shape], needs: Iterable[str] = (), **where: bool) -> Schema:

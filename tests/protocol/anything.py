@@ -3,22 +3,12 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw, Struct, inspect, json
 
 AnyStruct = TypeVar("AnyStruct", bound=Struct)
 Values = st.SearchStrategy[object]
-
-PREFIXES = {
-    "requestId": "req",
-    "sessionId": "sess",
-    "fromSessionId": "sess",
-    "runId": "run",
-    "activeRunId": "run",
-    "clientMessageId": "msg",
-    "approvalId": "appr",
-    "attachToken": "att",
-}
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 json_values: Values = st.recursive(
@@ -40,14 +30,7 @@ def shapes(shape: type[AnyStruct]) -> st.SearchStrategy[AnyStruct]:
 
 
 def _fields(info: inspect.StructType) -> Mapping[str, Values]:
-    return {field.name: _field(field) for field in info.fields}
-
-
-def _field(field: inspect.Field) -> Values:
-    if field.encode_name not in PREFIXES:
-        return _values(field.type)
-    named: Values = ids(PREFIXES[field.encode_name])
-    return named | st.none() if isinstance(field.type, inspect.UnionType) else named
+    return {field.name: _values(field.type) for field in info.fields}
 
 
 def _values(info: inspect.Type) -> Values:
@@ -62,9 +45,21 @@ def _values(info: inspect.Type) -> Values:
             made = st.lists(_values(info.item_type), min_size=info.min_length or 0, max_size=3).map(tuple)
         case inspect.DictType():
             made = st.dictionaries(st.text(max_size=6), _values(info.value_type), max_size=3)
+        case inspect.Metadata():
+            made = _by_schema(info)
         case _:
             made = _scalars(info)
     return made
+
+
+def _by_schema(info: inspect.Metadata) -> Values:
+    """What is valid by the schema, which says more than what is validated."""
+    more = msgspec.to_builtins(info.extra_json_schema)  # pyright: ignore[reportUnknownMemberType] - untyped there
+    return st.sampled_from(more["enum"]) if "enum" in more else _matching(more["pattern"])
+
+
+def _matching(pattern: str) -> Values:
+    return st.from_regex(pattern.replace("+$", "{1,30}").removeprefix("^"), fullmatch=True)
 
 
 def _scalars(info: inspect.Type) -> Values:
@@ -76,7 +71,8 @@ def _scalars(info: inspect.Type) -> Values:
             high = info.le if info.le is not None else 1e12
             made = st.floats(low, high, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
         case inspect.StrType():
-            made = st.text(min_size=info.min_length or 0, max_size=12)
+            anything = st.text(min_size=info.min_length or 0, max_size=12)
+            made = _matching(info.pattern) if info.pattern else anything
         case inspect.BoolType():
             made = st.booleans()
         case inspect.NoneType():

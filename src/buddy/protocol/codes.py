@@ -19,7 +19,7 @@ ErrorCode = Literal[
     "PROVIDER_NOT_CONFIGURED",
     "SANDBOX_UNAVAILABLE",
     "INTERNAL_ERROR",
-    # beyond the seed's twelve
+    # Buddy's own
     "OVERLOADED",
     "FRAME_TOO_LARGE",
     "STORAGE_FULL",
@@ -48,7 +48,7 @@ ToolErrorType = Literal[
     "EDIT_GUARD_BLOCKED",
     "WRITE_FAILED",
     "UNKNOWN",
-    # beyond the seed's twelve
+    # Buddy's own
     "UNKNOWN_OUTCOME",
 ]
 

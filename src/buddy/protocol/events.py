@@ -12,19 +12,20 @@ from msgspec import Meta
 
 from buddy.protocol.codes import Mode, Outcome, Policy, Scope, SessionState, Source, Tier, Verdict
 from buddy.protocol.facts import Facts
+from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
-    BudgetLimits,
     BudgetState,
     ContextState,
     Count,
-    Criterion,
     Headless,
     Positive,
     Repo,
     SessionOptions,
     Shape,
+    SnapshotMeta,
+    StartedOptions,
     ToolCallItem,
     ToolFailure,
 )
@@ -49,7 +50,7 @@ class Informational(Payload, frozen=True):
 
 class SessionStarted(Payload, frozen=True, kw_only=True):
     facts = Facts(lasts=True, ends_reply=True)
-    session_id: str
+    session_id: SessionId
     state: SessionState
     mode: Mode
     provider: str
@@ -60,16 +61,11 @@ class SessionStarted(Payload, frozen=True, kw_only=True):
     watch: str | None = None
 
 
-class SnapshotMeta(Shape, frozen=True):
-    provider: str
-    sandbox_provider: str
-
-
 class SessionSnapshot(Informational, frozen=True, kw_only=True):
     state: SessionState
     pending_approval: ApprovalRequest | None
     meta: SnapshotMeta
-    active_run_id: str | None = None
+    active_run_id: RunId | None = None
     last_assistant_text: str | None = None
 
 
@@ -132,7 +128,7 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     """
 
     facts = Facts(of_run=True, lasts=True, copied=True, decides=True, traced=True)
-    approval_id: str
+    approval_id: ApprovalId
     decision: Verdict
     by: str
     call_id: str | None = None
@@ -162,7 +158,7 @@ class RunComplete(Payload, frozen=True, kw_only=True):
     """The last event of a run. `reason` says why a run failed: budget_exceeded, acceptance_failed, provider_error, …"""
 
     facts = Facts(of_run=True, lasts=True, ends_reply=True, copied=True, ends_step=True, traced=True)
-    run_id: str
+    run_id: RunId
     outcome: Outcome
     summary: str
     acceptance: Acceptance | None = None
@@ -180,22 +176,9 @@ class UserMessage(Payload, frozen=True, kw_only=True):
     by: str
 
 
-class StartedOptions(Shape, frozen=True, kw_only=True):
-    """What belongs to the run and survives with it."""
-
-    budget: BudgetLimits
-    approval_policy: str | None = None
-    acceptance_criteria: tuple[Criterion, ...] = ()
-    max_rounds: Positive = 3
-    profile: str | None = None
-    model: str | None = None
-    target: str | None = None
-    sandbox: str | None = None
-
-
 class RunStarted(Payload, frozen=True, kw_only=True):
     facts = Facts(of_run=True, copied=True, ends_step=True, traced=True)
-    run_id: str
+    run_id: RunId
     options: StartedOptions
     recovered: bool = False
 
@@ -259,7 +242,7 @@ class ToolOutput(Informational, frozen=True, kw_only=True):
 
 class ApprovalExpired(Payload, frozen=True, kw_only=True):
     facts = Facts(of_run=True, copied=True, decides=True)
-    approval_id: str
+    approval_id: ApprovalId
 
 
 class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
@@ -329,7 +312,7 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
 
 class SessionForked(Payload, frozen=True, kw_only=True):
     facts = Facts(lasts_for_agents=True)
-    from_session_id: str
+    from_session_id: SessionId
     from_seq: Count
     by: str
 

@@ -1,7 +1,9 @@
 """Ids: a prefix that says what it names, and a ULID that sorts by the time it was made."""
 
 import re
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from msgspec import Meta
 
 from buddy.protocol import basics
 
@@ -11,6 +13,15 @@ encode_ulid = basics.encode_ulid
 ID = re.compile(r"(?:req|sess|run|msg|appr|att)_[A-Za-z0-9._:-]{1,120}")
 
 
+# What names something that exists has its pattern in the schema alone: a wrong one is answered as not found.
+SessionId = Annotated[str, Meta(extra_json_schema={"pattern": r"^sess_[A-Za-z0-9._:-]+$"})]
+RunId = Annotated[str, Meta(extra_json_schema={"pattern": r"^run_[A-Za-z0-9._:-]+$"})]
+ApprovalId = Annotated[str, Meta(extra_json_schema={"pattern": r"^appr_[A-Za-z0-9._:-]+$"})]
+AttachToken = Annotated[str, Meta(extra_json_schema={"pattern": r"^att_[A-Za-z0-9._:-]+$"})]
+# The client makes this one, so a wrong one is an invalid request.
+MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]
+
+
 class Ids(Protocol):
     """Where new ids come from; passed in, so that a run can be repeated."""
 
@@ -18,7 +29,7 @@ class Ids(Protocol):
 
 
 class CountingIds:
-    """Ids 1, 2, 3… for tests and replays that compare whole event lists."""
+    """Ids 1, 2, 3… for tests and replays that compare complete event lists."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -29,5 +40,5 @@ class CountingIds:
 
 
 def is_id(text: str, prefix: str) -> bool:
-    """Tell whether this could be one of our ids; anything else is not looked up anywhere."""
+    """Whether this could be one of our ids; anything else is not looked up anywhere."""
     return text.startswith(prefix + "_") and ID.fullmatch(text) is not None

@@ -7,6 +7,7 @@ from msgspec import Meta, Raw
 from buddy.protocol.basics import MAX_SECONDS
 from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
+from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, SessionId
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
@@ -25,11 +26,6 @@ from buddy.protocol.shapes import (
     Text,
 )
 
-SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9._:-]+$")]
-RunId = Annotated[str, Meta(pattern=r"^run_[A-Za-z0-9._:-]+$")]
-MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]
-ApprovalId = Annotated[str, Meta(pattern=r"^appr_[A-Za-z0-9._:-]+$")]
-AttachToken = Annotated[str, Meta(pattern=r"^att_[A-Za-z0-9._:-]+$")]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 
 
@@ -60,9 +56,9 @@ class StartSession(Shape, frozen=True):
 
 
 class StartSessionReply(Shape, frozen=True):
-    session_id: str
+    session_id: SessionId
     state: SessionState
-    attach_token: str
+    attach_token: AttachToken
 
 
 class ListSessions(Shape, frozen=True):
@@ -75,13 +71,13 @@ class ListSessionsReply(Shape, frozen=True):
 
 
 class AttachSession(Shape, frozen=True):
-    session_id: str
+    session_id: SessionId
     last_seen_seq: Count
-    attach_token: str | None = None
+    attach_token: AttachToken | None = None
 
 
 class AttachSessionReply(Shape, frozen=True):
-    session_id: str
+    session_id: SessionId
     state: SessionState
     replay: Replay
 
@@ -91,7 +87,7 @@ class ResumeSession(AttachSession, frozen=True):
 
 
 class SendUserMessage(Shape, frozen=True):
-    session_id: str
+    session_id: SessionId
     client_message_id: MessageId
     text: Text
     acceptance_criteria: tuple[Criterion, ...] = ()
@@ -100,14 +96,14 @@ class SendUserMessage(Shape, frozen=True):
 
 
 class SendUserMessageReply(Shape, frozen=True):
-    run_id: str
+    run_id: RunId
     accepted: bool
 
 
 class SubmitApproval(Shape, frozen=True):
-    session_id: str
-    run_id: str
-    approval_id: str
+    session_id: SessionId
+    run_id: RunId
+    approval_id: ApprovalId
     decision: Verdict
     comment: str | None = None
     scope: Scope = "once"
@@ -116,8 +112,8 @@ class SubmitApproval(Shape, frozen=True):
 
 
 class CancelRun(Shape, frozen=True):
-    session_id: str
-    run_id: str
+    session_id: SessionId
+    run_id: RunId
     reason: str = "user_cancelled"
 
 
@@ -208,7 +204,7 @@ class ListApprovalsReply(Shape, frozen=True):
 
 class ListDecisions(Shape, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-    session_id: str | None = None
+    session_id: SessionId | None = None
     since: Count = 0
 
 
@@ -217,7 +213,7 @@ class ListDecisionsReply(Shape, frozen=True):
 
 
 class SteerRun(Shape, frozen=True):
-    run_id: str
+    run_id: RunId
     text: Text
 
 
@@ -235,8 +231,8 @@ class ForkSession(Shape, frozen=True):
 
 
 class ForkSessionReply(Shape, frozen=True):
-    session_id: str
-    attach_token: str
+    session_id: SessionId
+    attach_token: AttachToken
 
 
 class DeleteSession(Shape, frozen=True):
@@ -261,7 +257,7 @@ class MintToken(Shape, frozen=True):
 
 
 class MintTokenReply(Shape, frozen=True):
-    attach_token: str
+    attach_token: AttachToken
 
 
 class RevokeToken(Shape, frozen=True):

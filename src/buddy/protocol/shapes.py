@@ -1,10 +1,11 @@
 """Objects that requests and events share. Every field without a default is always on the wire."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from buddy.protocol.codes import Scope, SessionState, ToolErrorType, Verdict
+from buddy.protocol.codes import ErrorCode, Scope, SessionState, ToolErrorType, Verdict
+from buddy.protocol.ids import ApprovalId, RunId, SessionId
 
 
 class Shape(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -16,8 +17,12 @@ Positive = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1)]
 
 
+Code = Annotated[str, Meta(min_length=1, extra_json_schema={"enum": list(get_args(ErrorCode))})]
+"""One of `ErrorCode` from this runtime; a client must be able to read the codes of a newer one."""
+
+
 class ErrorInfo(Shape, frozen=True):
-    code: Text
+    code: Code
     message: Text
     retryable: bool
     detail: str | None = None
@@ -66,7 +71,7 @@ class Replay(Shape, frozen=True):
 
 
 class SessionSummary(Shape, frozen=True):
-    session_id: str
+    session_id: SessionId
     state: SessionState
     updated_at: Count
     repo: Repo
@@ -147,13 +152,13 @@ class SessionOptions(Shape, frozen=True):
 class DecisionMade(Shape, frozen=True):
     """One line of the audit. For `policy`, `summary` is the policy; else it is what was decided on, perhaps cut."""
 
-    session_id: str
+    session_id: SessionId
     seq: Positive
     ts: Count
     decision: Literal["approve", "deny", "expired", "policy"]
     by: str
-    run_id: str | None = None
-    approval_id: str | None = None
+    run_id: RunId | None = None
+    approval_id: ApprovalId | None = None
     call_id: str | None = None
     digest: str | None = None
     tool: str | None = None
@@ -167,7 +172,7 @@ class DecisionMade(Shape, frozen=True):
 class ApprovalRequest(Shape, frozen=True):
     """A question that holds one tool call. `details` shows everything that will run; `digest` is bound to it."""
 
-    approval_id: str
+    approval_id: ApprovalId
     kind: str
     title: str
     summary: str
@@ -176,5 +181,23 @@ class ApprovalRequest(Shape, frozen=True):
     expires_at: Count
     call_id: str | None = None
     digest: str | None = None
-    session_id: str | None = None
-    run_id: str | None = None
+    session_id: SessionId | None = None
+    run_id: RunId | None = None
+
+
+class SnapshotMeta(Shape, frozen=True):
+    provider: str
+    sandbox_provider: str
+
+
+class StartedOptions(Shape, frozen=True, kw_only=True):
+    """What belongs to the run and survives with it."""
+
+    budget: BudgetLimits
+    approval_policy: str | None = None
+    acceptance_criteria: tuple[Criterion, ...] = ()
+    max_rounds: Positive = 3
+    profile: str | None = None
+    model: str | None = None
+    target: str | None = None
+    sandbox: str | None = None
