@@ -1,7 +1,7 @@
-"""Droid as an agent: each conversation is a process of its own that speaks JSON-RPC over its stdin and stdout.
+"""Droid as an agent: each conversation is its own process that speaks JSON-RPC over stdin and stdout.
 
-Invariants: it never works by its own leave (autonomy off, and what it would run unasked is put on its list of
-commands to ask for); a key reaches a process by its environment alone.
+Invariants: it always asks (autonomy is off, and commands it would run unasked are put on its denylist, which makes it
+ask); a key reaches a process through its environment only.
 """
 
 import shlex
@@ -34,7 +34,7 @@ _SHELL = (
 
 
 class Droid:
-    """Satisfies `Agent`; `program` is found on the PATH of `env` where it is not given."""
+    """Satisfies `Agent`; `program` is looked up on the PATH of `env` by default."""
 
     name = "droid"
     reports_cost = False
@@ -48,7 +48,7 @@ class Droid:
         program: str | None = None,
         is_trusted: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`is_trusted` says whether a folder's own settings for Droid may have their effect."""
+        """`is_trusted` says whether a folder's own settings for Droid may take effect."""
         self._env = env
         self._config_dir = config_dir
         self._machine_id = nonce_of(salt, self.name)
@@ -104,7 +104,7 @@ class Droid:
         return await once(self, request)
 
     async def ping(self) -> None:
-        """There is nothing that all conversations share: while it is ready, it is well."""
+        """Conversations share nothing: being started is enough."""
         self._ready()
 
     async def close(self) -> None:
@@ -126,7 +126,7 @@ class Droid:
         return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *ARGUMENTS, "--cwd", cwd]
 
     def _given(self, target: Target) -> dict[str, str]:
-        """Its own variables; those of this machine only where it runs here."""
+        """Its own variables, plus this machine's if it runs locally."""
         given = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
         if runs_locally(target):
             given |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}

@@ -1,6 +1,6 @@
-"""What Droid may work with: a Factory key of ours, or whatever it was given by its own user.
+"""Droid's credentials: a Factory key known to us, or the user's own Droid login.
 
-Invariants: a key is only ever handed to a child's environment; it is read anew each time and kept nowhere.
+Invariants: a key is only ever handed to a child's environment; it is read again each time and stored nowhere.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What Droid tells, as the events that all agents tell.
+"""Maps Droid's notifications to the events common to all agents.
 
-Invariants: each message, call and result is told once, however often it comes; a call is told when all of its
-arguments are known; an id that a model gave to two calls is two ids here; what it spent is told as the difference.
+Invariants: each message, call and result is reported once, however often it arrives; a call is reported when all its
+arguments are known; an id that a model gave to two calls becomes two ids; usage is reported as the difference.
 """
 
 import re
@@ -56,7 +56,7 @@ class DroidCall:
 
 class EventMapper:
     def __init__(self, spent: Tokens | None = None) -> None:
-        """`spent` is what the conversation cost before: it was told then."""
+        """`spent` is the usage so far, which was already reported."""
         self.last_text = ""
         self.last_error = ""
         """Why its last attempt failed; empty again as soon as it gets on."""
@@ -67,7 +67,7 @@ class EventMapper:
         self._spent = spent or Tokens()
 
     def begin(self) -> None:
-        """A new message of the user: what was said before is no answer to it."""
+        """A new user message: earlier text does not answer it."""
         self.last_text = self.last_error = ""
 
     def map(self, note: Notification) -> Iterator[AgentEvent]:  # noqa: C901 - one arm per kind
@@ -101,7 +101,7 @@ class EventMapper:
                 pass
 
     def announce(self, use: ToolUse) -> tuple[DroidCall, list[AgentEvent]]:
-        """A call that it asks about: the call, and what is to be told of it first."""
+        """The call that Droid asks about, and the events to publish first."""
         call = self._begin(use)
         return call, list(self._announced(call))
 
@@ -131,7 +131,7 @@ class EventMapper:
     # --- what it does -----------------------------------------------------------------------------------------------
 
     def _note(self, use: ToolUse) -> None:
-        """Its arguments are still coming; what is known of it by then is kept."""
+        """Its arguments are still arriving; remember what is known so far."""
         call = self._calls.get(use.id)
         if call is not None and not call.is_announced:
             call.name, call.args = use.name, use.input or call.args
@@ -158,7 +158,7 @@ class EventMapper:
             yield ToolStarted(call.call_id, call.name, call.args)
 
     def _progress(self, note: ToolProgressed) -> Iterator[AgentEvent]:
-        """Each update has all of the output so far."""
+        """Each update contains the complete output so far."""
         whole = note.update.full_output
         call = self._calls.get(note.tool_use_id)
         if call is None or call.is_over or not whole.startswith(call.shown) or whole == call.shown:
@@ -197,5 +197,5 @@ class EventMapper:
 
 
 def _read(tokens: Tokens) -> int:
-    """All that the model read; theirs are without what came from a cache."""
+    """All input tokens; Droid's count excludes cached ones."""
     return tokens.input_tokens + tokens.cache_creation_tokens + tokens.cache_read_tokens

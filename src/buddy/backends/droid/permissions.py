@@ -1,8 +1,8 @@
-"""What Droid asks leave for, as questions of ours.
+"""Maps Droid's permission requests to ours.
 
-Invariants: it asks once for several calls and takes one answer for all of them, so it hears yes only when each
-was approved; what our rules have no words for is asked as a tool of its own, so that no rule about commands, files or
-addresses allows it by accident.
+Invariants: Droid asks once for several calls and takes one answer for all, so it is approved only if each call was;
+what our rules cannot express is asked as a separate tool, so that no rule about commands, files or addresses allows it
+by accident.
 """
 
 import re
@@ -30,7 +30,7 @@ class Subject(Struct, frozen=True):
 
 
 class CombinedAnswer:
-    """Collects the decisions on one request and gives the answer once, when the last has come."""
+    """Collects the decisions on one request and answers once, after the last."""
 
     def __init__(self, answer: Callable[[PermissionAnswer], Awaitable[None]]) -> None:
         self._answer = answer
@@ -84,7 +84,7 @@ def subjects(asked: Confirmation) -> Iterator[Subject]:
 
 
 def _details(asked: Confirmation) -> dict[str, Any]:
-    """All that it showed; both contents of a file as the difference between them."""
+    """Everything Droid showed; old and new file contents become a diff."""
     details = {name: value for name, value in asked.details.items() if name not in ("oldContent", "newContent")}
     before, after = asked.details.get("oldContent"), asked.details.get("newContent", asked.details.get("content"))
     if isinstance(after, str):

@@ -1,6 +1,6 @@
-"""Requests and answers over a running Droid's stdin and stdout.
+"""Requests and responses over a running Droid's stdin and stdout.
 
-Invariants: every request ends, by its answer, by time, or by the end of the program; an error without an id is
+Invariants: every request ends: by its response, a timeout, or the end of the program; an error without an id is
 the oldest waiting request's; a line that is not theirs to understand is reported as an error and harms nothing.
 """
 
@@ -38,7 +38,7 @@ class DroidExited(ProviderError):
 
 
 class DroidRpc:
-    """The requests under way; `listen` reads until the program is gone."""
+    """The pending requests; `listen` reads until the program exits."""
 
     def __init__(self, program: Program, report_error: Callable[[Exception], None]) -> None:
         self._program = program
@@ -48,11 +48,11 @@ class DroidRpc:
         self._is_over = False
 
     async def request(self, method: str, params: Mapping[str, Any] = {}, patience: float = PATIENCE) -> Raw:
-        """Ask and wait for the answer; ProviderError where none comes."""
+        """Send a request and wait for its response; ProviderError if none arrives."""
         return await self.answer(self.post(method, params), method, patience)
 
     def post(self, method: str, params: Mapping[str, Any]) -> str:
-        """Send a request, and give its id; `answer` has to be awaited for it."""
+        """Send a request and return its id; `answer` must be awaited for it."""
         self._count += 1
         request_id = str(self._count)
         self._waiting[request_id] = asyncio.get_running_loop().create_future()
@@ -78,7 +78,7 @@ class DroidRpc:
             self._program.stdin.write(line)
 
     async def listen(self, handle: Handle) -> None:
-        """Hand on everything that is no answer, in order, until its stdout ends."""
+        """Pass on everything that is not a response, in order, until its stdout ends."""
         try:
             while True:
                 try:

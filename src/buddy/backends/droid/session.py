@@ -1,4 +1,4 @@
-"""One conversation with a Droid of its own: a process, its session, and what it does told as events.
+"""One conversation with its own Droid process, reported as events.
 
 Invariants: the work on what was sent ends with exactly one completion, unless the process ends first, and then
 the events end; a question of Droid's is answered once and only with what was decided; what a person said with a denial
@@ -58,7 +58,7 @@ class DroidSession(EventChannel):
         self._listening = asyncio.create_task(self._listen())
 
     async def open(self, request: AgentRequest, machine_id: str) -> None:
-        """Begin the session, or go on with the one that is named."""
+        """Start a session or resume the named one."""
         settings = {"interactionMode": "spec" if request.plan else "auto", "autonomyLevel": "off"}
         if request.model:
             settings["modelId"] = request.model
@@ -95,7 +95,7 @@ class DroidSession(EventChannel):
         # What a session was last allowed by itself is kept with it: it goes on under our rules or not at all.
         await self._rpc.request("update_session_settings", settings)
 
-    # --- what it is told --------------------------------------------------------------------------------------------
+    # --- outgoing ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, text: str) -> None:
         if self.done.is_set() or self.is_closed:
@@ -163,7 +163,7 @@ class DroidSession(EventChannel):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- what it tells ----------------------------------------------------------------------------------------------
+    # --- incoming ---------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         try:
@@ -210,7 +210,7 @@ class DroidSession(EventChannel):
         return ""
 
     async def _finish(self, reason: str) -> None:
-        """All that was sent is worked off."""
+        """All sent messages are done."""
         self._pending.clear()
         if self._is_cancelling or reason == "cancelled":
             await self.publish(Completion("cancelled", self._mapper.last_text))
@@ -222,7 +222,7 @@ class DroidSession(EventChannel):
         else:
             await self.publish(Completion("completed", self._mapper.last_text))
 
-    # --- what it asks -----------------------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------------------------
 
     async def _asked(self, envelope: wire.Envelope) -> None:
         try:

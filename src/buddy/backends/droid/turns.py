@@ -1,4 +1,4 @@
-"""Which messages Droid was sent and has not worked off yet.
+"""Tracks the messages sent to Droid that it has not finished yet.
 
     sent → taken up (it shows the message again, with our request's id) → worked off
 

@@ -1,7 +1,7 @@
 """Droid's wire: JSON-RPC in lines, taken apart at the edge.
 
-Invariants: what is not understood is told as such and never guessed at; kinds of notification that mean nothing
-to us are passed over, as each version brings new ones.
+Invariants: invalid data is reported and never guessed at; unknown kinds of notification are ignored, as each version
+adds new ones.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""OpenCode as an agent: one server per target, any number of conversations with it, one stream of what happens.
+"""OpenCode as an agent: one server per target, any number of conversations, one event stream.
 
 Invariants: the stream is open before the first message is sent, and opened again as long as the server runs;
 an event reaches the conversation whose session it belongs to and no other; when the server is gone, so are they all.
@@ -35,7 +35,7 @@ log = logging.getLogger("buddy.backends")
 class OpenCode:
     """Satisfies `Agent`. A server that a dead process left behind is known by `salt` and ended at the next start.
 
-    `is_trusted` tells of a folder whether its own settings may have an effect.
+    `is_trusted` says whether a folder's own settings may take effect.
     """
 
     name = "opencode"
@@ -65,7 +65,7 @@ class OpenCode:
         return shutil.which(self._program[0], path=self._env.get("PATH")) is not None
 
     def check(self) -> None:
-        """Its credentials are its own affair: keys, a login, or a model on this machine that needs none."""
+        """OpenCode manages its own credentials: keys, a login, or a local model that needs none."""
         if not self.is_available:
             raise UserError(f"{self._program[0]} is not installed", hint=INSTALL)
 
@@ -135,7 +135,7 @@ class OpenCode:
             await server.close()
 
     def _words(self, target: Target) -> Sequence[str]:
-        """The program as it was found here; elsewhere it is looked up where it runs."""
+        """The local program's full path; on other targets it is looked up there."""
         if target.name != "local":
             return self._program
         self.check()
@@ -176,7 +176,7 @@ class OpenCode:
             session.offer(event)
 
     def _session_for(self, session_id: str) -> "OpenCodeSession | None":
-        """Whose session it is, or whose sub-agent's."""
+        """The conversation that owns this session or sub-agent session."""
         own = self._sessions.get(session_id)
         return own or next((one for one in self._sessions.values() if session_id in one.sessions), None)
 
@@ -189,7 +189,7 @@ class OpenCode:
 
 
 async def _load_session(server: "OpenCodeServer", directory: str, session_id: str) -> tuple[str, set[str]]:
-    """Of a session that goes on: the id of its newest message, and the sessions of its sub-agents."""
+    """For a resumed session: the id of its newest message and its sub-agent sessions."""
     try:
         await server.call("GET", f"/session/{session_id}", directory)
         messages = read_list(await server.call("GET", f"/session/{session_id}/message", directory))

@@ -1,8 +1,8 @@
-"""What OpenCode does with one message, put together from the parts of its messages.
+"""Maps the parts of OpenCode's messages to events, for one user message.
 
-Invariants: a text is told once, whether it comes in pieces, grows, or comes whole; after a gap in the stream no
-piece is told of a text that is under way, as its beginning is not known: it is told when it comes whole; a call starts
-once and ends once; a step is paid for once.
+Invariants: a text is reported once, whether it arrives in pieces, grows, or arrives complete; after a gap in the
+stream, a text in progress is reported only when it is complete, as its beginning is unknown; a call starts once and
+ends once; a step is charged once.
 """
 
 from typing import Any
@@ -54,12 +54,12 @@ class EventMapper:
         self._paid: set[str] = set()
 
     def mark_gap(self) -> None:
-        """Something of the stream was missed."""
+        """Part of the stream was missed."""
         for text in self._texts.values():
             text.has_gap = True
 
     def part(self, part: Json, *, is_own: bool) -> list[AgentEvent]:
-        """A part as it is now; of a sub-agent's work, which is not ours, what it says is not told."""
+        """A part in its current state; the text of sub-agents is not reported."""
         match part.get("type"):
             case "text" | "reasoning" if is_own and not part.get("synthetic"):
                 return self._text(part)
@@ -89,7 +89,7 @@ class EventMapper:
             self.last_text = whole or self.last_text
             return [Message(whole, part_id)] if whole else []
         if not whole.startswith(said):
-            # It is told when it is whole.
+            # Reported when it is complete.
             text.has_gap, text.told = True, said
             return []
         return [Delta(whole[len(said) :], part_id, text.is_thinking)] if len(whole) > len(said) else []

@@ -1,4 +1,4 @@
-"""OpenCode's permission requests as ours: what kind of thing it wants to do, and exactly what."""
+"""Maps OpenCode's permission requests to ours."""
 
 import posixpath
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Reply = Callable[[PermissionAnswer], Awaitable[None]]
 
 
 def permission_of(asked: Json, call: OpenCodeCall, directory: str, reply: Reply) -> Permission:
-    """The request, with what its call was given: that is what will run."""
+    """The request with the arguments of its call, which is what will run."""
     metadata, wanted = lenient.mapping(asked.get("metadata")), lenient.text(asked.get("permission"))
     patterns = [lenient.text(pattern) for pattern in lenient.items(asked.get("patterns"))]
     details: dict[str, Any] = {"permission": wanted, "patterns": patterns, "metadata": metadata}

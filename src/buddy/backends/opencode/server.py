@@ -1,7 +1,7 @@
-"""OpenCode's server: one process on a target, asked over HTTP.
+"""OpenCode's server: one process on a target, called over HTTP.
 
-Invariants: it listens on loopback, with a password that is made for it and known to nobody else; no request is
-sent before it says that it listens, and none waits without a limit; what it started is gone after `close`.
+Invariants: it listens on loopback, with a random password known to nobody else; no request is sent before it
+reports that it is listening, and every request has a timeout; everything it started is gone after `close`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
 
 
 class OpenCodeServer:
-    """A running server; `start` makes one."""
+    """A running server, created by `start`."""
 
     def __init__(self, program: Program, bridge: Bridge | None, port: int, password: str) -> None:
         self.program = program

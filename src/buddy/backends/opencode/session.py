@@ -1,8 +1,8 @@
 """One conversation with OpenCode: a session of its server, and what happens in it as our events.
 
-Invariants: for each message one completion, at the first idle after it was taken up; what belongs to earlier
-messages, or to other sessions, is not told; what its sub-agents want to do is asked as well; after a gap in the stream
-the server is asked where things stand, and what was missed is told, once.
+Invariants: each message has one completion, at the first idle after it was picked up; events of earlier messages or
+other sessions are not reported; permission requests of sub-agents are forwarded too; after a gap in the stream the
+server is queried, and what was missed is reported once.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class OpenCodeSession(EventChannel):
         self._processing = asyncio.create_task(self._process_inbox())
         self._processing.add_done_callback(self._on_processing_done)
 
-    # --- what is asked of it ----------------------------------------------------------------------------------------
+    # --- executor ---------------------------------------------------------------------------------------------------
 
     @property
     def backend_session_id(self) -> str:
@@ -116,7 +116,7 @@ class OpenCodeSession(EventChannel):
         await asyncio.wait({self._processing})
         self.end()
 
-    # --- what comes of the stream -----------------------------------------------------------------------------------
+    # --- stream events ----------------------------------------------------------------------------------------------
 
     def offer(self, event: StreamEvent) -> None:
         """Something happened in one of its sessions. Where it cannot keep up, it looks at the whole again later."""
@@ -213,7 +213,7 @@ class OpenCodeSession(EventChannel):
             for asked in self._held.pop(key):
                 await self._ask(asked, call)
 
-    # --- how it stands ----------------------------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------------------------
 
     async def _status(self, event: StreamEvent) -> None:
         status = lenient.mapping(event.body.get("status"))
@@ -268,7 +268,7 @@ class OpenCodeSession(EventChannel):
             completion = Completion("truncated" if self._finish == "length" else "completed", mapper.last_text)
         await self.publish(completion)
 
-    # --- what it asks -----------------------------------------------------------------------------------------------
+    # --- questions --------------------------------------------------------------------------------------------------
 
     async def _permission(self, asked: Json) -> None:
         """Asked as soon as it is known what the call was given, which may be said after the request."""

@@ -1,4 +1,4 @@
-"""Confines itself with namespaces and Landlock, then becomes the command: `python landlock.py PLAN CWD -- ARGV`.
+"""Confine this process with namespaces and Landlock, then exec the command: `python landlock.py PLAN CWD -- ARGV`.
 
 Invariants: either every step succeeded or the command is not started (exit 126, and why on stderr). It uses the
 standard library alone, because it runs without any other.

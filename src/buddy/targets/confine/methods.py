@@ -1,4 +1,4 @@
-"""The ways to confine a command, in the order in which they are tried."""
+"""The methods of confining a command, in order of preference."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""What a confined command may touch: the workspace but for its protected paths, and nothing of ours.
+"""What a confined command may touch: the workspace except its protected paths, and none of Buddy's files.
 
-Invariants: a protected path is protected also where it does not exist yet, and a directory on the way to one
-cannot be moved aside; what had to be made for that is taken away again, once no command of this process needs it.
+Invariants: a protected path is protected even if it does not exist yet, and a directory on the way to one cannot be
+moved aside; placeholders created for that are removed once no command of this process needs them.
 """
 
 import os
@@ -40,7 +40,7 @@ HOME_FILES = (
 )
 
 
-# Replaced by empty ones of the command's own.
+# Replaced by empty directories private to the command.
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108
 
 
@@ -94,7 +94,7 @@ class Placeholders:
                     self._clear()
 
     def _clear(self) -> None:
-        """Nobody could write there meanwhile, so what is not as it was made came from outside and stays."""
+        """No confined command could write there, so anything that changed came from outside and stays."""
         for place, content in reversed(self._places.items()):
             with suppress(OSError):
                 if content is None:
@@ -108,7 +108,7 @@ _placeholders = Placeholders()
 
 
 class ConfinementPolicy:
-    """Around one workspace; `own` are the directories of this program itself."""
+    """The rules for one workspace; `own` are Buddy's own directories."""
 
     def __init__(self, root: str, *, home: str, own: tuple[str, ...]) -> None:
         self.root = os.path.realpath(root)
@@ -117,7 +117,7 @@ class ConfinementPolicy:
         self._files = (*_join(self.root, PROJECT_FILES), *_join(home, HOME_FILES))
 
     def check(self, path: str) -> None:
-        """Refuse to write a protected path, or what stands where one would be; `path` is canonical."""
+        """Refuse to write a protected path or one of its parents; `path` is canonical."""
         inside = path.removeprefix(self.root).split("/") if is_below(path, self.root) else []
         places = (*self._dirs, *self._files, *(place for place, _ in configured_paths(f"{self.root}/.git")))
         met = (path == place or is_below(path, place) or is_below(place, path) for place in places)
@@ -127,11 +127,11 @@ class ConfinementPolicy:
             )
 
     def active(self) -> AbstractContextManager[None]:
-        """While this is open, what a plan had made stays."""
+        """While this is open, the placeholders of a plan stay."""
         return _placeholders.used()
 
     def plan(self, *, network: bool) -> Plan:
-        """For one command that starts now. It looks through the workspace: not in an event loop."""
+        """The plan for one command that starts now. It scans the workspace: do not call it in an event loop."""
         readonly: dict[str, None] = {}
         pins: dict[str, None] = {}
         for place, is_dir in self._protected():
@@ -161,7 +161,7 @@ class ConfinementPolicy:
         return is_below(place, self.root) or not gone
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
-        """The paths from below the root to `place`; what is missing first is made, and is the last."""
+        """The paths from the root down to `place`; the first missing one is created and ends the walk."""
         at = Path(self.root)
         parts = Path(place).relative_to(at).parts
         for number, part in enumerate(parts):
@@ -183,7 +183,7 @@ def is_below(place: str, root: str) -> bool:
 
 
 def _own_python() -> tuple[str, ...]:
-    """Where this interpreter is installed, if that is in a place that is replaced: the self-test runs in there."""
+    """Where this interpreter is installed, if a private directory would hide it: the probe needs it inside."""
     homes = dict.fromkeys(os.path.realpath(home) for home in (sys.base_prefix, sys.prefix))
     return tuple(home for home in homes if any(is_below(home, place) for place in PRIVATE))
 

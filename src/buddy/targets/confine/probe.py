@@ -1,7 +1,7 @@
-"""Whether confinement really holds here: tried, not assumed.
+"""Test whether confinement works here instead of assuming it.
 
-Invariants: a way to confine counts only after a command inside it tried to write outside, to write what is
-protected, to move it aside, to reach the network or a socket, and failed each time, and could write in the workspace.
+Invariants: a method counts only after a command inside it failed to write outside, to write or move protected paths,
+and to reach the network or a socket, and succeeded in writing to the workspace.
 """
 
 import json
@@ -64,7 +64,7 @@ _trying = Lock()
 
 
 def probe() -> ProbeResult:
-    """The first way that holds; tried once per process. It takes a while: not in an event loop."""
+    """The first method that works; tested once per process. Slow: do not call it in an event loop."""
     with _trying:
         return _probe()
 
@@ -85,7 +85,7 @@ def _probe() -> ProbeResult:
 
 
 def probe_method(how: str) -> str:
-    """What is wrong with one way to confine; nothing where it holds."""
+    """What is wrong with one method; empty if it works."""
     if sys.platform != "linux":
         return "only Linux has it"
     if how == "bubblewrap" and find_program("bwrap") is None:

@@ -1,7 +1,7 @@
-"""What of the git repositories in a workspace would make git run something: hooks, configuration, what they name.
+"""The parts of git repositories in a workspace that can make git run code: hooks, configuration, included files.
 
-Invariants: looking is bounded, follows no link and runs nothing of the repository. A file that git must not
-find by itself stands in for one that is missing: see `placeholder_content`.
+Invariants: the scan is bounded, follows no links and runs nothing of the repository. Missing files get a harmless
+placeholder: see `placeholder_content`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """This machine as a target whose commands are confined.
 
-Invariants: as for `Local`; and a command, or a file tool, writes only in the workspace and not to what is
-protected there, and has no network unless its call was allowed to. Nothing is run before a way to confine was proven.
+Invariants: as for `Local`; in addition, commands and file tools write only in the workspace and not to its protected
+paths, and have no network unless their call was allowed to. Nothing runs before a method was proven.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from buddy.targets.remote import exit_code_of
 
 
 class Confined(Local):
-    """`proof` says which way holds, or tries them."""
+    """`proof` returns the method that works, testing if necessary."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Confined(Local):
         await super().write_file(path, content, root=root)
 
     def _inherited(self) -> dict[str, str]:
-        """Without the secrets of this one: what cannot be told over the network can still be told to the model."""
+        """Without this process's secrets: even without a network, a command could show them to the model."""
         whole = super()._inherited()
         secret = set(secrets_of(whole))
         return {name: value for name, value in whole.items() if value not in secret}

@@ -1,7 +1,7 @@
-"""The shared pane of a managed tmux session: making it, looking at it, sending keys to it.
+"""The shared pane of a managed tmux session: create it, capture it, send keys to it.
 
-Invariants: the session's name was checked; keys are arguments of tmux, text is sent literally; the pane that
-this process itself runs in is never used.
+Invariants: the session name was validated; keys are tmux arguments, text is sent literally; the pane that this
+process runs in is never used.
 """
 
 import hashlib

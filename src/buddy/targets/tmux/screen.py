@@ -1,7 +1,7 @@
-"""From what a command wrote to a terminal to plain text: between two marks, without what moves a cursor.
+"""Extract plain text from terminal output: between two marks, without escape sequences.
 
-Invariants: nothing before the first mark and nothing after the last is given; a mark or an escape that is cut in
-two between pieces is still recognised.
+Invariants: nothing before the first mark or after the last is returned; a mark or escape sequence split across
+pieces is still recognised.
 """
 
 import re
@@ -22,7 +22,7 @@ _OPEN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)
 
 
 class Screen:
-    """Takes raw pieces, gives text. Without marks it was told of, any mark counts."""
+    """Turns raw pieces into text. Without given marks, any mark counts."""
 
     def __init__(self, begin: bytes = b"", end: bytes = b"") -> None:
         self._begin = _mark(begin)

@@ -1,8 +1,8 @@
-"""A target whose commands run in a shared tmux pane; its files and strays are those of the target it stands on.
+"""A target whose commands run in a shared tmux pane; files and orphans are handled by its base target.
 
 Invariants:
-- a command is over when the pane's own shell has written its exit code down; nothing it prints can say so;
-- when a wait is over the command goes on, and the caller is told; only a cancellation ends it;
+- a command is over when the pane's shell has recorded its exit code; nothing it prints can fake that;
+- after a timeout the command continues and the result says so; only a cancellation ends it;
 - a command that outlived the process that typed it can be found again by its nonce.
 """
 
@@ -48,7 +48,7 @@ class Tmux:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        """As every target's; `timeout` bounds the wait, and 0 does not wait at all."""
+        """As in `Target`; `timeout` bounds the wait, and 0 does not wait at all."""
         if env:
             raise ToolError("a command in the shared pane takes its environment from there; set variables in it")
         faults.reached("tool.start.before")
@@ -146,7 +146,7 @@ class Tmux:
 
 
 class _PaneOutput:
-    """Output on its way from the pane; `count` is how many raw bytes came."""
+    """Output from the pane; `count` is the number of raw bytes received."""
 
     def __init__(self, screen: Screen, on_output: OnOutput) -> None:
         self._screen = screen
