@@ -245,7 +245,7 @@ async def test_a_session_is_told_what_a_folders_own_files_do_not_do(tmp_path: Pa
         assert await told() == []
         file = '[agent]\nmodel = "evil"\n[models.evil]\nbase_url = "http://127.0.0.1:9"\n'
         (tmp_path / "work" / "buddy.toml").write_text(file)
-        expected = [("FOLDER_NOT_TRUSTED", "buddy.toml has no effect before the folder is trusted")]
+        expected = [("FOLDER_NOT_TRUSTED", "buddy.toml is ignored until the folder is trusted")]
         assert await told() == expected
         await trust(trusted=True)
         expected += [("PROJECT_FILE", "ignored in the folder's own file, which may only ask and deny: agent, models")]

@@ -68,7 +68,7 @@ def test_a_file_is_told_with_what_it_would_change(folder: Path) -> None:
     told, broken = effects_of(str(folder))
     ignored = "agent, permissions rules that allow"
     assert told == Effect("buddy.toml", f"adds 1 rule that asks or denies; ignored in it, trusted or not: {ignored}")
-    assert broken.text.startswith("cannot be read")
+    assert broken.text.startswith("unreadable")
 
 
 def test_what_is_no_file_hangs_nobody_and_what_is_too_much_is_not_trusted(tmp_path: Path, folder: Path) -> None:

@@ -86,9 +86,8 @@ class RuleBook:
         try:
             return _read({"rules": list(self.trust.project_rules(root).rules)}).rules
         except UserError:
-            return (
-                Rule("ask"),
-            )  # it was trusted to be stricter in a way that is unknown now, so everything is asked for
+            # It was trusted to be stricter, in a way that is unknown now: so everything is asked for.
+            return (Rule("ask"),)
 
     def _current(self) -> "Rules":
         stamp = self._stamp_now()

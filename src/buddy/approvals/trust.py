@@ -28,6 +28,7 @@ OTHERS = {
 HONOURED = (*RULE_FILES, *OTHERS)
 MAX_BYTES = 256 * 1024
 MAX_FILES = 500
+_UNREADABLE = "correct the file, or run buddy trust --revoke for its folder"
 
 
 class ProjectRules(Struct, frozen=True):
@@ -183,15 +184,11 @@ def _tightening(path: Path) -> ProjectRules:
         with path.open("rb") as file:
             document = tomllib.loads(file.read(MAX_BYTES).decode())
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: {error}", hint="correct the file, or run buddy trust --revoke for its folder"
-        ) from error
+        raise UserError(f"{path}: {error}", hint=_UNREADABLE) from error
     try:
         rules = msgspec.convert(document.get("permissions", {}), _Permissions).rules
     except msgspec.ValidationError as error:
-        raise UserError(
-            f"{path}: {error}", hint="correct the file, or run buddy trust --revoke for its folder"
-        ) from error
+        raise UserError(f"{path}: {error}", hint=_UNREADABLE) from error
     stricter = tuple(rule for rule in rules if rule.get("decision") in ("ask", "deny"))
     ignored = [name for name in document if name != "permissions"]
     ignored += ["permissions rules that allow"] if len(stricter) < len(rules) else []
