@@ -18,8 +18,8 @@ from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
 from buddy.memory.index import Index, Progress, Scope
 from buddy.memory.schema import FILE
-from buddy.memory.search import Question, Search
-from buddy.memory.sources import Said
+from buddy.memory.search import Query, Search
+from buddy.memory.sources import SessionText
 from buddy.memory.wordllama import WordLlama
 
 ROOT = Path(__file__).parents[1]
@@ -58,14 +58,14 @@ def show_recall(embedder: Embedder | None) -> None:
 
 
 def rank_of(search: Search, question: str, note: str) -> int:
-    found = [one.text for one in search.find(Question(question, Scope(project=PROJECT)))]
+    found = [one.text for one in search.find(Query(question, Scope(project=PROJECT)))]
     return found.index(note) if note in found else 99
 
 
 def fill(path: Path, texts: list[str], embedder: Embedder | None) -> float:
     """Index the texts; give the milliseconds that a vector took."""
     index = Index(path)
-    said = [Said(number, number, "user", text) for number, text in enumerate(texts, 1)]
+    said = [SessionText(number, number, "user", text) for number, text in enumerate(texts, 1)]
     index.add("sess_bench", PROJECT, said, 0, Progress(len(texts)))
     spent = 0.0
     if embedder is not None:
@@ -93,7 +93,7 @@ def show_speed(embedder: Embedder, count: int) -> None:
         times: list[float] = []
         for question in questions:
             began = time.perf_counter()
-            search.find(Question(question, Scope(project=PROJECT)))
+            search.find(Query(question, Scope(project=PROJECT)))
             times.append((time.perf_counter() - began) * 1000)
         first, rest = times[0], sorted(times[5:])
         search.close()

@@ -11,17 +11,17 @@ from buddy.errors import UserError
 from buddy.log.database import connect
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Found, Index, Progress, Scope
+from buddy.memory.index import Index, MemoryHit, Progress, Scope
 from buddy.memory.schema import FILE
-from buddy.memory.search import Question, Search
-from buddy.memory.sources import Said
+from buddy.memory.search import Query, Search
+from buddy.memory.sources import SessionText
 from buddy.memory.wordllama import WordLlama
 
 HERE = "/here"
 
 
-def said(*texts: str, since: int = 0) -> list[Said]:
-    return [Said(since + number, 1000 + since + number, "user", text) for number, text in enumerate(texts, 1)]
+def said(*texts: str, since: int = 0) -> list[SessionText]:
+    return [SessionText(since + number, 1000 + since + number, "user", text) for number, text in enumerate(texts, 1)]
 
 
 def add(index: Index, session: str, *texts: str, project: str = HERE) -> None:
@@ -29,10 +29,10 @@ def add(index: Index, session: str, *texts: str, project: str = HERE) -> None:
     index.add(session, project, said(*texts, since=before), before, Progress(before + len(texts)))
 
 
-def find(folder: Path, text: str, scope: Scope | None = None, embedder: Embedder | None = None) -> list[Found]:
+def find(folder: Path, text: str, scope: Scope | None = None, embedder: Embedder | None = None) -> list[MemoryHit]:
     search = Search(folder / FILE, embedder, Weights())
     try:
-        return search.find(Question(text, scope or Scope(project=HERE)))
+        return search.find(Query(text, scope or Scope(project=HERE)))
     finally:
         search.close()
 
@@ -167,7 +167,7 @@ def test_new_vectors_and_forgotten_chunks_are_seen_by_an_open_search(index: Inde
     add(index, "sess_1", "soup is cooked slowly")
     embed_all(index, embedder)
     search = Search(tmp_path / FILE, embedder, Weights())
-    question = Question("fuel for my car", Scope(project=HERE))
+    question = Query("fuel for my car", Scope(project=HERE))
     search.find(question)
     add(index, "sess_1", "the automobile needs petrol")
     embed_all(index, embedder)
@@ -186,7 +186,7 @@ def test_the_labelled_questions_are_found_better_with_vectors(index: Index, tmp_
 
     def recall(by: Embedder | None) -> float:
         search = Search(tmp_path / FILE, by, Weights())
-        hits = [any(one.text == note for one in search.find(Question(text, Scope()))) for text, note in pairs]
+        hits = [any(one.text == note for one in search.find(Query(text, Scope()))) for text, note in pairs]
         search.close()
         return sum(hits) / len(pairs)
 

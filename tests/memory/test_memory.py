@@ -12,7 +12,7 @@ from buddy.daemon.memories import find_embedder, make_memory
 from buddy.daemon.runtime import Parts, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
-from buddy.memory.index import Found, Scope
+from buddy.memory.index import MemoryHit, Scope
 from buddy.memory.memory import Memory
 from buddy.protocol.events import RunComplete
 from buddy.protocol.requests import DeleteSession, DeleteSessionReply
@@ -36,7 +36,7 @@ async def say(home: House, text: str, *, policy: str = "all") -> str:
         return session_id
 
 
-async def settled(home: House, text: str, **scope: str) -> list[Found]:
+async def settled(home: House, text: str, **scope: str) -> list[MemoryHit]:
     """What is found once everything that was said is read."""
     memory = home.runtime.memory
     assert memory is not None

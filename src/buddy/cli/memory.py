@@ -20,7 +20,7 @@ from buddy.daemon.memories import make_memory
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import UserError
 from buddy.log.sqlite import SqliteLog
-from buddy.memory.index import Found, Scope
+from buddy.memory.index import MemoryHit, Scope
 from buddy.memory.memory import Memory
 from buddy.terminal.escape import escape, escape_json, one_line
 
@@ -89,7 +89,7 @@ async def _forget(found: Memory, options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_json(matches: list[Found], model: str | None) -> None:
+def _print_json(matches: list[MemoryHit], model: str | None) -> None:
     listed = [
         {
             "id": match.chunk,

@@ -1,4 +1,4 @@
-"""numpy, told to use one thread: a search is a few milliseconds of work, and waking threads for it takes longer."""
+"""numpy limited to one thread: a search takes a few milliseconds, and waking threads for it takes longer."""
 
 import os
 
@@ -6,9 +6,9 @@ _NAME = "OPENBLAS_NUM_THREADS"
 _before = os.environ.get(_NAME)
 os.environ.setdefault(_NAME, "1")
 
-import numpy as np  # noqa: E402 - it reads the variable while it is loaded
+import numpy as np  # noqa: E402 - it reads the variable at import
 
 if _before is None:
-    del os.environ[_NAME]  # what we start later is none of our business
+    del os.environ[_NAME]  # child processes decide for themselves
 
 __all__ = ["np"]

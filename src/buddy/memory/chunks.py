@@ -1,7 +1,7 @@
-"""Long texts in pieces that can be found one by one.
+"""Splits long texts into chunks that can be found separately.
 
-What always holds: a chunk has at most `LONGEST` characters of whitespace-normalised text; neighbours share about
-`OVERLAP` characters, so that a sentence that was cut is whole in one of them; the same text gives the same chunks.
+Invariants: a chunk has at most `LONGEST` characters of whitespace-normalised text; neighbours share about `OVERLAP`
+characters, so that a sentence that was cut is complete in one of them; the same text gives the same chunks.
 """
 
 LONGEST = 640
@@ -9,7 +9,7 @@ OVERLAP = 96
 
 
 def chunks_of(text: str) -> list[str]:
-    """The chunks of a text, in order; none for one that is only white space."""
+    """The chunks of a text, in order; none if it is only whitespace."""
     flat = " ".join(text.split())
     found: list[str] = []
     start = 0
@@ -25,7 +25,7 @@ def chunks_of(text: str) -> list[str]:
 
 
 def _word_end(flat: str, start: int, end: int) -> int:
-    """The end of the last whole word, unless that would leave less than half a chunk."""
+    """The end of the last complete word, unless that would leave less than half a chunk."""
     space = flat.rfind(" ", start + LONGEST // 2, end + 1)
     return space if space > 0 else end
 

@@ -1,7 +1,7 @@
-"""What turns a text into a vector: a small interface, and which of its makers is used.
+"""The interface of embedders, which turn a text into a vector, and the choice of one.
 
-What always holds: vectors have length 1, so that their product is their cosine; an embedder is a model that was trained
-for meaning, never a hash; where there is none, the search is by words alone, and says so.
+Invariants: vectors have length 1, so that their product is their cosine; an embedder is a model trained for meaning,
+never a hash; without one the search is by words alone, and says so.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """`name` is kept beside the vectors: those of another model are not compared with its own.
+    """`name` is stored with the vectors: those of different models are not compared.
 
-    `floor` is the cosine below which two texts have nothing to do with each other. Calls block: they run in a thread.
+    `floor` is the cosine below which two texts are unrelated. Calls block: they run in a thread.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Two rankings become one: each is scaled to 0…1 by itself, then they are added by weight."""
+"""Merges two rankings: each is scaled to 0…1, then they are added by weight."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ class Weights(Struct, frozen=True):
 
 
 def merged(by_vector: Mapping[int, float], by_text: Mapping[int, float], weights: Weights) -> dict[int, float]:
-    """The score of everything that either ranking found; where one ranking is empty, the other counts alone."""
+    """The score of everything that either ranking found; if one ranking is empty, the other counts alone."""
     if not by_vector:
         return scaled(by_text)
     if not by_text:
@@ -24,7 +24,7 @@ def merged(by_vector: Mapping[int, float], by_text: Mapping[int, float], weights
 
 
 def scaled(scores: Mapping[int, float]) -> dict[int, float]:
-    """Min-max; 1 for all where they are equal."""
+    """Min-max; 1 for all if they are equal."""
     if not scores:
         return {}
     least, most = min(scores.values()), max(scores.values())
@@ -33,5 +33,5 @@ def scaled(scores: Mapping[int, float]) -> dict[int, float]:
 
 
 def ranked(scores: Mapping[int, float], recency: Mapping[int, tuple[int, int]]) -> Sequence[int]:
-    """Best first; what is equally good by how recent it is, then by its number."""
+    """Best first; ties by recency, then by number."""
     return sorted(recency, key=lambda item: (-scores[item], -recency[item][0], -recency[item][1], item))

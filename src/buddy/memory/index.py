@@ -1,7 +1,7 @@
-"""What is remembered, in one file: chunks by words and by vectors, and how far each session was read.
+"""The index in one file: chunks by words and by vectors, and how far each session was read.
 
-What always holds: a text is kept once per project, under the latest place where it was said; reading a session twice
-adds nothing; what was forgotten stays so for as long as the file does. Everything here blocks: it runs in a thread.
+Invariants: a text is stored once per project, under its latest occurrence; reading a session twice adds nothing; what
+was forgotten stays forgotten as long as the file exists. Everything here blocks: it runs in a thread.
 """
 
 import hashlib
@@ -14,19 +14,19 @@ from msgspec import Struct
 from buddy.log.database import Database, Value
 from buddy.memory.chunks import chunks_of
 from buddy.memory.schema import open_index
-from buddy.memory.sources import Said
+from buddy.memory.sources import SessionText
 
 
 class Scope(Struct, frozen=True):
-    """Where to look: everywhere, in one project, or in one session; never at what `unless` still has before it."""
+    """Where to search: everywhere, in a project, or in a session; not in what `unless` still has in its context."""
 
     project: str | None = None
     session: str | None = None
     unless: str | None = None
 
 
-class Found(Struct, frozen=True):
-    """A chunk and where it was said last."""
+class MemoryHit(Struct, frozen=True):
+    """A chunk and its latest occurrence."""
 
     chunk: int
     session: str
@@ -39,7 +39,7 @@ class Found(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far a session was read; `compacted` is what its own context no longer tells word for word."""
+    """How far a session was read; up to `compacted`, its own context no longer has the exact words."""
 
     seq: int
     compacted: int = 0
@@ -57,8 +57,8 @@ class Index:
         found = self._db.execute("SELECT seq, compacted, forgotten FROM sessions WHERE session = ?", (session,)).get
         return Progress(found[0], found[1], bool(found[2])) if found else Progress(0)
 
-    def add(self, session: str, project: str, said: Iterable[Said], before: int, read: Progress) -> None:
-        """Take up what a session said after `before`; nothing where another process has done so meanwhile."""
+    def add(self, session: str, project: str, said: Iterable[SessionText], before: int, read: Progress) -> None:
+        """Add what a session said after `before`; nothing if another process has done so meanwhile."""
         rows = [(text, chunk) for text in said for chunk in chunks_of(text.text)]
         with self._writing():
             now = self.progress(session)
@@ -72,7 +72,7 @@ class Index:
                 )
 
     def forget(self, chunk: int) -> bool:
-        """Remove a chunk, and keep it from coming back."""
+        """Remove a chunk for good."""
         found = self._db.execute("SELECT project, hash FROM chunks WHERE id = ?", (chunk,)).get
         if found is None:
             return False
@@ -82,7 +82,7 @@ class Index:
         return True
 
     def forget_session(self, session: str) -> int:
-        """Remove what was last said in this session, and do not read it again; give how many chunks that were."""
+        """Remove what was last said in this session, and do not read it again; returns the number of chunks."""
         with self._writing():
             chunks = _list(self._db.execute("SELECT id FROM chunks WHERE session = ?", (session,)).get)
             self._remove(chunks)
@@ -96,7 +96,7 @@ class Index:
     # --- vectors ---
 
     def use_model(self, name: str) -> None:
-        """Vectors of different models cannot be compared: those of another one are made anew."""
+        """Vectors of different models can't be compared: those of another model are recomputed."""
         known = self._db.execute("SELECT value FROM facts WHERE name = 'model'").get
         if known == name:
             return
@@ -116,13 +116,13 @@ class Index:
 
     def put_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> None:
         with self._writing():
-            # Only for what is still there: it may have been forgotten while its vector was made.
+            # Only for existing chunks: one may have been forgotten while its vector was computed.
             self._db.executemany(
                 "INSERT OR REPLACE INTO vectors (chunk, vector) SELECT id, ?2 FROM chunks WHERE id = ?1", list(vectors)
             )
             self._db.executemany("DELETE FROM unembedded WHERE chunk = ?", [(chunk,) for chunk, _ in vectors])
 
-    # --- inside ---
+    # --- internals ---
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -134,7 +134,7 @@ class Index:
             raise
         self._db.execute("COMMIT")
 
-    def _add_chunk(self, session: str, project: str, said: Said, chunk: str) -> None:
+    def _add_chunk(self, session: str, project: str, said: SessionText, chunk: str) -> None:
         digest = hashlib.sha256(chunk.encode(errors="replace")).digest()[:16]
         if self._db.execute("SELECT 1 FROM forgotten WHERE project = ? AND hash = ?", (project, digest)).get:
             return
@@ -162,7 +162,7 @@ class Index:
 
 
 def _list(found: "int | list[int] | None") -> list[int]:
-    """apsw gives a lone value bare."""
+    """apsw returns a single value without a list."""
     if found is None:
         return []
     return [found] if isinstance(found, int) else found

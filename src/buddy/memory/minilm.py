@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 in plain numpy: a small transformer that was trained to find sentences of the same meaning.
+"""all-MiniLM-L6-v2 in plain numpy: a small transformer that was trained to find sentences with the same meaning.
 
-What always holds: only the weights of its registry package are used, so neither torch nor a network is needed; the
+Invariants: only the weights of its registry package are used, so neither torch nor a network is needed; the
 vectors are those of the reference implementation, up to rounding.
 """
 
@@ -28,7 +28,7 @@ class MiniLM:
     def _embed_one(self, text: str) -> Vectors:
         ids = self._tokenizer.encode(text).ids
         if len(ids) > MOST_TOKENS:
-            ids = [*ids[: MOST_TOKENS - 1], ids[-1]]  # the last one says that the text ends
+            ids = [*ids[: MOST_TOKENS - 1], ids[-1]]  # the last one marks the end of the text
         weights = self._weights
         tokens = weights["embeddings.word_embeddings.weight"][ids]
         places = weights["embeddings.position_embeddings.weight"][: len(ids)]
@@ -77,6 +77,6 @@ class MiniLM:
 
 
 def _gelu(values: Vectors) -> Vectors:
-    """By its usual approximation: numpy has no error function, and vectors differ in the fourth digit only."""
+    """The usual approximation: numpy has no error function, and vectors differ only in the fourth digit."""
     inner = np.float32(0.7978845608) * (values + np.float32(0.044715) * values * values * values)
     return np.float32(0.5) * values * (1 + np.tanh(inner))

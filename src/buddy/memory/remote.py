@@ -1,4 +1,4 @@
-"""Embeddings from a model server: `POST /embeddings`, as OpenAI's API has it."""
+"""Embeddings from a model server: `POST /embeddings`, as in OpenAI's API."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ class _Row(Struct):
     embedding: list[float]
 
 
-class _Answer(Struct):
+class _EmbeddingsResponse(Struct):
     data: list[_Row]
 
 
@@ -32,20 +32,22 @@ class Remote:
         self._client = httpx2.Client(base_url=f"{base_url.rstrip('/')}/", headers=headers, timeout=SECONDS)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One request; ProviderError where the server does not answer it."""
+        """One request; ProviderError if it fails."""
         try:
-            answer = self._client.post("embeddings", json={"model": self._model, "input": list(texts)})
-            answer.raise_for_status()
-            rows = msgspec.json.decode(answer.content, type=_Answer).data
+            response = self._client.post("embeddings", json={"model": self._model, "input": list(texts)})
+            response.raise_for_status()
+            rows = msgspec.json.decode(response.content, type=_EmbeddingsResponse).data
         except (httpx2.HTTPError, msgspec.DecodeError) as error:
             raise ProviderError(f"no embeddings from {self._model}: {error}", retryable=True) from error
         if sorted(row.index for row in rows) != list(range(len(texts))):
-            raise ProviderError(f"{self._model} gave {len(rows)} embeddings for {len(texts)} texts", retryable=False)
+            raise ProviderError(
+                f"{self._model} returned {len(rows)} embeddings for {len(texts)} texts", retryable=False
+            )
         ordered = sorted(rows, key=lambda row: row.index)
         try:
             return normalised(np.array([row.embedding for row in ordered], np.float32))
         except ValueError as error:
-            raise ProviderError(f"{self._model} gave vectors of several lengths", retryable=False) from error
+            raise ProviderError(f"{self._model} returned vectors of different lengths", retryable=False) from error
 
     def close(self) -> None:
         self._client.close()

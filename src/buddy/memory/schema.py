@@ -1,7 +1,7 @@
-"""The index's file: its tables, and how it is opened.
+"""The file of the index: its tables, and how it is opened.
 
-What always holds: the file is a cache of the log with mode 0600, so one that is damaged or of another version is put
-away and made anew; only what was told to be forgotten would come back with that.
+Invariants: the file is a cache of the log with mode 0600, so one that is damaged or of another version is deleted and
+rebuilt; only texts that were forgotten on request would come back that way.
 """
 
 import os
@@ -42,7 +42,7 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT 
 
 
 def open_index(path: Path) -> Database:
-    """Open the index for writing, making it where there is none that can be used."""
+    """Open the index for writing; create it if there is none that can be used."""
     _make_file(path)
     try:
         return _opened(path)
@@ -70,10 +70,10 @@ def _opened(path: Path) -> Database:
         db.set_busy_timeout(BUSY_MS)
         _check(db.execute("PRAGMA journal_mode = WAL").get, "wal")
         db.execute("PRAGMA synchronous = NORMAL")
-        # The next process reads through all of a write-ahead log before it finds anything, so it is kept short.
-        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").get  # noqa: B018 - results are read to their end
-        # What was told to be forgotten cannot be read from the file.
-        db.execute("PRAGMA secure_delete = 1").get  # noqa: B018 - the same
+        # The next process reads the complete write-ahead log before it finds anything, so it is kept short.
+        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}").get  # noqa: B018 - reads the result to its end
+        # Forgotten texts must not be readable from the file.
+        db.execute("PRAGMA secure_delete = 1").get  # noqa: B018 - reads the result to its end
         _prepare(db)
     except BaseException:
         db.close()
@@ -102,12 +102,12 @@ def _prepare(db: Database) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """SQLite gives its -wal and -shm files the mode of the database, so that is set before anything is in it."""
+    """SQLite gives its -wal and -shm files the mode of the database, so that is set while it is empty."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     except FileExistsError:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise UserError(
-                f"{path} is not a file that only you can write to", hint="remove it; it is made anew from the log"
+                f"{path} is not a file that only you can write to", hint="remove it; it is rebuilt from the log"
             ) from None

@@ -1,6 +1,6 @@
-"""Looking something up: by words, by meaning where there is an embedder, and both merged.
+"""Searches the index: by words, by meaning if there is an embedder, and both merged.
 
-What always holds: it only reads, on a connection of its own, so that it never waits for what is being indexed.
+Invariants: it only reads, on a connection of its own, so that it never waits for indexing.
 Everything here blocks: it runs in a thread.
 """
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from buddy.log.database import Database, Value
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights, merged, ranked
-from buddy.memory.index import Found, Scope
+from buddy.memory.index import MemoryHit, Scope
 from buddy.memory.schema import open_index_reader
 from buddy.memory.words import query_of
 
@@ -37,14 +37,14 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND {_IN_SCOPE}
 """  # noqa: S608 - our own text
 
 
-class Question(Struct, frozen=True):
+class Query(Struct, frozen=True):
     text: str
     scope: Scope
     limit: int = 8
 
 
 class Search:
-    """By words alone until `embedder` is set."""
+    """Searches by words alone until `embedder` is set."""
 
     def __init__(self, path: Path, embedder: Embedder | None, weights: Weights) -> None:
         self._db: Database = open_index_reader(path)
@@ -55,8 +55,8 @@ class Search:
     def close(self) -> None:
         self._db.close()
 
-    def find(self, question: Question) -> list[Found]:
-        """The best matches, best first; of what is equally good, the latest."""
+    def find(self, question: Query) -> list[MemoryHit]:
+        """The best matches, best first; of equals, the latest."""
         if self._is_new(question.scope):
             return []
         wanted = question.limit * CANDIDATES
@@ -72,24 +72,24 @@ class Search:
         return [replace(known[chunk], score=round(scores[chunk], 4)) for chunk in best[: question.limit]]
 
     def _is_new(self, scope: Scope) -> bool:
-        """Whether nothing of the project is in scope, so that nothing can be found: sooner known than searched for."""
+        """Whether nothing of the project is in scope: cheaper to check than to search."""
         if scope.project is None:
             return False
         return self._db.execute(_ANY, (scope.project, *_bindings(scope))).get is None
 
-    def _by_words(self, question: Question, wanted: int) -> dict[int, float]:
+    def _by_words(self, question: Query, wanted: int) -> dict[int, float]:
         query = query_of(question.text, self._rows_with)
         return dict(self._db.execute(_BY_WORDS, (query, *_bindings(question.scope), wanted))) if query else {}
 
     def _rows_with(self, stem: str) -> int:
         return self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (stem,)).get or 0
 
-    def _by_meaning(self, question: Question, wanted: int) -> dict[int, float]:
+    def _by_meaning(self, question: Query, wanted: int) -> dict[int, float]:
         embedder, scope = self.embedder, question.scope
         if embedder is None or self._db.execute("SELECT value FROM facts WHERE name = 'model'").get != embedder.name:
             return {}
         vector = embedder.embed([question.text])[0]
-        # What its own context still tells is found here too, so there must be room for it.
+        # Chunks that are still in the session's own context are found here too, so there must be room for them.
         wanted += int(self._db.execute("SELECT count(*) FROM chunks WHERE session = ?", (scope.unless,)).get)
         place = scope.project, scope.session
         found = self._held().nearest(self._db, place, vector, wanted, model=embedder.name)
@@ -102,10 +102,10 @@ class Search:
             self._tables = Tables()
         return self._tables
 
-    def _found(self, chunks: dict[int, float], scope: Scope) -> dict[int, Found]:
+    def _found(self, chunks: dict[int, float], scope: Scope) -> dict[int, MemoryHit]:
         listed = "[" + ",".join(map(str, chunks)) + "]"
         rows = self._db.execute(_FOUND, (listed, *_bindings(scope)))
-        return {row[0]: Found(*row) for row in rows}
+        return {row[0]: MemoryHit(*row) for row in rows}
 
 
 def _bindings(scope: Scope) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Which events are worth remembering, and as what: what people said, what the agent said, what tools gave."""
+"""Selects the texts to remember: of people, of the agent, and of tool results."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ REMEMBERED = frozenset({"user_message", "assistant_message", "tool_result"})
 LONGEST_TEXT = 64 * 1024
 
 
-class Said(Struct, frozen=True):
+class SessionText(Struct, frozen=True):
     """A text of a session, before it is cut into chunks."""
 
     seq: int
@@ -18,14 +18,14 @@ class Said(Struct, frozen=True):
     text: str
 
 
-def said_in(seq: int, ts: int, body: EventBody) -> Said | None:
-    """What this event adds to memory; None for most."""
+def text_in(seq: int, ts: int, body: EventBody) -> SessionText | None:
+    """The text that this event adds to memory; None for most."""
     match body:
         case UserMessage() if body.by != RuntimeActor.ACCEPTANCE:
-            return Said(seq, ts, "user", body.text[:LONGEST_TEXT])
+            return SessionText(seq, ts, "user", body.text[:LONGEST_TEXT])
         case AssistantMessage() if body.text:
-            return Said(seq, ts, "assistant", body.text[:LONGEST_TEXT])
+            return SessionText(seq, ts, "assistant", body.text[:LONGEST_TEXT])
         case ToolResult() if body.text and not body.is_error:
-            return Said(seq, ts, f"tool {body.tool_name}", body.text[:LONGEST_TEXT])
+            return SessionText(seq, ts, f"tool {body.tool_name}", body.text[:LONGEST_TEXT])
         case _:
             return None

@@ -1,7 +1,7 @@
-"""Vectors held ready for search, project by project. Needs numpy, which comes with the `[memory]` extra.
+"""Vectors in memory for search, by project. Needs numpy, which comes with the `[memory]` extra.
 
-What always holds: a table follows the file (what was added since is read before each search) and is bounded, the
-newest vectors first; so are all tables together, the one that was used longest ago going first.
+Invariants: a table follows the file (new vectors are read before each search) and is bounded, the newest vectors first;
+so are all tables together, the least recently used dropped first.
 """
 
 from collections import OrderedDict
@@ -83,7 +83,7 @@ class _Table:
         return {int(self._chunks[row]): float(scores[row]) for row in best}
 
     def _make_room(self, more: int) -> None:
-        """Grow by half, so that adding one by one copies little; what is beyond the limit goes, the oldest first."""
+        """Grow by half, so that adding one by one copies little; beyond the limit, the oldest are dropped."""
         surplus = max(0, self._count + more - MOST_ROWS)
         kept = slice(min(surplus, self._count), self._count)
         needed = self._count - kept.start + more

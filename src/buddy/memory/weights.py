@@ -1,4 +1,4 @@
-"""A model's weights from its file (the safetensors format: a header in JSON, then plain arrays), and where that is."""
+"""Reads a model's weights from its file (safetensors: a JSON header, then plain arrays)."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""A question in people's words as a full-text query: its telling words, any of which may match.
+"""Turns a question into a full-text query: its significant words, any of which may match.
 
-What always holds: nothing that was typed acts as query syntax; a question of stop words alone matches nothing; the
-rarest words come first and the common ones are left out, so that a query's cost does not grow with what is stored.
+Invariants: nothing that was typed acts as query syntax; a question of stop words alone matches nothing; the rarest
+words come first and common ones are left out, so that the cost of a query does not grow with the index.
 """
 
 import re
@@ -25,7 +25,7 @@ _STOP = frozenset(
 
 
 def query_of(text: str, rows_with: Callable[[str], int]) -> str:
-    """An FTS5 query; empty where there is nothing to look for. `rows_with` counts the chunks that have a stem."""
+    """An FTS5 query; empty if there is nothing to search for. `rows_with` counts the chunks that have a stem."""
     counted = sorted((count, term) for term in terms_of(text) if (count := rows_with(stem_of(term))))
     chosen: list[str] = []
     rows = 0
@@ -38,7 +38,7 @@ def query_of(text: str, rows_with: Callable[[str], int]) -> str:
 
 
 def terms_of(text: str) -> list[str]:
-    """The telling words, each once; of too many the longest, which are mostly the rarest."""
+    """The significant words, each once; if there are too many, the longest, which are mostly the rarest."""
     found = dict.fromkeys(word for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1)
     if len(found) <= MOST_TERMS:
         return list(found)
@@ -46,7 +46,7 @@ def terms_of(text: str) -> list[str]:
 
 
 def stem_of(word: str) -> str:
-    """The word as the index has it."""
+    """The word as it is in the index."""
     found = _tokenizer()(
         word.encode(errors="replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
     )
