@@ -18,9 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from buddy.targets.confine.probe import probe  # noqa: E402
-from daemon.running import Daemon, section, shell  # noqa: E402
-from daemon.talking import Talker, send, start, talking  # noqa: E402
+from buddy.targets.confine.probe import probe  # noqa: E402 - tests are put on the path first
+from daemon.running import Daemon, section, shell  # noqa: E402 - tests are put on the path first
+from daemon.talking import Talker, send, start, talking  # noqa: E402 - tests are put on the path first
 
 DAEMON = """
 import os, signal, time

@@ -56,7 +56,7 @@ def run_shell() -> bytes:
 def recorder(level: str) -> "Record":
     """Commits rows to SQLite as our log does, with this `synchronous`; with `none` it does nothing."""
     if level == "none":
-        return lambda events: None  # noqa: ARG005
+        return lambda events: None  # noqa: ARG005 - the shape of a sink
     from pathlib import Path
 
     import apsw

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from cli.driving import Home, Terminal  # noqa: E402
+from cli.driving import Home, Terminal  # noqa: E402 - tests are put on the path first
 
 STARTS = 10
 KEYS = 60

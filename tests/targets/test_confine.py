@@ -98,7 +98,7 @@ async def test_processes_outside_are_not_seen(confined: Confined, root: Path, no
 async def test_temporary_files_are_private(confined: Confined, root: Path, nonce: str) -> None:
     code, output = await run(confined, f"echo x >/tmp/{nonce} && cat /tmp/{nonce}", root, nonce)
     assert (code, output) == (0, "x\n")
-    assert not (Path("/tmp") / nonce).exists()  # noqa: S108
+    assert not (Path("/tmp") / nonce).exists()  # noqa: S108 - what is tested
 
 
 async def test_codes_and_signals_come_back(confined: Confined, root: Path, nonce: str) -> None:

@@ -212,7 +212,7 @@ async def test_no_device_but_the_harmless_ones_is_there(confined: Confined, root
 
 
 async def test_shared_memory_is_private(confined: Confined, root: Path, nonce: str) -> None:
-    outside = Path("/dev/shm") / nonce  # noqa: S108
+    outside = Path("/dev/shm") / nonce  # noqa: S108 - what is tested
     outside.write_text("theirs")
     try:
         code, output = await run(confined, f"cat {outside}; echo x >/dev/shm/{nonce}-mine", root, nonce)

@@ -326,11 +326,11 @@ class Session:
     def wish(self, word: str, rest: str) -> tuple[str, Json, str, Json]:
         match word:
             case "write":
-                path = os.path.join(self.directory, rest)  # noqa: PTH118
+                path = os.path.join(self.directory, rest)  # noqa: PTH118 - text
                 given = {"filePath": path, "content": "new\n"}
                 return "write", given, "edit", {"filepath": path, "diff": f"+++ {path}\n+new\n"}
             case "patch":
-                files = [{"filePath": os.path.join(self.directory, name)} for name in rest.split()]  # noqa: PTH118
+                files = [{"filePath": os.path.join(self.directory, name)} for name in rest.split()]  # noqa: PTH118 - text
                 return "apply_patch", {"patchText": rest}, "edit", {"files": files}
             case "fetch":
                 return "webfetch", {"url": rest, "format": "text"}, "webfetch", {"url": rest}

@@ -70,34 +70,25 @@ class EventMapper:
         """A new user message: earlier text does not answer it."""
         self.last_text = self.last_error = ""
 
-    def map(self, note: Notification) -> Iterator[AgentEvent]:  # noqa: C901 - one arm per kind
+    def map(self, note: Notification) -> Iterator[AgentEvent]:
         match note:
             case CreateMessage():
                 yield from self._message(note)
-            case TextDelta() if note.message_id not in self._messages:
-                self.last_error = ""
-                yield Delta(note.text_delta, note.message_id)
-            case ThinkingDelta() if note.message_id not in self._messages:
-                self._thinking.add(note.message_id)
-                yield Delta(note.text_delta, note.message_id, thinking=True)
+            case TextDelta() | ThinkingDelta():
+                yield from self._delta(note)
             case ToolCalled():
                 self._note(note.tool_use)
             case ToolProgressed():
                 yield from self._progress(note)
             case ToolReturned():
                 yield from self._result(note.tool_use_id, plain(note.content), note.is_error)
-            case UsageChanged():
-                yield from self._usage(note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
-            case TurnCompleted():
-                if note.cumulative_token_usage is not None:
-                    yield from self._usage(note.cumulative_token_usage, None)
+            case UsageChanged() | TurnCompleted():
+                yield from self._reported_usage(note)
             case Failed():
-                inner = note.error.message if note.error else ""
-                self.last_error = note.message or inner or "it did not say what is wrong"
-                yield Failure(self.last_error)
+                yield self._failure(note)
             case Retrying():
-                yield SystemNote(f"tries again ({note.attempt}): {note.reason}")
-            case TextDelta() | ThinkingDelta() | StateChanged() | PermissionResolved():
+                yield SystemNote(f"retrying ({note.attempt}): {note.reason}")
+            case StateChanged() | PermissionResolved():
                 pass
 
     def announce(self, use: ToolUse) -> tuple[DroidCall, list[AgentEvent]]:
@@ -119,6 +110,20 @@ class EventMapper:
                 yield from self._announced(self._begin(ToolUse(block.id, block.name, block.input)))
             elif block.type == "tool_result":
                 yield from self._result(block.tool_use_id, plain(block.content), block.is_error)
+
+    def _delta(self, note: TextDelta | ThinkingDelta) -> Iterator[AgentEvent]:
+        if note.message_id in self._messages:
+            return
+        if isinstance(note, ThinkingDelta):
+            self._thinking.add(note.message_id)
+        else:
+            self.last_error = ""
+        yield Delta(note.text_delta, note.message_id, thinking=isinstance(note, ThinkingDelta))
+
+    def _failure(self, note: Failed) -> Failure:
+        inner = note.error.message if note.error else ""
+        self.last_error = note.message or inner or "it gave no reason"
+        return Failure(self.last_error)
 
     def _words(self, message_id: str, content: list[Block]) -> Iterator[AgentEvent]:
         thoughts = "".join(block.thinking for block in content if block.type == "thinking")
@@ -178,6 +183,12 @@ class EventMapper:
         yield ToolEnded(call.call_id, text, failed)
 
     # --- what it spends ---------------------------------------------------------------------------------------------
+
+    def _reported_usage(self, note: UsageChanged | TurnCompleted) -> Iterator[AgentEvent]:
+        if isinstance(note, UsageChanged):
+            yield from self._usage(note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
+        elif note.cumulative_token_usage is not None:
+            yield from self._usage(note.cumulative_token_usage, None)
 
     def _usage(self, total: Tokens, last: Tokens | None) -> Iterator[AgentEvent]:
         before = self._spent

@@ -70,7 +70,7 @@ class EventRecorder:
         self._messages = 0
         self.between_turns = False
 
-    async def take(self, event: AgentEvent, asking: asyncio.TaskGroup) -> None:  # noqa: C901 - one arm per event
+    async def take(self, event: AgentEvent, asking: asyncio.TaskGroup) -> None:
         if self.between_turns and isinstance(event, Delta | Message | ToolStarted):
             await self.begin_turn()
         match event:
@@ -78,13 +78,8 @@ class EventRecorder:
                 self._delta(event)
             case Message():
                 self._complete_message(event)
-            case ToolStarted():
-                self._announce(event.call_id, event.name, event.args)
-            case ToolProgress():
-                if event.call_id in self._ours:
-                    self._run.stream_output(self._ours[event.call_id], "stdout", event.text)
-            case ToolEnded():
-                await self._result(event)
+            case ToolStarted() | ToolProgress() | ToolEnded():
+                await self._tool(event)
             case Permission():
                 self._announce(event.call_id, event.name, event.args)
                 self._bridge.take(event, self._ours[event.call_id], asking)
@@ -165,6 +160,16 @@ class EventRecorder:
         self._started[call_id] = self._run.seconds()
         target = self._run.place.target.name
         self._run.emit(ToolCall(source="delegate", tool_name=name, args=args, call_id=call_id, target=target))
+
+    async def _tool(self, event: ToolStarted | ToolProgress | ToolEnded) -> None:
+        match event:
+            case ToolStarted():
+                self._announce(event.call_id, event.name, event.args)
+            case ToolProgress():
+                if event.call_id in self._ours:
+                    self._run.stream_output(self._ours[event.call_id], "stdout", event.text)
+            case ToolEnded():
+                await self._result(event)
 
     async def _result(self, event: ToolEnded) -> None:
         call = self._run.state.open_calls.get(self._ours.get(event.call_id, ""))

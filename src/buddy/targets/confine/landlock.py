@@ -107,15 +107,15 @@ def _mount_all(plan: Plan) -> None:
 
 def _show(opened: int, place: str) -> None:
     """What was opened, at its own path again."""
-    if not os.path.isdir(place):  # noqa: PTH112
-        os.makedirs(place)  # noqa: PTH103
+    if not os.path.isdir(place):  # noqa: PTH112 - no pathlib in here
+        os.makedirs(place)  # noqa: PTH103 - no pathlib in here
     _mount(f"/proc/self/fd/{opened}", place, None, MS_BIND | MS_REC)
     os.close(opened)
 
 
 def _mount_devices() -> None:
     """A /dev of its own: without disks, other people's terminals and shared memory."""
-    held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110
+    held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110 - no pathlib in here
     # Not open to all with the sticky bit, as it is by default: `>/dev/null` would be refused to who is not root.
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, b"mode=0755")
     for name, opened in held.items():
@@ -123,11 +123,11 @@ def _mount_devices() -> None:
         _mount(f"/proc/self/fd/{opened}", f"/dev/{name}", None, MS_BIND)
         os.close(opened)
     for name, target in LINKS.items():
-        os.symlink(target, f"/dev/{name}")  # noqa: PTH211
-    os.mkdir("/dev/pts")  # noqa: PTH102
+        os.symlink(target, f"/dev/{name}")  # noqa: PTH211 - no pathlib in here
+    os.mkdir("/dev/pts")  # noqa: PTH102 - no pathlib in here
     _mount("devpts", "/dev/pts", "devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620")
-    os.mkdir("/dev/shm")  # noqa: PTH102, S108
-    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108
+    os.mkdir("/dev/shm")  # noqa: PTH102, S108 - no pathlib in here
+    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108 - a mount of its own
     _set_readonly("/dev", on=True)
 
 
@@ -162,7 +162,7 @@ def _landlock(plan: Plan) -> None:
         parts.append(1)
     request = struct.pack(f"{len(parts)}Q", *parts)
     rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
-    for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108
+    for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own
         _allow(rules, place, CHANGES)
     for name in DEVICES:
         _allow(rules, f"/dev/{name}", WRITE_FILE | TRUNCATE)

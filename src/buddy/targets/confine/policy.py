@@ -41,7 +41,7 @@ HOME_FILES = (
 
 
 # Replaced by empty directories private to the command.
-PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108
+PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 
 
 class Plan(Struct, frozen=True):

@@ -67,9 +67,9 @@ def configured_paths(repository: str) -> Iterator[tuple[str, bool]]:
             continue
         key, value = pair[1].lower(), os.path.expanduser(pair[2].strip())  # noqa: PTH111 - plain text
         if (section, key) == ("core", "hookspath"):
-            yield os.path.normpath(os.path.join(os.path.dirname(repository), value)), True  # noqa: PTH118, PTH120
+            yield os.path.normpath(os.path.join(os.path.dirname(repository), value)), True  # noqa: PTH118, PTH120 - text
         elif section in ("include", "includeif") and key == "path":
-            yield os.path.normpath(os.path.join(repository, value)), False  # noqa: PTH118
+            yield os.path.normpath(os.path.join(repository, value)), False  # noqa: PTH118 - text
 
 
 def placeholder_content(path: str) -> bytes:
