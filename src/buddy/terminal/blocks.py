@@ -14,10 +14,17 @@ from buddy.protocol.events import (
     ApprovalExpired,
     ApprovalPolicyChanged,
     ApprovalReceived,
+    ApprovalRequired,
+    AssistantDone,
+    AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     Error,
     EventBody,
     ModelRequest,
     ModelSwitched,
+    Phase,
+    Progress,
     Recovery,
     RunCancelling,
     RunComplete,
@@ -25,9 +32,15 @@ from buddy.protocol.events import (
     SessionCompacted,
     SessionForked,
     SessionResumed,
+    SessionSnapshot,
     SessionStarted,
+    Status,
+    ThinkingToken,
     ToolCall,
+    ToolClaimed,
+    ToolOutput,
     ToolResult,
+    Usage,
     UserMessage,
     WarningRaised,
 )
@@ -41,15 +54,13 @@ MESSAGE_LINES = 40
 THOUGHT_LINES = 20
 DIFF_LINES = 200
 LINE = 400
-
-
 # The name under which this terminal's own requests are recorded.
 ME = "cli"
 USER_CANCELLED = "user_cancelled"
 
 
 def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
-    """One event as a block; None for events that only report progress. `ts` is the event's time in milliseconds."""
+    """One event as a block; None for events that are shown in another way. `ts` is its time in milliseconds."""
     match body:
         case UserMessage():
             return user_block(body, style)
@@ -57,6 +68,37 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return call_block(body, style)
         case ToolResult():
             return result_block(body, style)
+        case ApprovalReceived() | ApprovalExpired() | AcceptanceResult():
+            return _verdict_block(body, style, ts)
+        case WarningRaised() | Error():
+            return _problem_block(body, style)
+        case ModelRequest() | RunStarted() | Recovery() | RunCancelling():
+            return _run_note(body, style)
+        case ApprovalPolicyChanged() | ModelSwitched() | SessionStarted():
+            return _settings_note(body, style, ts)
+        case SessionResumed() | SessionCompacted() | SessionForked():
+            return _session_note(body, style)
+        case (
+            AssistantToken()
+            | ThinkingToken()
+            | AssistantMessage()
+            | AssistantRestart()
+            | AssistantDone()
+            | ToolOutput()
+            | ToolClaimed()
+            | ApprovalRequired()
+            | RunComplete()
+            | Usage()
+            | Progress()
+            | Phase()
+            | Status()
+            | SessionSnapshot()
+        ):
+            return None
+
+
+def _verdict_block(body: ApprovalReceived | ApprovalExpired | AcceptanceResult, style: Style, ts: int) -> str:
+    match body:
         case ApprovalReceived():
             return _decision_block(body, style, ts)
         case ApprovalExpired():
@@ -65,52 +107,53 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             result = "passed" if body.passed else f"failed (exit code {body.exit_code})"
             line = f"  {'✓' if body.passed else '✗'} check {escape(body.id)} {result}"
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
-        case WarningRaised():
-            return style.yellow(f"! {escape(body.message)}") + _hint(body)
-        case Error():
-            return style.red(f"✗ {escape(body.message)}") + _hint(body)
-        case _:
-            return _note(body, style, ts)
 
 
-def _hint(body: WarningRaised | Error) -> str:
-    """The next step, for the codes whose detail is one."""
+def _problem_block(body: WarningRaised | Error, style: Style) -> str:
+    message = escape(body.message)
+    line = style.red(f"✗ {message}") if isinstance(body, Error) else style.yellow(f"! {message}")
+    # Only these codes have the next step as their detail.
     is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN")
-    return f"\n  hint: {escape(body.detail)}" if body.detail and is_advice else ""
+    return f"{line}\n  hint: {escape(body.detail)}" if body.detail and is_advice else line
 
 
-def _note(body: EventBody, style: Style, ts: int) -> str | None:
+def _run_note(body: ModelRequest | RunStarted | Recovery | RunCancelling, style: Style) -> str | None:
     match body:
-        case ModelRequest() if body.attempt > 1:
-            text = f"  ↻ Retrying in {(body.wait_ms or 0) / 1000:.1f} s: {one_line(body.reason or '', 200)}"
-        case RunStarted() if body.recovered:
-            text = "  ↻ Resuming the interrupted run"
-        case Recovery() if body.action == "unknown_outcome":
-            return style.yellow(f"  ? Unknown whether {escape(body.call_id or 'a call')} took effect")
+        case ModelRequest():
+            wait, reason = (body.wait_ms or 0) / 1000, one_line(body.reason or "", 200)
+            return style.dim(f"  ↻ Retrying in {wait:.1f} s: {reason}") if body.attempt > 1 else None
+        case RunStarted():
+            return style.dim("  ↻ Resuming the interrupted run") if body.recovered else None
+        case Recovery():
+            is_unknown = body.action == "unknown_outcome"
+            call = escape(body.call_id or "a call")
+            return style.yellow(f"  ? Unknown whether {call} took effect") if is_unknown else None
         case RunCancelling():
-            text = f"  ■ Stopping{_stop_reason(body)}…"
-        case ApprovalPolicyChanged():
-            text = f"  approvals: {policy_text(body.policy, body.expires_at, ts / 1000)}{_changed_by(body.by)}"
-        case ModelSwitched():
-            text = f"  model: {escape(body.after.get('profile', ''))} · {escape(body.after.get('model', ''))}"
-        case _:
-            text = _session_note(body)
-    return None if text is None else style.dim(text)
+            return style.dim(f"  ■ Stopping{_stop_reason(body)}…")
 
 
-def _session_note(body: EventBody) -> str | None:
+def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted, style: Style, ts: int) -> str | None:
     match body:
-        case SessionStarted() if body.watch:
-            return f"  Commands run in a shared pane. To watch: {escape(body.watch)}"
+        case ApprovalPolicyChanged():
+            policy = policy_text(body.policy, body.expires_at, ts / 1000)
+            return style.dim(f"  approvals: {policy}{_changed_by(body.by)}")
+        case ModelSwitched():
+            profile, model = body.after.get("profile", ""), body.after.get("model", "")
+            return style.dim(f"  model: {escape(profile)} · {escape(model)}")
+        case SessionStarted():
+            watch = f"  Commands run in a shared pane. To watch: {escape(body.watch or '')}"
+            return style.dim(watch) if body.watch else None
+
+
+def _session_note(body: SessionResumed | SessionCompacted | SessionForked, style: Style) -> str:
+    match body:
         case SessionResumed():
-            return "  ↻ Session resumed"
+            return style.dim("  ↻ Session resumed")
         case SessionCompacted():
             sizes = f"{format_tokens(body.before_tokens)} → {format_tokens(body.after_tokens)} tokens"
-            return f"  {'Compaction undone' if body.undo else 'Compacted'}: {sizes}"
+            return style.dim(f"  {'Compaction undone' if body.undo else 'Compacted'}: {sizes}")
         case SessionForked():
-            return f"  Forked from {escape(body.from_session_id)} at event {body.from_seq}"
-        case _:
-            return None
+            return style.dim(f"  Forked from {escape(body.from_session_id)} at event {body.from_seq}")
 
 
 def _stop_reason(body: RunCancelling) -> str:

@@ -14,11 +14,28 @@ from buddy.client.view import View
 from buddy.errors import ProtocolError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
     ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
+    AssistantMessage,
+    AssistantRestart,
+    AssistantToken,
     EventBody,
+    Informational,
+    ModelRequest,
     ModelSwitched,
+    RunCancelling,
+    RunComplete,
     RunStarted,
+    SessionCompacted,
+    SessionForked,
     SessionStarted,
+    ThinkingToken,
+    ToolCall,
+    ToolClaimed,
+    ToolResult,
     Usage,
     UserMessage,
 )
@@ -129,7 +146,25 @@ class CurrentSession:
                 facts.policy, facts.policy_until = body.policy, body.expires_at
             case Usage():
                 facts.context = body.context
-            case _:
+            case (
+                Informational()
+                | AssistantToken()
+                | ThinkingToken()
+                | AssistantMessage()
+                | AssistantRestart()
+                | ToolCall()
+                | ToolClaimed()
+                | ToolResult()
+                | ModelRequest()
+                | ApprovalRequired()
+                | ApprovalReceived()
+                | ApprovalExpired()
+                | RunCancelling()
+                | RunComplete()
+                | AcceptanceResult()
+                | SessionCompacted()
+                | SessionForked()
+            ):
                 pass
 
     # --- requests ---------------------------------------------------------------------------------------------------
