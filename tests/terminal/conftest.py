@@ -1,4 +1,4 @@
-"""A home per test, whose daemon and shared pane are gone after it."""
+"""A home per test; its daemon and shared pane end with it."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from cli.driving import Home
 
 @pytest.fixture
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """In a short place: sockets lie in it."""
+    """With a short path: it contains sockets."""
     found = Home(tmp_path_factory.mktemp("t") / "home")
     yield found
     found.run("daemon", "stop")

@@ -23,7 +23,7 @@ ENDLESS: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 3000
 
 
 class Tmux:
-    """One pane in which a command runs; it is gone when the block is left."""
+    """One pane that runs a command; it ends with the block."""
 
     def __init__(self, home: Home, *arguments: str, columns: int = 80, rows: int = 24, program: str = "") -> None:
         self.socket = str(home.directory / f"tmux-{time.monotonic_ns()}")
@@ -53,7 +53,7 @@ class Tmux:
         self._tmux("send-keys", "-l", text)
 
     def enter(self, text: str) -> None:
-        """Type a line and send it, once it is there to be seen."""
+        """Type a line and send it once it is on the screen."""
         self.type(text)
         last = text.rpartition("\n")[2]
         self.until(lambda screen: last[:20] in screen)
@@ -65,7 +65,7 @@ class Tmux:
         return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip("\n")
 
     def wait(self, text: str, *, history: bool = False) -> str:
-        """Wait until a text is on the screen; give the screen."""
+        """Wait until a text is on the screen; returns the screen."""
         return self.until(lambda screen: text in screen, wanted=text, history=history)
 
     def until(self, holds: Callable[[str], bool], *, wanted: str = "", history: bool = False) -> str:

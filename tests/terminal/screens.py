@@ -1,6 +1,6 @@
 """Makes the pictures of `docs/terminal.md`: the real program in a real terminal, captured and drawn as SVG.
 
-`python tests/terminal/screens.py` writes `docs/images/*.svg`. Paths and ids in them are made up or cut.
+`python tests/terminal/screens.py` writes `docs/images/*.svg`. Paths and ids in them are invented or shortened.
 """
 
 import re
@@ -46,7 +46,7 @@ def save(terminal: Tmux, name: str, home: Home) -> None:
     console = Console(record=True, width=COLUMNS, file=(Path(home.directory) / "out").open("w"), force_terminal=True)
     console.print(Text.from_ansi(shown))
     drawn = console.export_svg(title="buddy")
-    # Fonts of the reader's own: a picture must fetch nothing.
+    # The reader's own fonts: a picture must not fetch anything.
     drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL).replace("Fira Code, ", "")
     drawn = re.sub(r"<!--.*?-->\s*", "", drawn, flags=re.DOTALL)
     (IMAGES / f"{name}.svg").write_text(drawn, encoding="utf-8")
@@ -54,7 +54,7 @@ def save(terminal: Tmux, name: str, home: Home) -> None:
 
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
-    # A short name: it stands in the rule that a question shows.
+    # A short name, because approvals show it.
     with tempfile.TemporaryDirectory(prefix="p", dir="/tmp") as folder:
         home = Home(Path(folder) / "h")
         home.work = Path(folder) / "pages"

@@ -18,7 +18,7 @@ def ask(terminal: Tmux, line: str, wanted: str) -> str:
     return output(terminal.until(lambda screen: wanted in output(screen), wanted=wanted, history=True))
 
 
-def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -> None:
+def test_commands_before_the_first_message_leave_no_session(home: Home) -> None:
     with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
         terminal.wait("(shift-tab)")
         shown = ask(terminal, "/status", "daemon ")
@@ -49,7 +49,7 @@ def test_looking_around_before_anything_was_said_leaves_no_session(home: Home) -
     assert home.run("session", "list").out == ""
 
 
-def test_each_command_after_something_was_said(home: Home) -> None:
+def test_each_command_after_the_first_message(home: Home) -> None:
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     (home.work / "new.txt").write_text("one\n")
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"], ["add", "new.txt"]):

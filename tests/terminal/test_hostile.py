@@ -1,7 +1,6 @@
-"""Text from outside that would like to act on the terminal: in answers, commands, outputs, names and diffs.
+"""Text from outside that would control the terminal: in replies, commands, output, names and diffs.
 
-The bytes that reach the terminal are recorded, and everything that is not our own styling or the editor's own drawing
-is looked for in them.
+The bytes that reach the terminal are recorded, and searched for anything but our own styling and the editor's drawing.
 """
 
 import os
@@ -14,13 +13,13 @@ from buddy.terminal.key_bindings import safe_text
 from cli.driving import Home, shell
 from terminal.screen import Tmux
 
-# Sequences that clear, retitle, write the clipboard, link; bytes that end a string; what reorders, hides or joins.
+# Sequences that clear, retitle, write the clipboard, link; string terminators; characters that reorder, hide or join.
 NASTY = (
     "a\x1b[2Jb\x1b]0;owned\x07c\x1b]52;c;aGk=\x07d\x1bPq\x1b\\e\x9b31mf\x9d0;x\x9cg\u202eh\u2066i\u200bj\x08k\x7fl"
     "\x1b[201~m 漢字 e\u0301 \ufeffn\x1b]8;;http://x.test\x1b\\o\x1b]8;;\x1b\\p\u061cq\u00adr\U000e0041s\x0bt\x85u"
 )
 RETURNS = "safe\rrm -rf /\rsafe"
-# What the editor draws with: colours, cursor moves, erasing, modes. None of it can carry a text.
+# What the editor draws with: colours, cursor moves, erasing, modes. None of these can carry text.
 OURS = re.compile(r"\x1b[78]|\x1b\[(?:[0-9;]*m|[0-9]*[ABCDJK]|\?(?:1|7|12|25|2004)[hl]|[0-9]+;[0-9]+H|0? q|2 q)")
 
 
@@ -66,7 +65,7 @@ def test_no_control_byte_from_outside_reaches_the_terminal(home: Home, policy: s
     assert rb"safe\x0drm -rf /\x0dsafe" in shown
 
 
-def test_a_replayed_session_is_as_harmless(home: Home) -> None:
+def test_a_replayed_session_is_just_as_harmless(home: Home) -> None:
     home.script(shell(f"printf '%s' '{NASTY}'", NASTY), {"text": NASTY}).run("exec", NASTY, "--approve", "all")
     recorded = home.directory / "recorded"
     with Tmux(home, "resume", "--last", rows=50) as terminal:
@@ -75,7 +74,7 @@ def test_a_replayed_session_is_as_harmless(home: Home) -> None:
     checked(recorded.read_bytes())
 
 
-def test_names_of_models_and_sessions_and_errors_are_as_harmless(home: Home) -> None:
+def test_names_and_errors_are_just_as_harmless(home: Home) -> None:
     home.script({"text": "", "error": {"message": NASTY}})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
     spelt = "".join(f"\\U{ord(character):08X}" for character in NASTY)
@@ -105,11 +104,11 @@ def test_names_of_models_and_sessions_and_errors_are_as_harmless(home: Home) -> 
     assert shown.count(rb"\x1b]0;owned") > 3
 
 
-def test_what_is_pasted_loses_what_a_terminal_would_act_on() -> None:
+def test_control_characters_are_removed_from_pasted_text() -> None:
     assert safe_text("a\x1b[2Jb\r\nc\u202ed") == "a[2Jb\ncd"
 
 
-def test_the_recorder_would_notice() -> None:
+def test_the_check_notices_control_sequences() -> None:
     for bad in (b"\x1b]0;x\x07", b"\x1b[2J", "\u202e".encode(), b"\x1bPq"):
         with pytest.raises(AssertionError):
             checked(b"x" + bad)

@@ -1,4 +1,4 @@
-"""Keys that people have in their fingers."""
+"""What the keys do, in the real program."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ from terminal.screen import ENDLESS, Tmux
 CTRL_ENTER = "\x1b[13;5u"
 
 
-def test_esc_at_a_question_interrupts_the_run(home: Home) -> None:
+def test_esc_at_an_approval_interrupts_the_run(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
@@ -20,7 +20,7 @@ def test_esc_at_a_question_interrupts_the_run(home: Home) -> None:
     assert not (home.work / "ran").exists()
 
 
-def test_leaving_at_a_question_lets_it_wait(home: Home) -> None:
+def test_an_approval_waits_after_quitting(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
@@ -34,7 +34,7 @@ def test_leaving_at_a_question_lets_it_wait(home: Home) -> None:
     assert (home.work / "ran").exists()
 
 
-def test_ctrl_c_clears_what_was_typed_and_then_interrupts(home: Home) -> None:
+def test_ctrl_c_clears_the_input_and_then_interrupts(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
@@ -61,7 +61,7 @@ def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
         terminal.wait("Will be delivered at the next turn: to the left")
 
 
-def test_esc_esc_forks_before_an_earlier_message_and_puts_it_there_to_be_changed(home: Home) -> None:
+def test_esc_esc_forks_before_an_earlier_message_and_puts_it_into_the_input(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home, rows=40) as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("the first")
@@ -80,7 +80,7 @@ def test_esc_esc_forks_before_an_earlier_message_and_puts_it_there_to_be_changed
     assert len(home.run("session", "list").out.splitlines()) == 3
 
 
-def test_a_rule_can_be_granted_for_a_while(home: Home) -> None:
+def test_a_rule_can_be_granted_for_ten_minutes(home: Home) -> None:
     home.script(shell("git --version"), shell("git --version"), {"text": "over"})
     with Tmux(home) as terminal:
         terminal.wait("(shift-tab)")
@@ -106,7 +106,7 @@ def test_history_is_searched(home: Home) -> None:
         terminal.wait("> find the needle")
 
 
-def test_ctrl_z_gives_the_terminal_back_until_it_is_wanted_again(home: Home) -> None:
+def test_ctrl_z_suspends_and_fg_resumes(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home, program="bash --norc") as terminal:
         terminal.enter(f"{shlex.quote(sys.executable)} -m buddy")
         terminal.wait("(shift-tab)")
@@ -127,7 +127,7 @@ def test_ctrl_z_gives_the_terminal_back_until_it_is_wanted_again(home: Home) -> 
     assert (home.work / "ran").exists()
 
 
-def test_what_is_typed_before_the_prompt_is_there_is_said(home: Home) -> None:
+def test_text_typed_before_the_prompt_appears_is_sent(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         terminal.type("the first")
         terminal.keys("Enter")

@@ -1,4 +1,4 @@
-"""Commands of an interactive session run in a shared tmux pane, where tmux is found."""
+"""Commands of an interactive session run in a shared tmux pane if tmux is available."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from terminal.screen import Tmux
 
 
 def panes(home: Home) -> list[str]:
-    """The windows of the managed sessions, as tmux itself tells them."""
+    """The windows of the managed sessions, as tmux lists them."""
     listing = ["tmux", "list-windows", "-a", "-F", "#{session_name}:#{window_name}"]
     return subprocess.run(listing, env=home.env, capture_output=True, text=True, check=False).stdout.split()
 
@@ -57,7 +57,7 @@ def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
     assert "Unknown whether" not in screen
 
 
-def test_it_can_be_left_out(home: Home) -> None:
+def test_the_pane_can_be_turned_off(home: Home) -> None:
     with home.script(shell("echo plain"), {"text": "over"}) and Tmux(home, "--no-tmux", "--approve", "all") as terminal:
         terminal.wait("(shift-tab)")
         terminal.enter("go")
@@ -65,7 +65,7 @@ def test_it_can_be_left_out(home: Home) -> None:
     assert panes(home) == []
 
 
-def test_without_tmux_all_works_and_nothing_is_said(home: Home) -> None:
+def test_without_tmux_everything_works_and_nothing_mentions_it(home: Home) -> None:
     programs = home.directory / "programs"
     programs.mkdir()
     for name in ("sh", "bash", "env", "cat", "git"):

@@ -1,11 +1,11 @@
-"""The REPL without a terminal: lines in, answers out."""
+"""The REPL without a terminal: lines in, replies out."""
 
 import signal
 
 from cli.driving import Home, shell
 
 
-def test_every_line_is_a_prompt_and_the_answers_go_to_stdout(home: Home) -> None:
+def test_every_line_is_a_prompt_and_replies_go_to_stdout(home: Home) -> None:
     done = home.script({"text": "**one**"}, {"text": "two\x1b[2J"}).run(stdin="first\n\nsecond\n")
     assert done.code == 0, done.err
     assert done.out == "**one**\ntwo\x1b[2J\n"
@@ -13,7 +13,7 @@ def test_every_line_is_a_prompt_and_the_answers_go_to_stdout(home: Home) -> None
     assert "\x1b" not in done.err
 
 
-def test_commands_work_and_nobody_is_asked(home: Home) -> None:
+def test_commands_work_and_approvals_are_not_asked(home: Home) -> None:
     done = home.script(shell("touch ran"), {"text": "Then not."}).run(
         stdin="go\n/status\n/nope\n/model\n/quit\nnever\n"
     )
@@ -32,7 +32,7 @@ def test_a_misspelt_command_is_not_a_prompt(home: Home) -> None:
     assert "did you mean session?" in done.err
 
 
-def test_one_run_loads_no_editor(home: Home) -> None:
+def test_exec_loads_no_editor(home: Home) -> None:
     home.script({"text": "hi"})
     home.env["PYTHONPROFILEIMPORTTIME"] = "1"
     done = home.run("exec", "go")
@@ -42,7 +42,7 @@ def test_one_run_loads_no_editor(home: Home) -> None:
     assert not loaded & {"prompt_toolkit", "rich"}
 
 
-def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
+def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"), shell("sleep 61"))
     with home.terminal() as terminal:
@@ -75,7 +75,7 @@ def test_a_terminal_that_only_shows_lines_gets_lines(home: Home) -> None:
     assert rb"**Done** \x1b[2J" in terminal.shown
 
 
-def test_an_interrupt_ends_it_though_no_line_comes(home: Home) -> None:
+def test_an_interrupt_ends_it_while_it_waits_for_a_line(home: Home) -> None:
     with home.script({"text": "one"}).start() as running:
         running.feed(b"go\n")
         assert running.process.stdout is not None

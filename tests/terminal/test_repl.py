@@ -1,4 +1,4 @@
-"""The REPL as a person sees it: the real program in a real terminal."""
+"""The REPL as its user sees it: the real program in a real terminal."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def test_the_first_screen_says_what_and_where(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 15)])
-def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int) -> None:
+def test_a_run_with_an_approval_fits_any_size(home: Home, columns: int, rows: int) -> None:
     home.script(shell("echo ran > ran; echo out", "I **look**."), {"text": "All `done`."})
     with Tmux(home, columns=columns, rows=rows) as terminal:
         begun(terminal)
@@ -36,7 +36,7 @@ def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int
         assert not (home.work / "ran").exists()
         terminal.keys("1")
         terminal.wait("✓ done")
-        told = terminal.screen(history=True)
+        transcript = terminal.screen(history=True)
         terminal.keys("C-d")
         terminal.wait("[ended 0]")
     for text in (
@@ -47,7 +47,7 @@ def test_a_run_with_a_question_fits_any_size(home: Home, columns: int, rows: int
         "    out",
         "All done.",
     ):
-        assert text in told, told
+        assert text in transcript, transcript
     assert (home.work / "ran").read_text() == "ran\n"
 
 
@@ -61,7 +61,7 @@ def test_markdown_code_and_tables_are_rendered(home: Home) -> None:
         assert line in screen.splitlines(), screen
 
 
-def test_every_answer_to_a_question(home: Home) -> None:
+def test_every_answer_to_an_approval(home: Home) -> None:
     home.script(*(shell(f"touch ran{number}") for number in range(5)), {"text": "over"})
     with Tmux(home, rows=60) as terminal:
         begun(terminal)
@@ -81,7 +81,7 @@ def test_every_answer_to_a_question(home: Home) -> None:
     assert "touch" in home.run("approvals", "list").out
 
 
-def test_what_is_being_typed_does_not_answer_a_question(home: Home) -> None:
+def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
@@ -94,7 +94,7 @@ def test_what_is_being_typed_does_not_answer_a_question(home: Home) -> None:
         assert "> 1 is a number" in terminal.screen()
 
 
-def test_a_command_longer_than_a_page_must_be_seen_before_it_is_approved(home: Home) -> None:
+def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: Home) -> None:
     command = "\n".join([*(f": line {number}" for number in range(100)), "touch ran"])
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
@@ -124,7 +124,7 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
     assert (home.work / "a.txt").read_text() == "one\n2\n"
 
 
-def test_esc_interrupts_and_typing_meanwhile_queues(home: Home) -> None:
+def test_messages_queue_during_a_run_and_esc_interrupts_it(home: Home) -> None:
     home.script(ENDLESS)
     (home.directory / "script.json").write_bytes(
         msgspec.json.encode({"replies": [ENDLESS], "on": [{"match": "next", "replies": [{"text": "second"}]}]})
@@ -201,7 +201,7 @@ def test_shift_tab_changes_the_policy(home: Home) -> None:
     assert (home.work / "ran").exists()
 
 
-def test_going_back_offers_what_was_said(home: Home) -> None:
+def test_going_back_lists_earlier_messages(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("the first")
@@ -251,7 +251,7 @@ def test_files_and_commands_are_completed(home: Home) -> None:
         terminal.wait("> see @some-file.txt")
 
 
-def test_lines_are_kept_in_a_history_of_ones_own(home: Home) -> None:
+def test_history_is_private_and_lasts(home: Home) -> None:
     home.script({"text": "hi"}, {"text": "hi"})
     with Tmux(home) as terminal:
         begun(terminal)
@@ -269,7 +269,7 @@ def test_lines_are_kept_in_a_history_of_ones_own(home: Home) -> None:
         terminal.wait("remember me")
 
 
-def test_several_lines_can_be_written(home: Home) -> None:
+def test_a_message_can_have_several_lines(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.type("one")
@@ -283,7 +283,7 @@ def test_several_lines_can_be_written(home: Home) -> None:
     assert "> one\n  two\n  three" in screen
 
 
-def test_a_command_of_ones_own_runs_beside_the_model(home: Home) -> None:
+def test_a_shell_command_runs_without_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("!printf 'a\\033[2Jb'; pwd; exit 3")
@@ -292,7 +292,7 @@ def test_a_command_of_ones_own_runs_beside_the_model(home: Home) -> None:
     assert home.run("session", "list").out == ""
 
 
-def test_a_message_waits_for_the_end_of_a_command_of_ones_own(home: Home) -> None:
+def test_a_message_is_held_until_a_shell_command_ends(home: Home) -> None:
     with home.script({"text": "answered"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("!")
@@ -306,7 +306,7 @@ def test_a_message_waits_for_the_end_of_a_command_of_ones_own(home: Home) -> Non
         assert "Running your command" not in terminal.wait("✓ done")
 
 
-def test_an_editor_of_ones_own_writes_the_message(home: Home) -> None:
+def test_an_external_editor_writes_the_message(home: Home) -> None:
     editor = home.directory / "editor"
     editor.write_text('#!/bin/sh\nprintf "written outside" > "$1"\n')
     editor.chmod(0o755)
@@ -360,7 +360,7 @@ def test_colour_can_be_turned_off(home: Home) -> None:
         assert "\x1b[3" not in terminal.screen(colour=True)
 
 
-def test_a_prompt_on_the_command_line_is_said_first(home: Home) -> None:
+def test_a_prompt_on_the_command_line_is_sent_first(home: Home) -> None:
     with home.script({"text": "the answer"}) and Tmux(home, "what is it?") as terminal:
         screen = terminal.wait("✓ done")
         terminal.keys("Up")
@@ -370,7 +370,7 @@ def test_a_prompt_on_the_command_line_is_said_first(home: Home) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[(20, 5)], [(80, 24), (30, 10), (100, 30), (20, 5)]], ids=["small", "changing"])
-def test_nothing_but_the_story_is_in_the_scrollback(home: Home, sizes: list[tuple[int, int]]) -> None:
+def test_the_scrollback_has_only_finished_text(home: Home, sizes: list[tuple[int, int]]) -> None:
     paragraphs = [" ".join(f"word{number}-{at}" for at in range(25)) for number in range(6)]
     home.script({"text": "\n\n".join(paragraphs), "delay": 0.02})
     with Tmux(home, columns=sizes[0][0], rows=sizes[0][1]) as terminal:
@@ -387,7 +387,7 @@ def test_nothing_but_the_story_is_in_the_scrollback(home: Home, sizes: list[tupl
 
 
 @pytest.mark.parametrize("ends", ["interrupted", "failed"])
-def test_what_was_read_of_a_reply_that_was_cut_off_stays(home: Home, ends: str) -> None:
+def test_the_text_of_an_incomplete_reply_stays_on_the_screen(home: Home, ends: str) -> None:
     words = "the quick brown fox jumps over the lazy dog"
     home.script(ENDLESS if ends == "interrupted" else {"text": words, "error": {"message": "no more"}})
     with Tmux(home) as terminal:

@@ -33,7 +33,7 @@ COMMAND = "python -m pytest -q --maxfail=1 tests/test_pages.py tests/test_sizes.
 
 @pytest.fixture
 def home() -> Iterator[Home]:
-    """In a folder whose name has always the same length: lines wrap where they did."""
+    """In a folder whose name always has the same length, so that lines wrap at the same place."""
     place = Path(tempfile.mkdtemp(prefix="b-", dir="/tmp"))
     found = Home(place / "h")
     found.work = place / "work"
@@ -85,7 +85,7 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
         check(terminal, "resumed")
 
 
-def test_an_answer_is_whole_though_the_window_changed_in_the_middle_of_it(home: Home) -> None:
+def test_a_reply_is_complete_after_resizing_in_the_middle_of_it(home: Home) -> None:
     words = [f"word{number}" for number in range(120)]
     home.script({"text": f"{' '.join(words)}\n\nthe end", "delay": 0.02})
     (home.directory.parent / ".config").symlink_to(home.directory / ".config")
@@ -96,8 +96,8 @@ def test_an_answer_is_whole_though_the_window_changed_in_the_middle_of_it(home: 
             terminal.wait(seen, history=True)
             terminal.resize(columns, rows)
         terminal.until(lambda screen: "✓ done" in screen and "context 0%" in screen)
-        told = terminal.screen(history=True)
-    answer = told[told.rindex("word0 ") :]
+        transcript = terminal.screen(history=True)
+    answer = transcript[transcript.rindex("word0 ") :]
     assert answer.partition("the end")[0].split() == words
     assert [line for line in answer.splitlines()[-3:] if not line.startswith("✓")] == [
         ">",

@@ -1,4 +1,4 @@
-"""What the configuration, the environment and other versions change on the screen."""
+"""How configuration, environment and other versions change the screen."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ def test_the_prompt_says_where_commands_run(target: str, prompt: str) -> None:
     assert prompt_text(target) == prompt
 
 
-def test_the_first_screen_says_where_commands_run_and_what_is_asked(home: Home) -> None:
+def test_the_first_screen_says_where_commands_run_and_whether_buddy_asks(home: Home) -> None:
     home.script({"text": "over"})
     with Tmux(home, "--ssh", "me@host.invalid", "-C", "/srv", "--approve", "all") as terminal:
         screen = terminal.wait("(ssh me@host.invalid)>")
@@ -39,7 +39,7 @@ def test_the_first_screen_says_where_commands_run_and_what_is_asked(home: Home) 
         terminal.wait("approvals: auto-approving everything for 9m")
 
 
-def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
+def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
     home.script(shell("echo quiet"), {"text": "over"})
     config = home.directory / ".config" / "buddy" / "buddy.toml"
     config.write_text(config.read_text() + "[display]\nshow_tool_calls = false\nshow_tokens = true\n")
@@ -52,7 +52,7 @@ def test_calls_can_be_left_out_and_tokens_be_shown(home: Home) -> None:
     assert screen.count(" tokens in, ") == 2
 
 
-def test_a_session_that_rested_is_taken_up_again(home: Home) -> None:
+def test_an_idle_session_is_resumed(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}).run("exec", "first")
     with Tmux(home, "resume", "--last") as terminal:
         screen = terminal.wait("↻ Session resumed")
@@ -62,7 +62,7 @@ def test_a_session_that_rested_is_taken_up_again(home: Home) -> None:
 
 
 class OldDaemon:
-    """Says hello as a daemon of another version does; nothing else is asked of it before the first message."""
+    """Answers `hello` as another version; nothing else is requested before the first message."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -97,7 +97,7 @@ class OldDaemon:
         writer.close()
 
 
-def test_a_daemon_of_another_version_is_told(home: Home) -> None:
+def test_a_daemon_of_another_version_is_reported(home: Home) -> None:
     home.script({"text": "hi"})
     socket = home.directory / "old.sock"
     with OldDaemon(socket), Tmux(home, "--socket", str(socket), columns=100) as terminal:

@@ -1,4 +1,4 @@
-"""Terminals and daemons that go away in the middle, and what is there afterwards."""
+"""Terminals and daemons that die during a run, and what is left afterwards."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def daemon_pid(home: Home) -> int:
     return int((home.state / "daemon.lock").read_text())
 
 
-def test_leaving_in_the_middle_stops_nothing_and_resume_shows_it_all(home: Home) -> None:
+def test_quitting_during_a_run_stops_nothing_and_resume_shows_it_all(home: Home) -> None:
     with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
         terminal.enter("go")
@@ -58,7 +58,7 @@ def test_a_closed_terminal_loses_nothing(home: Home) -> None:
     assert (home.work / "ran").read_text() == "ran\n"
 
 
-def test_two_terminals_on_one_session_see_the_same(home: Home) -> None:
+def test_two_terminals_on_one_session_show_the_same(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as one:
         begun(one)
         one.enter("go")
@@ -72,7 +72,7 @@ def test_two_terminals_on_one_session_see_the_same(home: Home) -> None:
         assert "over" in screen
 
 
-def test_a_daemon_that_is_killed_and_started_again_is_found_again(home: Home) -> None:
+def test_the_terminal_reconnects_to_a_restarted_daemon(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
@@ -86,7 +86,7 @@ def test_a_daemon_that_is_killed_and_started_again_is_found_again(home: Home) ->
     assert (home.work / "ran").read_text() == "ran\n"
 
 
-def test_a_session_that_was_left_and_deleted_is_not_missed(home: Home) -> None:
+def test_reconnecting_ignores_a_session_that_was_left_and_deleted(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("in the first")
@@ -109,7 +109,7 @@ def session_of(home: Home, prompt: str) -> str:
     return next(session["sessionId"] for session in listed if session["prompt"] == prompt)
 
 
-def test_enter_starts_a_daemon_that_is_gone(home: Home) -> None:
+def test_enter_restarts_a_daemon_that_died(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
@@ -134,7 +134,7 @@ def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
             again.wait("✓ done")
 
 
-def test_a_question_of_a_killed_run_is_asked_again(home: Home) -> None:
+def test_an_approval_of_a_killed_run_is_asked_again(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go") as killed:
         killed.until("approve? [y/N] ")
     with Tmux(home, "resume", "--last") as terminal:
