@@ -1,1 +1,1 @@
-"""Measures Buddy, its floors and its peers at one and the same work: `python -m bench --help`."""
+"""Benchmarks Buddy, its baselines and its peers on the same tasks: `python -m bench --help`."""

@@ -1,4 +1,4 @@
-"""`python -m bench [ROW…]`: take the rows asked for, or all, and print them as one table."""
+"""`python -m bench [ROW…]`: measure the requested rows, or all, and print one table."""
 
 import argparse
 import shutil
@@ -58,7 +58,7 @@ def _measured(work: Work, options: argparse.Namespace) -> list[Row] | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m bench", description="Measure Buddy beside its floors and its peers.")
+    parser = argparse.ArgumentParser("python -m bench", description="Benchmark Buddy against its baselines and peers.")
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"all without one: {' '.join(_names())}")
     parser.add_argument("--repeat", type=int, metavar="N", help="rounds per row, in place of each row's own number")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and turns: to look at, not to publish")

@@ -1,7 +1,7 @@
-"""Who can be asked from a shell: an agent is a command line that plays a script to its end, and its tools' names.
+"""Agents that run from a shell: each is a command line that plays a script to its end, plus its tool names.
 
-Invariants: everybody gets the same prompt and the same file, in a new folder each time (so that nobody recalls
-an earlier prompt as a part of this one); nobody is asked for approval.
+Invariants: all agents get the same prompt and the same file, in a new folder each time (so that no prompt is cached
+from an earlier run); none asks for approval.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What we add to another agent's events: from the line that it writes to the event at a client.
+"""Latency added to an external agent's events: from the line it writes to the event at a client.
 
 Invariants: the program that writes the lines is the same for all; it writes slowly enough that no line waits
-for another, so that what is measured is the way and not a queue.
+for another, so that latency is measured and not queueing.
 """
 
 import asyncio

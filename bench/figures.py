@@ -1,7 +1,7 @@
-"""Samples to figures, figures to one table: the only place where anything is summed up or printed.
+"""Turn samples into figures and figures into one table: the only place that aggregates or prints.
 
-Invariants: a figure is the median of everything that was taken, beside its 99th percentile where the row has
-one; ratios are between medians of one and the same run.
+Invariants: a figure is the median of all samples, with the 99th percentile if the row has one; ratios compare
+medians of the same run.
 """
 
 import statistics
@@ -18,7 +18,7 @@ LEAST = 0.005
 
 
 class Metric(Struct, frozen=True):
-    """A row of the table; `tail` says that the 99th percentile is shown beside the median."""
+    """A row of the table; `tail` says that the 99th percentile is shown next to the median."""
 
     key: str
     title: str

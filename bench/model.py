@@ -18,13 +18,13 @@ from time import perf_counter_ns
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from bench.replies import Api, Call, call, say, whole
+from bench.replies import Api, Call, call, complete, say
 
 # As wide as any other turn's number: a reply is made once, and then only gets its number.
 FIRST = "000000"
 _TAG = re.compile(rb"\[\[bench ([^\]]*)\]\]")
-_MODELS = whole({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}], "models": []})
-_MISSING = whole({"error": {"message": "there is nothing here"}}, "404 Not Found")
+_MODELS = complete({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}], "models": []})
+_MISSING = complete({"error": {"message": "not found"}}, "404 Not Found")
 
 
 class Script(NamedTuple):
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     def _look(self, path: str) -> bytes:
         if path.startswith("/bench/"):
-            return whole(self._model.requests(path.removeprefix("/bench/")))
+            return complete(self._model.requests(path.removeprefix("/bench/")))
         return _MODELS if path.endswith("/models") else _MISSING
 
 

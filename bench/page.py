@@ -1,4 +1,4 @@
-"""The table in `docs/performance.md`: what stands between its two markers is made here, and nothing else there."""
+"""The table in `docs/performance.md`: the part between its two markers is generated here."""
 
 import os
 import platform

@@ -82,7 +82,7 @@ def codex(stage: Stage, program: Path) -> Agent:
     def shell(command: str) -> Tool:
         return Tool("exec_command", json.dumps({"cmd": command}))
 
-    # It has no tool that reads; it is told to look with a command.
+    # It has no read tool; it reads with a command instead.
     command = [str(program), "exec", "--skip-git-repo-check"]
     return Agent(
         "codex",

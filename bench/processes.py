@@ -1,4 +1,4 @@
-"""Works that whole processes do: how long a start and an end take, and what lies between two requests."""
+"""Measurements of entire processes: start, exit, and the time between two requests."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The floor under another agent's events: `python relay.py SOCKET WORD…` hands on a program's lines to one client."""
+"""The baseline for an external agent's events: `python relay.py SOCKET WORD…` relays a program's lines to a client."""
 
 import asyncio
 import sys

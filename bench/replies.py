@@ -1,4 +1,4 @@
-"""What the measuring model says: ready-made HTTP replies of both wires, streamed or whole.
+"""The measuring model's prepared HTTP replies for both APIs, streamed or complete.
 
 Invariants: a streamed reply has one HTTP chunk per server-sent event, as servers send them, and ends with the
 usage; a word of an answer is one delta.
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
     """An answer of so many words."""
     if not stream:
-        return whole(_message(api, WORD * deltas, ()))
+        return complete(_message(api, WORD * deltas, ()))
     if api == "completions":
         word = _event({**_SERVED, "choices": [_choice({"content": WORD})]})
         return _streamed([word] * deltas + _completions_end("stop"))
@@ -52,7 +52,7 @@ def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
 def call(api: Api, calls: tuple[Call, ...], *, stream: bool = True) -> bytes:
     """A reply that wants these tools."""
     if not stream:
-        return whole(_message(api, "", calls))
+        return complete(_message(api, "", calls))
     if api == "completions":
         wanted = [_wanted(one, at) for at, one in enumerate(calls)]
         choices = [[_choice({"role": "assistant", "tool_calls": [one]})] for one in wanted]
@@ -74,7 +74,7 @@ def call(api: Api, calls: tuple[Call, ...], *, stream: bool = True) -> bytes:
     return _numbered(events)
 
 
-def whole(body: object, status: str = "200 OK") -> bytes:
+def complete(body: object, status: str = "200 OK") -> bytes:
     """One JSON body with its length."""
     data = json.dumps(body, separators=(",", ":")).encode()
     return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (

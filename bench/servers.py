@@ -1,4 +1,4 @@
-"""Works of a daemon with clients: many sessions, many streams, and what it costs to have them."""
+"""Measurements of a daemon with clients: many sessions, many streams, and their cost."""
 
 import asyncio
 import statistics

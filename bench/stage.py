@@ -1,4 +1,4 @@
-"""Where a measurement happens: a folder, the measuring model in a process of its own, and programs run under a clock.
+"""The setup of a measurement: a folder, the measuring model in its own process, and timed programs.
 
 Invariants: all times are of the machine's monotonic clock, which the model and the programs share; what was
 started here is ended here, by its pid.
@@ -51,7 +51,7 @@ class Ended(Struct, frozen=True):
 
 
 class Request(NamedTuple):
-    """When the model had a whole request, and when the last byte of its reply left."""
+    """When the model had received a complete request, and when the last byte of its reply left."""
 
     received: int
     sent: int

@@ -1,4 +1,4 @@
-"""Works of the log and the socket: appends, replay, opening, fan-out, round trips."""
+"""Measurements of the log and the socket: appends, replay, opening, fan-out, round trips."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A program that writes down when it wrote each line: `ticker.py raw COUNT GAP`, or as Droid would, when asked to.
+"""A program that timestamps each line it writes: `ticker.py raw COUNT GAP`, or as Droid would, when asked to.
 
 The stamps are of the system-wide monotonic clock, so that whoever reads a line knows how long it was under way.
 """

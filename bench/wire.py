@@ -1,4 +1,4 @@
-"""A client of the protocol that costs next to nothing: a socket, lines, and the few fields that a measurement looks at.
+"""A minimal protocol client: a socket, lines, and only the fields that a measurement needs.
 
 Invariants: an event is looked into only as far as its type; only responses and approvals are decoded. It shares
 no code with the product's client, so that what is measured is the daemon.

@@ -1,4 +1,4 @@
-"""What is measured: a work has rows of the table and gives subjects, which all do the same thing.
+"""What is measured: a work has rows of the table and subjects that all do the same thing.
 
 Invariants: the subjects take turns, so that a busy minute of the machine hits them all alike; a first round
 that warms caches is not counted. A peer that fails loses its place in the row, with a word on stderr; a floor or Buddy
@@ -15,7 +15,7 @@ from bench.stage import Failed, Stage
 
 
 class Subject(Struct, frozen=True):
-    """Somebody who does the work once each time it is asked."""
+    """Something that does the work once per call."""
 
     name: str
     kind: Kind

@@ -1,4 +1,4 @@
-"""Parsing HTTP responses: `python -m bench.http`. Streams of small chunks are parsed by the product's `Response`.
+"""Parsing HTTP responses: `python -m bench.http_parsing`. Streams of small chunks, parsed by Buddy's `Response`.
 
 The figures are CPU time, the best of several rounds, for the chunks of one long reply in reads of different sizes.
 """
