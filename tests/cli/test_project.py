@@ -29,7 +29,7 @@ def test_a_project_is_made_listed_and_shown(tmp_path: Path) -> None:
 
 def test_what_cannot_be_a_project_is_one_line_and_exit_64(tmp_path: Path) -> None:
     for words, said in (
-        (("project", "create", "x", "--agent-runtime", "gizmo"), "no agent runtime"),
+        (("project", "create", "x", "--agent-runtime", "gizmo"), "unknown agent runtime"),
         (("project", "create", "x", "-C", str(tmp_path / "missing")), "not a directory"),
         (("project", "show", "nobody"), "no project"),
     ):

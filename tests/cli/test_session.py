@@ -89,7 +89,7 @@ def test_a_session_is_found_by_the_beginning_of_its_id(home: Home) -> None:
         assert ids[0] in home.run("session", "show", wanted).out
     both = home.run("session", "show", ids[0][:7])
     assert both.code == 64
-    assert "2 sessions begin with" in both.err
+    assert "2 sessions start with" in both.err
     assert ids[1] in home.run("session", "show", "last").out
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.cli.commands import build_parser
-from buddy.cli.wish import pane_of, target_of, workspace_of
+from buddy.cli.session_options import pane_of, target_of, workspace_of
 from buddy.errors import UserError
 from buddy.models.contract import Piece, Prompt, TokenUsage
 from buddy.models.script import Script, ScriptedReply

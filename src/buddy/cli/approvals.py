@@ -1,6 +1,5 @@
 """`buddy approvals list|explain|revoke|log` and `buddy trust`: what is allowed, why, and how to take it back."""
 
-import argparse
 import asyncio
 import json
 import os
@@ -12,7 +11,9 @@ import msgspec
 from buddy.approvals.rule_file import remove_rules
 from buddy.approvals.rules import Rules, Subject, read_rules
 from buddy.approvals.trust import Trust, effects_of
-from buddy.cli.embedded import connected, places_of, read_config
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
 from buddy.errors import UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.terminal.escape import escape
@@ -20,7 +21,7 @@ from buddy.terminal.escape import escape
 EXITS = {"allow": 0, "deny": 3, "ask": 10, None: 10}
 
 
-def approvals(options: argparse.Namespace) -> int:
+def approvals(options: Options) -> int:
     match options.action:
         case "explain":
             return explain(options)
@@ -34,7 +35,7 @@ def approvals(options: argparse.Namespace) -> int:
             return asyncio.run(_list(options))
 
 
-def explain(options: argparse.Namespace) -> int:
+def explain(options: Options) -> int:
     """Which rule decides on a command, and why; the exit code says what it decides."""
     root = os.path.realpath(options.directory)
     sandbox = options.sandbox or ("confined" if options.network else "host")
@@ -46,7 +47,7 @@ def explain(options: argparse.Namespace) -> int:
     return EXITS[opinion.decision]
 
 
-def revoke(options: argparse.Namespace) -> int:
+def revoke(options: Options) -> int:
     """Remove a rule from the user's file."""
     path = _file(options)
     removed = remove_rules(path, lambda table: read_rules({"rules": [table]}).rules[0].rule_id == options.rule)
@@ -56,7 +57,7 @@ def revoke(options: argparse.Namespace) -> int:
     return 0
 
 
-def trust(options: argparse.Namespace) -> int:
+def trust(options: Options) -> int:
     """Let a folder's own files have an effect, as they are now; or no more."""
     root = os.path.realpath(options.folder)
 
@@ -72,7 +73,7 @@ def trust(options: argparse.Namespace) -> int:
     return asyncio.run(work())
 
 
-async def _list(options: argparse.Namespace) -> int:
+async def _list(options: Options) -> int:
     rules = _rules(options).rules
     async with connected(options, "cli") as client:
         waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
@@ -89,12 +90,12 @@ async def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rules(options: argparse.Namespace) -> Rules:
+def _rules(options: Options) -> Rules:
     own = read_rules(read_config(options).permissions)
     project = Trust(places_of(options).state_dir).project_rules(os.path.realpath(options.directory))
     return Rules((*own.rules, *read_rules({"rules": list(project.rules)}).rules))
 
 
-def _file(options: argparse.Namespace) -> Path:
+def _file(options: Options) -> Path:
     config = read_config(options)
     return Path(config.source) if config.source else places_of(options).config_dir / "buddy.toml"

@@ -1,23 +1,21 @@
 """`buddy attach` and `buddy ps`: look at what the daemon does, and leave again without stopping it."""
 
-import argparse
 import asyncio
 import json
 import sys
 
-from buddy.cli.embedded import connected
-from buddy.cli.reading import find_session
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.client.client import Client
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import AssistantMessage, UserMessage
+from buddy.client.steps import find_session
 from buddy.protocol.requests import ListSessions, ListSessionsReply, MintToken, MintTokenReply
 from buddy.terminal.escape import escape
 
 ACTIVE = ("running", "awaiting_approval")
 
 
-def attach(options: argparse.Namespace) -> int:
+def attach(options: Options) -> int:
     """Show what happened and what happens, line by line, until interrupted."""
 
     if not options.config:
@@ -27,13 +25,13 @@ def attach(options: argparse.Namespace) -> int:
 
     async def work() -> int:
         async with connected(options, "cli") as client:
-            session_id = await find_session(client, options.session_id, options.directory)
+            session_id = await client.perform(find_session(options.session_id, options.directory))
             token = await _observer(client, session_id) if options.read_only else None
             await client.attach(session_id, options.after, token)
             report = Report(json=False, stream_json=options.stream_json)
             report.session(session_id)
             async for event in client.events():
-                show(report, event, stream_json=options.stream_json)
+                report.conversation(event)
         print("the runtime is gone", file=sys.stderr)
         return 75
 
@@ -43,18 +41,7 @@ def attach(options: argparse.Namespace) -> int:
         return 0
 
 
-def show(report: Report, event: Event, *, stream_json: bool) -> None:
-    """One event for a person, or as it is for a program."""
-    line = event.line()
-    report.event(json.loads(line), line)
-    body = event.body()
-    if isinstance(body, (AssistantMessage, UserMessage)) and not stream_json and body.text:
-        who = "you" if isinstance(body, UserMessage) else "buddy"
-        text = body.text if not sys.stdout.isatty() else escape(body.text)
-        print(f"{who}: {text}", flush=True)
-
-
-def ps(options: argparse.Namespace) -> int:
+def ps(options: Options) -> int:
     """The active runs."""
 
     async def work() -> int:

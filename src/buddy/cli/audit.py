@@ -1,14 +1,14 @@
 """`buddy approvals log`: who decided what, when, from which client, by which rule; the newest last."""
 
-import argparse
 import datetime as dt
 import sys
 import time
 
 import msgspec
 
-from buddy.cli.embedded import connected
-from buddy.cli.reading import find_session
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
+from buddy.client.steps import find_session
 from buddy.errors import UserError
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import ListDecisions, ListDecisionsReply
@@ -19,12 +19,12 @@ MAX_LISTED = 1000
 WIDTH = 200
 
 
-async def audit(options: argparse.Namespace) -> int:
+async def audit(options: Options) -> int:
     if not 1 <= options.limit <= MAX_LISTED:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     since = _moment(options.since) if options.since else 0
     async with connected(options, "cli") as client:
-        session = await find_session(client, options.session, options.directory) if options.session else None
+        session = await client.perform(find_session(options.session, options.directory)) if options.session else None
         wish = ListDecisions(options.limit, session, since)
         found = (await client.request(wish, ListDecisionsReply)).decisions
     if options.json:

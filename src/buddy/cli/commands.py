@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from buddy.cli.options import Options
 from buddy.cli.parsing.parser import Parser
 from buddy.errors import UserError
 
@@ -32,7 +33,7 @@ The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; buddy ex
 """
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> Options:
     """A command, or the REPL with what it should begin with."""
     arguments = _command_first(arguments)
     first = arguments[0] if arguments else ""
@@ -45,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         from buddy.cli.parsing.running import repl_parser
 
         parser = repl_parser()
-    options, left = parser.parse_known_args(arguments)
+    options, left = parser.parse_known_args(arguments, Options())
     if left:
         raise _unknown(first if first in COMMANDS else "", options, left)
     return options
@@ -102,16 +103,16 @@ def _check_spelling(first: str) -> None:
             raise UserError(f"no command {first!r}; did you mean {near}?", hint=hint)
 
 
-def _unknown(command: str, options: argparse.Namespace, left: Sequence[str]) -> UserError:
+def _unknown(command: str, options: Options, left: Sequence[str]) -> UserError:
     """What was not understood: a flag that there is not, or a prompt without its quotes."""
     words = f"buddy {command}".rstrip()
-    prompt: str | None = getattr(options, "prompt", None)
-    if prompt is not None and not left[0].startswith("-"):
-        return UserError(f"unrecognized arguments: {' '.join(left)}", hint=f'quote the prompt: {words} "{prompt} …"')
-    return UserError(f"unrecognized arguments: {' '.join(left)}", hint=f"{words} --help shows how")
+    hint = f"{words} --help shows how"
+    if options.prompt is not None and not left[0].startswith("-"):
+        hint = f'quote the prompt: {words} "{options.prompt} …"'
+    return UserError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 
-def _version(_: argparse.Namespace) -> int:
+def _version(_: Options) -> int:
     from buddy.version import VERSION
 
     print(f"buddy {VERSION}")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from buddy.cli.options import Options
+
 MOST_SESSIONS = 50
 # What stands in a script for the sessions there are.
 SESSIONS = "(sessions)"
@@ -26,7 +28,7 @@ class Word(Struct, frozen=True):
     value: str = ""
 
 
-def completion(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+def completion(parser: argparse.ArgumentParser, options: Options) -> int:
     if options.shell == "sessions":
         return asyncio.run(_print_sessions(options))
     from buddy.cli.parsing.running import repl_parser
@@ -36,9 +38,9 @@ def completion(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     return 0
 
 
-async def _print_sessions(options: argparse.Namespace) -> int:
+async def _print_sessions(options: Options) -> int:
     """Ids and what they began with, the last one used first."""
-    from buddy.cli.embedded import connected
+    from buddy.cli.connect import connected
     from buddy.client.opening import first_prompt
     from buddy.protocol.requests import ListSessions, ListSessionsReply
     from buddy.terminal.escape import one_line

@@ -1,6 +1,5 @@
 """`buddy daemon run|start|stop|status|logs`: the long-lived runtime that all clients share."""
 
-import argparse
 import asyncio
 import json
 import os
@@ -10,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from buddy.cli.embedded import find_daemon, joined, places_of, read_config
+from buddy.cli.connect import find_daemon, joined
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, preload_certificates, read_config
 from buddy.errors import UserError
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
 
@@ -20,7 +21,7 @@ USAGE = 64
 TAKEN = 75
 
 
-def daemon(options: argparse.Namespace) -> int:
+def daemon(options: Options) -> int:
     match options.action:
         case "run":
             return run(options)
@@ -34,13 +35,11 @@ def daemon(options: argparse.Namespace) -> int:
             return logs(options)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """In the foreground, until a signal or a shutdown request."""
-    from buddy.cli.ahead import expect_model
-
     _no_core_dumps()
     config = read_config(options)
-    expect_model(config, os.environ)
+    preload_certificates(config)
     from buddy.daemon.listen import parse_listen
     from buddy.daemon.server import serve
 
@@ -53,14 +52,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def start(options: argparse.Namespace) -> int:
+def start(options: Options) -> int:
     """In the background; returns once it answers."""
     started = launch(options)
     print(f"daemon {'started' if started else 'runs already'} on {places_of(options).socket}", file=sys.stderr)
     return 0
 
 
-def launch(options: argparse.Namespace) -> bool:
+def launch(options: Options) -> bool:
     """Start the daemon if none runs, and wait until it answers; False where one ran already."""
     if asyncio.run(_is_running(options)):
         return False
@@ -96,7 +95,7 @@ def launch(options: argparse.Namespace) -> bool:
     raise UserError(f"the daemon does not answer after {START_SECONDS:g} s", hint=f"see {output}", exit_code=75)
 
 
-def logs(options: argparse.Namespace) -> int:
+def logs(options: Options) -> int:
     """What the daemon wrote, and with --follow what it goes on to write."""
     path = places_of(options).state_dir / "logs" / "daemon.log"
     if not path.exists():
@@ -108,7 +107,7 @@ def logs(options: argparse.Namespace) -> int:
         return 0
 
 
-async def _stop(options: argparse.Namespace) -> int:
+async def _stop(options: Options) -> int:
     link = await find_daemon(options)
     if link is None:
         print("no daemon runs", file=sys.stderr)
@@ -125,7 +124,7 @@ async def _stop(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _status(options: argparse.Namespace) -> int:
+async def _status(options: Options) -> int:
     link = await find_daemon(options)
     if link is None:
         print("not running" if not options.json else json.dumps({"running": False}))
@@ -152,7 +151,7 @@ async def _status(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _is_running(options: argparse.Namespace) -> bool:
+async def _is_running(options: Options) -> bool:
     link = await find_daemon(options)
     if link is None:
         return False
@@ -160,18 +159,18 @@ async def _is_running(options: argparse.Namespace) -> bool:
         return True
 
 
-def _passed_on(options: argparse.Namespace) -> list[str]:
+def _passed_on(options: Options) -> list[str]:
     places = places_of(options)
     given = ["--state-dir", str(places.state_dir), "--socket", str(places.socket)]
     for flag, value in (
         ("--config", str(Path(options.config).absolute()) if options.config else None),
-        ("--listen", getattr(options, "listen", None)),
-        ("--tls-cert", getattr(options, "tls_cert", None)),
-        ("--tls-key", getattr(options, "tls_key", None)),
+        ("--listen", options.listen),
+        ("--tls-cert", options.tls_cert),
+        ("--tls-key", options.tls_key),
     ):
         if value:
             given += [flag, value]
-    return [*given, "--allow-remote"] if getattr(options, "allow_remote", False) else given
+    return [*given, "--allow-remote"] if options.allow_remote else given
 
 
 def _is_free(lock: Path) -> bool:

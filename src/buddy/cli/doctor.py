@@ -4,7 +4,6 @@ What always holds: looking changes nothing; a word says how each check went, col
 shown.
 """
 
-import argparse
 import asyncio
 import os
 import platform
@@ -21,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.cli.endpoint import look_at
+from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import Places, find_places
 from buddy.config.resolve import Resolved, resolve_profile
@@ -52,7 +52,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     hint: str = ""
 
 
-def doctor(options: argparse.Namespace) -> int:
+def doctor(options: Options) -> int:
     scrubber = Scrubber()
     scrubber.register_environment(os.environ)
     checks = [_scrubbed(check, scrubber) for check in _checks(options, scrubber)]
@@ -65,7 +65,7 @@ def doctor(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _checks(options: argparse.Namespace, scrubber: Scrubber) -> Iterator[Check]:
+def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
     yield Check("buddy", "ok", f"{VERSION}, Python {platform.python_version()} at {sys.executable}")
     yield check_sqlite(apsw.sqlite_lib_version())
     places = find_places(os.environ, options.state_dir, options.socket)

@@ -4,32 +4,28 @@ What always holds: looking is done only where nothing is configured, and for les
 terminal one can be chosen and is written down, else it is one error with hints and exit code 64; never a traceback.
 """
 
-import argparse
 import os
 import sys
 
+from buddy.cli.options import Options
 from buddy.errors import ProtocolError, UserError
 from buddy.terminal.escape import escape
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from buddy.models.discovery import DiscoveredProfile
 
 
-def with_model(command: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
-    """Run a command that needs a model; where there is none, help to one and run it again."""
-    try:
-        return command(options)
-    except (UserError, ProtocolError) as error:
-        from buddy.config.resolve import NOTHING_CONFIGURED
-
-        if str(error) != NOTHING_CONFIGURED:
-            raise
+def choose_model(options: Options, error: UserError | ProtocolError) -> None:
+    """Where no model is configured, find one and write its profile down; any other error is raised again."""
+    if not _is_unconfigured(options, error):
+        raise error
     import asyncio
 
+    from buddy.config.resolve import NOTHING_CONFIGURED
     from buddy.config.template import add_profile
     from buddy.models.discovery import discover
 
@@ -40,20 +36,49 @@ def with_model(command: "Callable[[argparse.Namespace], int]", options: argparse
         raise UserError(NOTHING_CONFIGURED, hint=advice(found, file))
     add_profile(file, chosen.name, chosen.block)
     print(f"wrote [models.{chosen.name}] to {escape(str(file))}", file=sys.stderr)
+    if isinstance(error, ProtocolError) and not options.config and _runs_daemon(options):
+        raise UserError(
+            "the running daemon does not know the new profile yet",
+            hint="buddy daemon stop, then try again",
+            exit_code=75,
+        )
+
+
+def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool:
+    """Whether nothing is configured at all; a runtime only says that this session has no model."""
+    from buddy.cli.settings import read_config
+    from buddy.config.resolve import NothingConfigured, resolve_profile
+
+    if isinstance(error, UserError):
+        return isinstance(error, NothingConfigured)
+    config = read_config(options)
+    if error.code != "PROVIDER_NOT_CONFIGURED" or (options.agent_runtime or config.server.agent_runtime) != "native":
+        return False  # another agent brings its own model
     try:
-        return command(options)
-    except ProtocolError as error:
-        if error.message != NOTHING_CONFIGURED:
-            raise
-        hint = "buddy daemon stop, and start again"
-        raise UserError("the daemon that runs does not know the new profile yet", hint=hint, exit_code=75) from error
+        resolve_profile(config, os.environ, options.profile, options.model)
+    except NothingConfigured:
+        return True
+    except UserError:
+        return False
+    return False
 
 
-def config_file(options: argparse.Namespace) -> "Path":
+def _runs_daemon(options: Options) -> bool:
+    from buddy.client.blocking import connect_unix
+    from buddy.config.paths import socket_path
+
+    connection = connect_unix(socket_path(os.environ, options.state_dir, options.socket))
+    if connection is None:
+        return False
+    connection.close()
+    return True
+
+
+def config_file(options: Options) -> "Path":
     """The file that is read, or would be if it existed."""
     from pathlib import Path
 
-    from buddy.cli.embedded import places_of
+    from buddy.cli.settings import places_of
 
     named = options.config or os.environ.get("BUDDY_CONFIG")
     return Path(named).expanduser().absolute() if named else places_of(options).config_dir / "buddy.toml"
@@ -76,7 +101,7 @@ def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
     return "\n".join([*lines, f"add one of these blocks to {file}"])
 
 
-def prepare(options: argparse.Namespace) -> None:
+def prepare(options: Options) -> None:
     """Write the template where there is no configuration yet."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return

@@ -4,7 +4,6 @@ What always holds: a file is read whole and checked before anything of it is wri
 holds the conversation as events; the files are left as they are, and what is no conversation is named and passed over.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.embedded import places_of, read_config
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
 from buddy.errors import UserError
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
@@ -63,7 +63,7 @@ class OldSession(Struct, frozen=True):
     state: OldState
 
 
-async def import_sessions(options: argparse.Namespace) -> None:
+async def import_sessions(options: Options) -> None:
     from buddy.daemon.runtime import Runtime
 
     found = _read_all(Path(options.folder))

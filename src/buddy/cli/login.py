@@ -4,13 +4,13 @@ What always holds: a token is never printed; what the person must open or type g
 in a browser where there is a desktop and a person.
 """
 
-import argparse
 import os
 import sys
 import webbrowser
 
-from buddy.cli.embedded import places_of, read_config
 from buddy.cli.first_run import config_file
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
 from buddy.config.settings import Config, Profile
 from buddy.config.template import add_profile
 from buddy.errors import ProviderError, UserError
@@ -24,7 +24,7 @@ DEFAULT = "gpt-codex"
 DEFAULT_BLOCK = 'api = "responses"\nauth = "login"\nmodel = "gpt-5.3-codex"\n'
 
 
-def login(options: argparse.Namespace) -> int:
+def login(options: Options) -> int:
     config = read_config(options)
     name, profile = choose_profile(config, options.profile)
     issuer = find_issuer(profile.issuer, profile.client_id)
@@ -41,7 +41,7 @@ def login(options: argparse.Namespace) -> int:
     return 0
 
 
-def logout(options: argparse.Namespace) -> int:
+def logout(options: Options) -> int:
     _, profile = choose_profile(read_config(options), options.profile)
     issuer = find_issuer(profile.issuer, profile.client_id)
     was_in = log_out(issuer, AuthFile(places_of(options).config_dir / "auth.json"))
@@ -65,7 +65,7 @@ def choose_profile(config: Config, name: str | None) -> tuple[str, Profile]:
     return name, config.models[name]
 
 
-def _flow(options: argparse.Namespace) -> Flow:
+def _flow(options: Options) -> Flow:
     if options.device or options.browser:
         return "browser" if options.browser else "device"
     return "browser" if _has_desktop() else "device"

@@ -4,7 +4,6 @@ What always holds: it reads up what the log has first, so that what was just sai
 it was searched to stderr.
 """
 
-import argparse
 import asyncio
 import os
 import sys
@@ -14,8 +13,9 @@ from contextlib import suppress
 
 import msgspec
 
-from buddy.cli.embedded import places_of, read_config
+from buddy.cli.options import Options
 from buddy.cli.session import ago
+from buddy.cli.settings import places_of, read_config
 from buddy.daemon.memories import make_memory
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import UserError
@@ -28,14 +28,12 @@ WIDTH = 240
 CATCH_UP_SECONDS = 10.0
 
 
-def memory(options: argparse.Namespace) -> int:
+def memory(options: Options) -> int:
     action = _search if options.action == "search" else _forget
     return asyncio.run(_with_memory(options, action))
 
 
-async def _with_memory(
-    options: argparse.Namespace, action: Callable[[Memory, argparse.Namespace], Awaitable[int]]
-) -> int:
+async def _with_memory(options: Options, action: Callable[[Memory, Options], Awaitable[int]]) -> int:
     places = places_of(options)
     if not places.state_dir.exists():
         raise UserError("nothing is remembered yet", hint="memory fills with the first session", exit_code=1)
@@ -51,7 +49,7 @@ async def _with_memory(
         await log.close()
 
 
-async def _search(found: Memory, options: argparse.Namespace) -> int:
+async def _search(found: Memory, options: Options) -> int:
     with suppress(TimeoutError):  # vectors for a long backlog take a while; words are there at once
         async with asyncio.timeout(CATCH_UP_SECONDS):
             await found.catch_up()
@@ -76,14 +74,14 @@ async def _search(found: Memory, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _forget(found: Memory, options: argparse.Namespace) -> int:
+async def _forget(found: Memory, options: Options) -> int:
     if (options.chunk is None) == (options.session is None):
         raise UserError("give the number of one snippet, or --session ID", hint="buddy memory search shows the numbers")
     if options.session is not None:
         count = await found.forget_session(options.session)
         print(f"forgot {count} snippets of {escape(options.session)}; it is not read again", file=sys.stderr)
         return 0
-    if not await found.forget(options.chunk):
+    if options.chunk is None or not await found.forget(options.chunk):
         raise UserError(f"nothing is remembered under {options.chunk}", exit_code=1)
     print(f"forgot {options.chunk}", file=sys.stderr)
     return 0

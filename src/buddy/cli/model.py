@@ -4,7 +4,6 @@ What always holds: all servers are asked at once, for three seconds at most; wha
 not a failure of the command; no key and no token is shown.
 """
 
-import argparse
 import asyncio
 import os
 import sys
@@ -15,7 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.embedded import places_of, read_config
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
 from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import UserError
@@ -47,7 +47,7 @@ class Row(Struct, frozen=True, rename="camel", kw_only=True):
     trouble: str = ""
 
 
-def list_profiles(options: argparse.Namespace) -> int:
+def list_profiles(options: Options) -> int:
     config = read_config(options)
     rows = asyncio.run(_rows(config, places_of(options).config_dir / "auth.json"))
     if options.json:

@@ -1,6 +1,5 @@
 """`buddy project create|list|show`: folders with a name and, where they want one, an agent runtime of their own."""
 
-import argparse
 import asyncio
 import os
 import sys
@@ -8,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from buddy.cli.embedded import connected
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
 from buddy.client.client import Client
 from buddy.errors import UserError
 from buddy.protocol.requests import (
@@ -22,11 +22,11 @@ from buddy.protocol.requests import (
 from buddy.terminal.escape import escape, escape_json
 
 
-def project(options: argparse.Namespace) -> int:
+def project(options: Options) -> int:
     return asyncio.run(_work(options))
 
 
-async def _work(options: argparse.Namespace) -> int:
+async def _work(options: Options) -> int:
     async with connected(options, "cli") as client:
         match options.action:
             case "create":
@@ -37,7 +37,7 @@ async def _work(options: argparse.Namespace) -> int:
                 return await _list(client, options)
 
 
-async def _create(client: Client, options: argparse.Namespace) -> int:
+async def _create(client: Client, options: Options) -> int:
     root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     if not os.path.isdir(root):  # noqa: ASYNC240, PTH112 - as above
         raise UserError(f"{root} is not a directory", hint="-C names the project's folder")
@@ -46,7 +46,7 @@ async def _create(client: Client, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(client: Client, options: argparse.Namespace) -> int:
+async def _list(client: Client, options: Options) -> int:
     projects = (await client.request(ListProjects(), ListProjectsReply)).projects
     if options.json:
         return _print_json({"projects": projects})
@@ -57,7 +57,7 @@ async def _list(client: Client, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _show(client: Client, options: argparse.Namespace) -> int:
+async def _show(client: Client, options: Options) -> int:
     """One project by its name or id, or the one this folder is in; and what its sessions can be run by."""
     projects = (await client.request(ListProjects(), ListProjectsReply)).projects
     found = _named(projects, options.name) if options.name else _around(projects, os.path.realpath(options.directory))  # noqa: ASYNC240 - one look

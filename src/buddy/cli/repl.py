@@ -4,7 +4,6 @@ What always holds: leaving stops nothing that the daemon runs; the editor and it
 is a terminal for them.
 """
 
-import argparse
 import asyncio
 import os
 import sys
@@ -12,24 +11,27 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from msgspec.structs import replace
+import msgspec
 
 from buddy.approvals.policy import parse_policy
-from buddy.cli.embedded import connected, places_of, read_config
-from buddy.cli.reading import find_session, last_session, read_lines, whole
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
+from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
+from buddy.cli.session_reader import read_lines
+from buddy.cli.settings import places_of, read_config
 from buddy.cli.trusting import ask_for_trust
-from buddy.cli.wish import pane_of, target_of, workspace_of
+from buddy.client.bodies import full_body
 from buddy.client.client import Client
+from buddy.client.core import Fields
 from buddy.client.socket import SocketLink, connect_unix
+from buddy.client.steps import find_session
 from buddy.config.places import Places
 from buddy.config.resolve import profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.durations import parse_duration
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession
-from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
 from buddy.terminal.current_session import CurrentSession, SessionAccess, SessionFacts
 from buddy.terminal.settings import BuddyProgram, DisplaySettings, ProfileDetails, Profiles, TerminalSettings
 from buddy.terminal.style import Style, style_of
@@ -53,21 +55,21 @@ class Wire:
         return link
 
 
-def repl(options: argparse.Namespace) -> int:
+def repl(options: Options) -> int:
     """Start afresh; with a prompt, begin with it."""
     _check_pane(options)
     resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
     return _run(options, None)
 
 
-def resume_here(options: argparse.Namespace) -> int:
+def resume_here(options: Options) -> int:
     """Open the REPL on a session that exists."""
     if not options.last and not options.session_id:
         raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
     return _run(options, "last" if options.last else options.session_id)
 
 
-def _check_pane(options: argparse.Namespace) -> None:
+def _check_pane(options: Options) -> None:
     """Refuse the pane that commands are typed into: this program would talk to itself."""
     if not os.environ.get("TMUX_PANE") or options.no_tmux:
         return
@@ -87,7 +89,7 @@ def _is_dumb() -> bool:
     return os.environ.get("TERM", "") in ("", "dumb")
 
 
-def _run(options: argparse.Namespace, wanted: str | None) -> int:
+def _run(options: Options, wanted: str | None) -> int:
     ask_for_trust(options)
     config = read_config(options)
 
@@ -103,7 +105,7 @@ def _run(options: argparse.Namespace, wanted: str | None) -> int:
 
 
 async def _on_terminal(
-    options: argparse.Namespace,
+    options: Options,
     session: CurrentSession,
     settings: TerminalSettings,
     wire: Wire,
@@ -122,14 +124,12 @@ async def _on_terminal(
     _print_all([*greeting(session, VERSION, style, screen.columns), ""])
     if wanted is not None:
         await session.open(await session.access.find(wanted))
-    await terminal.run(getattr(options, "prompt", None))
+    await terminal.run(options.prompt)
     _print_all(farewell(session, style))
     return 0
 
 
-async def _in_lines(
-    options: argparse.Namespace, session: CurrentSession, settings: TerminalSettings, wanted: str | None
-) -> int:
+async def _in_lines(options: Options, session: CurrentSession, settings: TerminalSettings, wanted: str | None) -> int:
     from buddy.terminal.greeting import farewell, greeting
     from buddy.terminal.plain_repl import WIDTH, PlainRepl
 
@@ -139,7 +139,7 @@ async def _in_lines(
         _print_all([*greeting(session, VERSION, style, WIDTH), ""])
     if wanted is not None:
         await terminal.switch_session(await session.access.find(wanted))
-    code = await terminal.run(getattr(options, "prompt", None))
+    code = await terminal.run(options.prompt)
     if has_terminal():
         _print_all(farewell(session, style))
         return 0
@@ -154,7 +154,7 @@ def _print_all(lines: Iterable[str]) -> None:
 
 
 @asynccontextmanager
-async def _joined(options: argparse.Namespace) -> AsyncGenerator[tuple[Client, Wire], None]:
+async def _joined(options: Options) -> AsyncGenerator[tuple[Client, Wire], None]:
     wire = Wire(places_of(options).socket)
     if options.config:
         async with connected(options, "cli") as client:
@@ -165,7 +165,7 @@ async def _joined(options: argparse.Namespace) -> AsyncGenerator[tuple[Client, W
         yield client, wire
 
 
-async def _dial(options: argparse.Namespace) -> SocketLink:
+async def _dial(options: Options) -> SocketLink:
     """The daemon, started where none runs."""
     socket = places_of(options).socket
     try:
@@ -177,16 +177,16 @@ async def _dial(options: argparse.Namespace) -> SocketLink:
         return await connect_unix(socket)
 
 
-def _session_access(client: Client, options: argparse.Namespace) -> SessionAccess:
+def _session_access(client: Client, options: Options) -> SessionAccess:
     async def start() -> str:
-        wants_pane = has_terminal() and pane_of(options) is None and not getattr(options, "no_tmux", False)
-        return await _start(client, _wish(options, workspace_of(options), _policy(options)), wants_pane=wants_pane)
+        wants_pane = has_terminal() and pane_of(options) is None and not options.no_tmux
+        return await _start(client, session_payload(options, "interactive", _policy(options)), wants_pane=wants_pane)
 
     async def find(wanted: str) -> str:
-        return await _find(client, wanted, options)
+        return await client.perform(find_session(wanted, options.directory))
 
     async def read_full(event: Event) -> EventBody | None:
-        return await whole(client, event)
+        return await client.perform(full_body(event))
 
     async def export(session_id: str, path: str) -> int:
         return await _export(client, session_id, path)
@@ -194,14 +194,14 @@ def _session_access(client: Client, options: argparse.Namespace) -> SessionAcces
     return SessionAccess(start, find, read_full, export)
 
 
-def _initial_facts(options: argparse.Namespace, config: Config) -> SessionFacts:
+def _initial_facts(options: Options, config: Config) -> SessionFacts:
     profile, model = _chosen(options, config)
-    sandbox = getattr(options, "sandbox", None) or "host"
+    sandbox = options.sandbox or "host"
     policy, root = _policy(options), workspace_of(options)
     return SessionFacts(profile, model, target_of(options), sandbox, policy=policy, root=root)
 
 
-def _settings(options: argparse.Namespace, config: Config) -> TerminalSettings:
+def _settings(options: Options, config: Config) -> TerminalSettings:
     async def restart_daemon() -> None:
         from buddy.cli.daemon import launch
 
@@ -216,8 +216,8 @@ def _settings(options: argparse.Namespace, config: Config) -> TerminalSettings:
     )
 
 
-def _policy(options: argparse.Namespace) -> str:
-    policy = getattr(options, "approve", None) or ("ask" if has_terminal() else "none")
+def _policy(options: Options) -> str:
+    policy = options.approve or ("ask" if has_terminal() else "none")
     parse_policy(policy, 0)
     return policy
 
@@ -238,52 +238,22 @@ def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails
     return ProfileDetails(endpoint, tuple(spec.name for spec in tools.specs()))
 
 
-async def _start(client: Client, wish: StartSession, *, wants_pane: bool) -> str:
-    """A session, in a pane that a person can watch where one can be had."""
-    if wants_pane and wish.options is not None:
-        paned = replace(wish, options=replace(wish.options, tmux=True))
+async def _start(client: Client, payload: Fields, *, wants_pane: bool) -> str:
+    """A session, in a pane that a person can watch where one is available."""
+    if wants_pane:
+        paned = {**payload, "options": {**payload["options"], "tmux": True}}
         try:
-            return (await client.start_session(paned)).session_id
+            return (await client.start_session(msgspec.convert(paned, StartSession))).session_id
         except ProtocolError as error:
             if error.code != "SANDBOX_UNAVAILABLE":
                 raise
-    return (await client.start_session(wish)).session_id
+    return (await client.start_session(msgspec.convert(payload, StartSession))).session_id
 
 
-def _wish(options: argparse.Namespace, root: str, policy: str) -> StartSession:
-    max_time = getattr(options, "max_time", None)
-    seconds = parse_duration(max_time) if max_time else None
-    if max_time and seconds is None:
-        raise UserError(f"--max-time {max_time} is not a duration", hint="such as 90s, 10m or 1h")
-    profile = getattr(options, "profile", None)
-    limits = {name: getattr(options, name, None) for name in ("max_turns", "max_cost", "max_tokens")}
-    for name, value in limits.items():
-        if value is not None and value <= 0:
-            raise UserError(f"--{name.replace('_', '-')} must be more than 0")
-    return StartSession(
-        "interactive",
-        profile or "default",
-        target_of(options),
-        Repo(root),
-        {"source": "cli"},
-        SessionOptions(
-            agent_runtime=getattr(options, "agent_runtime", None),
-            profile=profile,
-            model=getattr(options, "model", None),
-            target=target_of(options),
-            tmux=pane_of(options),
-            sandbox=getattr(options, "sandbox", None),
-            plan=getattr(options, "plan", False),
-            approval_policy=policy,
-            budget=BudgetLimits(limits["max_turns"], limits["max_cost"], limits["max_tokens"], seconds),
-        ),
-    )
-
-
-def _chosen(options: argparse.Namespace, config: Config) -> tuple[str, str]:
+def _chosen(options: Options, config: Config) -> tuple[str, str]:
     """The model as it would be chosen now, for show; a session that is resumed may have another."""
     try:
-        named = getattr(options, "profile", None), getattr(options, "model", None)
+        named = options.profile, options.model
         found = resolve_profile(config, os.environ, *named)
     except UserError:
         return "", ""
@@ -292,12 +262,6 @@ def _chosen(options: argparse.Namespace, config: Config) -> tuple[str, str]:
 
 def _model_of(config: Config, name: str) -> str:
     return config.models[name].model if name in config.models else ""
-
-
-async def _find(client: Client, wanted: str, options: argparse.Namespace) -> str:
-    if wanted == "last":
-        return await last_session(client, options.directory)
-    return await find_session(client, wanted, options.directory)
 
 
 async def _export(client: Client, session_id: str, path: str) -> int:
@@ -316,7 +280,7 @@ async def _export(client: Client, session_id: str, path: str) -> int:
     return len(lines)
 
 
-def _flags(options: argparse.Namespace) -> tuple[str, ...]:
+def _flags(options: Options) -> tuple[str, ...]:
     places = places_of(options)
     flags = ["--state-dir", str(places.state_dir), "--socket", str(places.socket), "-C", options.directory]
     return (*flags, "--config", options.config) if options.config else tuple(flags)

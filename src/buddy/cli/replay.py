@@ -3,16 +3,17 @@
 What always holds: nothing is done to the world, and the session itself is not touched.
 """
 
-import argparse
 import asyncio
 import sys
 
 from buddy.backends.native.prompt import PromptSettings
-from buddy.cli.attach import show
-from buddy.cli.embedded import connected, places_of, read_config
-from buddy.cli.reading import event_in, find_session, read_blob, read_lines
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
 from buddy.cli.report import Report
+from buddy.cli.session_reader import event_in, read_lines
+from buddy.cli.settings import places_of, read_config
 from buddy.client.client import Client
+from buddy.client.steps import find_session, read_blob
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import SessionStarted, ToolResult
 from buddy.replay.verify import Recording, verify
@@ -23,18 +24,18 @@ from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 LONGEST_PAUSE = 10.0
 
 
-def replay(options: argparse.Namespace) -> int:
+def replay(options: Options) -> int:
     try:
         return _verify(options) if options.verify else asyncio.run(_play(options))
     except KeyboardInterrupt:
         return 0
 
 
-async def _play(options: argparse.Namespace) -> int:
+async def _play(options: Options) -> int:
     report = Report(json=False, stream_json=options.stream_json)
     before: int | None = None
     async with connected(options, "cli") as client:
-        session_id = await find_session(client, options.session_id, options.directory)
+        session_id = await client.perform(find_session(options.session_id, options.directory))
         report.session(session_id)
         async for line in read_lines(client, session_id):
             event = event_in(line)
@@ -42,11 +43,11 @@ async def _play(options: argparse.Namespace) -> int:
                 # Nobody wants to wait as long as the person in the recording thought about an answer.
                 await asyncio.sleep(min(max(0, event.ts - before) / 1000 / options.speed, LONGEST_PAUSE))
             before = event.ts
-            show(report, event, stream_json=options.stream_json)
+            report.conversation(event)
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(options: Options) -> int:
     recording = asyncio.run(_record(options))
     verdict = verify(recording, *_prompt_parts(options, recording))
     if verdict.difference is None:
@@ -58,10 +59,10 @@ def _verify(options: argparse.Namespace) -> int:
     return 1
 
 
-async def _record(options: argparse.Namespace) -> Recording:
+async def _record(options: Options) -> Recording:
     """All that the log has of the session, its long texts too."""
     async with connected(options, "cli") as client:
-        session_id = await find_session(client, options.session_id, options.directory)
+        session_id = await client.perform(find_session(options.session_id, options.directory))
         events = [event_in(line) async for line in read_lines(client, session_id)]
         blobs: dict[str, bytes] = {}
         for event in events:
@@ -77,10 +78,10 @@ def _blobs_of(event: Event) -> list[str]:
 
 
 async def _read(client: Client, session_id: str, blob: str) -> bytes:
-    return (await read_blob(client, session_id, blob)).encode()
+    return (await client.perform(read_blob(session_id, blob))).encode()
 
 
-def _prompt_parts(options: argparse.Namespace, recording: Recording) -> tuple[PromptSettings, tuple[Definition, ...]]:
+def _prompt_parts(options: Options, recording: Recording) -> tuple[PromptSettings, tuple[Definition, ...]]:
     """What prompts are made of here and now: how long they are decides when the history is shortened."""
     started = next((body for event in recording.events if isinstance(body := event.body(), SessionStarted)), None)
     wished = started.options if started else None

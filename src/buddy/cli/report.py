@@ -1,73 +1,31 @@
-"""What a headless run shows: status on stderr, data on stdout. Events are plain JSON here, as they came."""
-
-from __future__ import annotations
+"""What a headless run shows: status on stderr, data on stdout."""
 
 import sys
+from typing import Any
 
-from buddy.cli.talk import encoded
+import msgspec
+
+from buddy.client.view import RunView
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalExpired,
+    ApprovalReceived,
+    AssistantMessage,
+    Error,
+    EventBody,
+    ModelRequest,
+    Recovery,
+    RunCancelling,
+    RunStarted,
+    SessionStarted,
+    ThinkingToken,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    WarningRaised,
+)
 from buddy.terminal.escape import escape, escape_json, one_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from buddy.cli.talk import Fields
-
-
-class Seen:
-    """One run, as far as its outcome tells of it."""
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.text = ""
-        self.complete: Fields | None = None
-        self._turns = 0
-        self._usage: Fields = {}
-        self._tokens = [0, 0]
-        self._cost: float | None = None
-        self._times: tuple[int, int] = (0, 0)
-
-    @property
-    def exit_code(self) -> int:
-        headless: Fields | None = self.complete.get("headless") if self.complete else None
-        return headless["exitCodeHint"] if headless else 1
-
-    def take(self, event: Fields) -> None:
-        payload: Fields = event["payload"]
-        match event["type"]:
-            case "run_started" if not self._times[0]:
-                self._times = event["ts"], event["ts"]
-            case "model_request" if payload.get("purpose", "reply") == "reply":
-                self._turns = payload["turn"]
-            case "assistant_message":
-                self.text = payload["text"]
-            case "usage":
-                self._usage = payload
-                self._tokens[0] += payload["inputTokens"]
-                self._tokens[1] += payload["outputTokens"]
-                if (cost := payload.get("costUsd")) is not None:
-                    self._cost = (self._cost or 0.0) + cost
-            case "run_complete":
-                self.complete = payload
-                self._times = self._times[0], event["ts"]
-            case _:
-                pass
-
-    def outcome(self, session_id: str) -> Fields:
-        """The object of `--json`."""
-        complete = self.complete or {}
-        used, made = self._tokens
-        return {
-            "sessionId": session_id,
-            "runId": self.run_id,
-            "outcome": complete.get("outcome", "failed"),
-            "exitCode": self.exit_code,
-            "text": self.text,
-            "summary": complete.get("summary", ""),
-            "acceptance": complete.get("acceptance") or {"total": 0, "passed": 0, "results": []},
-            "usage": {"inputTokens": used, "outputTokens": made, "budget": self._usage.get("budget")},
-            "costUsd": self._cost,
-            "turns": self._turns,
-            "durationMs": max(0, self._times[1] - self._times[0]),
-        }
 
 
 class Report:
@@ -80,81 +38,126 @@ class Report:
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
 
-    def event(self, event: Fields, line: bytes) -> None:
+    def event(self, event: Event, body: EventBody | None) -> None:
         """Show one event."""
         if self._stream_json:
-            _write_json(line.rstrip(b"\n") + b"\n")
-        elif event["type"] == "thinking_token":
-            self._thought += event["payload"]["text"]
-        else:
-            self._end_thought()
-            if event["type"] == "error":
-                self._error = event["payload"]["message"]
-            if (told := _line_of(event["type"], event["payload"])) is not None:
-                print(told, file=sys.stderr)
+            _write_json(event.line())
+            return
+        match body:
+            case ThinkingToken():
+                self._thought += body.text
+                return
+            case Error():
+                self._error = body.message
+            case _:
+                pass
+        self._end_thought()
+        line = _status_line(body) or _note_line(body)
+        if line is not None:
+            print(line, file=sys.stderr)
 
-    def finish(self, session_id: str, run: Seen) -> int:
-        """Print the answer or the outcome; give the exit code."""
+    def conversation(self, event: Event) -> None:
+        """Show one event of a session that is watched: also what was said in it."""
+        body = event.body()
+        self.event(event, body)
+        if isinstance(body, (AssistantMessage, UserMessage)) and not self._stream_json and body.text:
+            who = "you" if isinstance(body, UserMessage) else "buddy"
+            text = body.text if not sys.stdout.isatty() else escape(body.text)
+            print(f"{who}: {text}", flush=True)
+
+    def finish(self, session_id: str, run: RunView) -> int:
+        """Print the answer or the outcome; return the exit code."""
         if self._json:
-            _write_json(encoded(run.outcome(session_id)))
+            _write_json(msgspec.json.encode(_outcome(session_id, run)) + b"\n")
         elif not self._stream_json:
             self._answer(run)
         sys.stdout.flush()
-        return run.exit_code
+        return _exit_code(run)
 
     def _end_thought(self) -> None:
-        """A thought is shown when it is over: none of its pieces is a line."""
+        """A thought is shown when it is complete: its pieces are not lines."""
         thought, self._thought = self._thought.strip(), ""
         if thought:
             print(f"✻ {escape(thought)}", file=sys.stderr)
 
-    def _answer(self, run: Seen) -> None:
-        if run.text:
-            print(escape(run.text) if sys.stdout.isatty() else run.text)
+    def _answer(self, run: RunView) -> None:
+        if run.finished_text:
+            print(escape(run.finished_text) if sys.stdout.isatty() else run.finished_text)
         complete = run.complete
-        if complete is not None and complete["outcome"] != "success" and complete["summary"] != self._error:
-            summary = complete["summary"].removeprefix(f"{complete['outcome']}: ")
-            print(f"{complete['outcome']}: {escape(summary)}", file=sys.stderr)
+        if complete is not None and complete.outcome != "success" and complete.summary != self._error:
+            summary = complete.summary.removeprefix(f"{complete.outcome}: ")
+            print(f"{complete.outcome}: {escape(summary)}", file=sys.stderr)
+
+
+def _exit_code(run: RunView) -> int:
+    return run.complete.headless.exit_code_hint if run.complete and run.complete.headless else 1
+
+
+def _outcome(session_id: str, run: RunView) -> dict[str, Any]:
+    """The object of `--json`."""
+    complete = run.complete
+    usage = {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens, "budget": run.budget}
+    return {
+        "sessionId": session_id,
+        "runId": run.run_id,
+        "outcome": complete.outcome if complete else "failed",
+        "exitCode": _exit_code(run),
+        "text": run.finished_text,
+        "summary": complete.summary if complete else "",
+        "acceptance": (complete.acceptance if complete else None) or {"total": 0, "passed": 0, "results": []},
+        "usage": usage,
+        "costUsd": run.cost_usd,
+        "turns": run.turns,
+        "durationMs": max(0, run.ended_ts - run.started_ts),
+    }
 
 
 def _write_json(line: bytes) -> None:
-    """Exact for a pipe; for a terminal the same value, spelt so that nothing in it acts on the terminal."""
+    """Exact for a pipe; for a terminal the same value, spelled so that nothing in it acts on the terminal."""
     sys.stdout.buffer.write(escape_json(line.decode()).encode() if sys.stdout.isatty() else line)
     sys.stdout.buffer.flush()
 
 
-def _line_of(kind: str, payload: Fields) -> str | None:  # noqa: C901 - one arm per event, nothing nested
-    match kind:
-        case "session_started" if payload.get("watch"):
-            return f"commands run in a pane that you can watch: {escape(payload['watch'])}"
-        case "tool_call":
-            return f"▶ {escape(payload['toolName'])} {one_line(encoded(payload['args']).decode(), 100)}"
-        case "tool_result":
-            return f"← {one_line(payload['text'])}"
-        case "approval_received":
-            return f"{payload['decision']} by {escape(payload['by'])}"
-        case "approval_expired":
+def _status_line(body: EventBody | None) -> str | None:
+    """What the run does."""
+    match body:
+        case ToolCall():
+            return f"▶ {escape(body.tool_name)} {one_line(msgspec.json.encode(body.args).decode(), 100)}"
+        case ToolResult():
+            return f"← {one_line(body.text)}"
+        case ApprovalReceived():
+            return f"{body.decision} by {escape(body.by)}"
+        case ApprovalExpired():
             return "nobody decided in time: denied"
-        case "acceptance_result":
-            word = "passed" if payload["passed"] else f"failed with exit code {payload['exitCode']}"
-            return f"check {escape(payload['id'])} {word}"
-        case "model_request" if payload["attempt"] > 1:
-            return f"retrying in {payload.get('waitMs') or 0} ms: {one_line(payload.get('reason') or '')}"
-        case "run_started" if payload.get("recovered"):
-            return "recovered an interrupted run"
-        case "recovery" if payload["action"] == "unknown_outcome":
-            return f"the outcome of {escape(payload.get('callId') or 'a call')} is not known"
-        case "run_cancelling":
-            return f"cancelling: {escape(payload['reason'])}"
-        case "warning" if payload["code"] != "FOLDER_NOT_TRUSTED":  # the command has said it
-            return f"warning: {escape(payload['message'])}{_hint(payload)}"
-        case "error":
-            return f"error: {escape(payload['message'])}{_hint(payload)}"
+        case AcceptanceResult():
+            word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
+            return f"check {escape(body.id)} {word}"
+        case ModelRequest() if body.attempt > 1:
+            return f"retrying in {body.wait_ms or 0} ms: {one_line(body.reason or '')}"
+        case RunCancelling():
+            return f"cancelling: {escape(body.reason)}"
         case _:
             return None
 
 
-def _hint(payload: Fields) -> str:
-    """What to do about it, where its detail says that."""
-    detail = payload.get("detail") if payload["code"] in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
+def _note_line(body: EventBody | None) -> str | None:
+    """What should be known about the run."""
+    match body:
+        case SessionStarted() if body.watch:
+            return f"commands run in a pane that you can watch: {escape(body.watch)}"
+        case RunStarted() if body.recovered:
+            return "recovered an interrupted run"
+        case Recovery() if body.action == "unknown_outcome":
+            return f"the outcome of {escape(body.call_id or 'a call')} is not known"
+        case WarningRaised() if body.code != "FOLDER_NOT_TRUSTED":  # the command has said it
+            return f"warning: {escape(body.message)}{_hint(body)}"
+        case Error():
+            return f"error: {escape(body.message)}{_hint(body)}"
+        case _:
+            return None
+
+
+def _hint(body: WarningRaised | Error) -> str:
+    """What to do about it, where the detail says that."""
+    detail = body.detail if body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
     return f"\nhint: {escape(detail)}" if detail else ""

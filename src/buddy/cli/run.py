@@ -1,10 +1,10 @@
 """A command from its words to its exit code, and how errors are told."""
 
-import argparse
 import os
 import sys
 
 from buddy.cli.commands import parse
+from buddy.cli.options import Options
 from buddy.errors import BuddyError, ProtocolError, StorageFull, UserError
 
 TYPE_CHECKING = False
@@ -19,8 +19,7 @@ def run(arguments: "Sequence[str]") -> int:
     """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
     try:
         _check_text(arguments)
-        options = parse(arguments)
-        return options.command(options)
+        return _run_command(parse(arguments))
     except UserError as error:
         return _tell(str(error), error.hint, error.exit_code)
     except ProtocolError as error:
@@ -50,11 +49,17 @@ def _check_text(arguments: "Sequence[str]") -> None:
             ) from None
 
 
-def run_exec(options: argparse.Namespace) -> int:
-    from buddy.cli.exec import execute
-    from buddy.cli.first_run import with_model
+def _run_command(options: Options) -> int:
+    """Run the command; where it needs a model and none is configured, help to choose one and run it again."""
+    try:
+        return options.command(options)
+    except (UserError, ProtocolError) as error:
+        if not options.needs_model:
+            raise
+        from buddy.cli.first_run import choose_model
 
-    return with_model(execute, options)
+        choose_model(options, error)
+    return options.command(options)
 
 
 def _tell_system(error: OSError) -> int:

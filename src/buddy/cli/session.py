@@ -3,7 +3,6 @@
 What always holds: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
 """
 
-import argparse
 import asyncio
 import os
 import shutil
@@ -13,11 +12,15 @@ import time
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.embedded import connected, places_of
-from buddy.cli.reading import event_in, find_session, read_lines, whole
+from buddy.cli.connect import connected
+from buddy.cli.options import Options
+from buddy.cli.session_reader import event_in, read_lines
+from buddy.cli.settings import places_of
 from buddy.cli.story import tell
+from buddy.client.bodies import full_body
 from buddy.client.client import Client
 from buddy.client.opening import first_prompt
+from buddy.client.steps import find_session
 from buddy.errors import ProtocolError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.sqlite import DATABASE
@@ -64,7 +67,7 @@ class Row(Struct, frozen=True):
         }
 
 
-def session(options: argparse.Namespace) -> int:
+def session(options: Options) -> int:
     if options.action == "import":
         from buddy.cli.importing import import_sessions
 
@@ -82,7 +85,7 @@ def session(options: argparse.Namespace) -> int:
     return asyncio.run(work())
 
 
-async def _list(client: Client, options: argparse.Namespace) -> None:
+async def _list(client: Client, options: Options) -> None:
     if not 1 <= options.limit <= MAX_LISTED:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
@@ -102,27 +105,27 @@ async def _list(client: Client, options: argparse.Namespace) -> None:
             print("hint: buddy session list --all shows those of other directories", file=sys.stderr)
 
 
-async def _show(client: Client, options: argparse.Namespace) -> None:
-    session_id = await find_session(client, options.session_id, options.directory)
+async def _show(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
     style = style_of(sys.stdout, os.environ)
     clean = escape if sys.stdout.isatty() else str
     async for line in read_lines(client, session_id):
         event = event_in(line)
-        body = await whole(client, event)
+        body = await client.perform(full_body(event))
         for told in tell(body, style, clean) if body is not None else ():
             number = f"{event.seq:>6}" if told.heads else " " * 6
             print(f"{style.dim(number)}  {told.text}")
 
 
-async def _export(client: Client, options: argparse.Namespace) -> None:
-    session_id = await find_session(client, options.session_id, options.directory)
+async def _export(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
     is_terminal = sys.stdout.isatty()
     async for line in read_lines(client, session_id):
         content = bytes(line)
         sys.stdout.buffer.write((escape_json(content.decode()).encode() if is_terminal else content) + b"\n")
 
 
-async def _search(client: Client, options: argparse.Namespace) -> None:
+async def _search(client: Client, options: Options) -> None:
     """Every message in which the text was said, newest session first; letter case does not matter."""
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     sessions = (await client.request(ListSessions(MAX_LISTED, root), ListSessionsReply)).sessions
@@ -130,7 +133,9 @@ async def _search(client: Client, options: argparse.Namespace) -> None:
     for summary in sessions:
         async for line in read_lines(client, summary.session_id):
             event = event_in(line)
-            body = await whole(client, event) if event.type in ("user_message", "assistant_message") else None
+            if event.type not in ("user_message", "assistant_message"):
+                continue
+            body = await client.perform(full_body(event))
             if isinstance(body, (UserMessage, AssistantMessage)) and wanted in body.text.casefold():
                 found.append({"sessionId": summary.session_id, "seq": event.seq, "text": _around(body.text, wanted)})
     if options.json:
@@ -149,8 +154,8 @@ def _around(text: str, wanted: str) -> str:
     return ("…" if start else "") + text[start : at + len(wanted) + 60]
 
 
-async def _fork(client: Client, options: argparse.Namespace) -> None:
-    session_id = await find_session(client, options.session_id, options.directory)
+async def _fork(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
     seq = options.seq
     if seq is not None and seq < 0:
         raise UserError("--seq must be 0 or more", hint="buddy session show numbers the events")
@@ -165,13 +170,13 @@ async def _fork(client: Client, options: argparse.Namespace) -> None:
     print(forked.session_id)
 
 
-async def _delete(client: Client, options: argparse.Namespace) -> None:
-    session_id = await find_session(client, options.session_id, options.directory)
+async def _delete(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
     await client.request(DeleteSession(), DeleteSessionReply, session_id)
     print(f"deleted {escape(session_id)}", file=sys.stderr)
 
 
-def _interrupted(options: argparse.Namespace) -> list[str]:
+def _interrupted(options: Options) -> list[str]:
     """Sessions that say they run while nobody runs them; what the log holds cannot tell the two apart."""
     database = places_of(options).state_dir / DATABASE
     return find_interrupted(database, int(time.time() * 1000)) if database.exists() else []

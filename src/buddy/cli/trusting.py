@@ -4,11 +4,11 @@ What always holds: nothing but a clear yes trusts; both answers are remembered u
 the end of the input; where there is nothing to ask about, nothing is loaded for it.
 """
 
-import argparse
 import os
 import sys
 
-from buddy.cli.wish import target_of
+from buddy.cli.options import Options
+from buddy.cli.session_options import target_of
 from buddy.errors import UserError
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMES = ("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory")
 
 
-def ask_for_trust(options: argparse.Namespace) -> None:
+def ask_for_trust(options: Options) -> None:
     """Where a person can be asked and has not answered for these files yet, ask."""
     found = _undecided(options)
     if found is None:
@@ -38,19 +38,19 @@ def ask_for_trust(options: argparse.Namespace) -> None:
         print(f"warning: {error}", file=sys.stderr)
 
 
-def note_untrusted(options: argparse.Namespace) -> None:
+def note_untrusted(options: Options) -> None:
     """Where nobody is asked: say that the folder's own files have no effect."""
     found = _undecided(options)
     if found is not None:
         _note(found[0], found[2])
 
 
-def _undecided(options: argparse.Namespace) -> "tuple[str, Trust, list[Effect]] | None":
+def _undecided(options: Options) -> "tuple[str, Trust, list[Effect]] | None":
     root = os.path.realpath(options.directory)
     if target_of(options) != "local" or not any(os.path.lexists(os.path.join(root, name)) for name in NAMES):  # noqa: PTH118
         return None
     from buddy.approvals.trust import Trust, effects_of
-    from buddy.cli.embedded import places_of
+    from buddy.cli.settings import places_of
 
     trust, effects = Trust(places_of(options).state_dir), effects_of(root)
     return (root, trust, effects) if effects and trust.answer(root) is None else None

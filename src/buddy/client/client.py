@@ -1,23 +1,24 @@
-"""The protocol's client: requests with their responses, and the events of the sessions it is attached to.
+"""The asyncio client: requests with their responses, and the events of the sessions it is attached to.
 
-What always holds: events come in the order of their seq and each once, whatever was sent twice or resent after a lost
-connection; while a request waits for its response the client goes on reading, so the two never block each other.
+Invariants: events come in the order of their seq and each once, whatever was sent twice or resent after a lost
+connection; while a request waits for its response the client keeps reading, so the two never block each other.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 import msgspec
 
+from buddy.client.core import Answer, Core, Fields, refusal_of
+from buddy.client.steps import Ask
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
-from buddy.protocol.codes import VERSION
-from buddy.protocol.envelopes import Event, Request, Response, encode, parse_incoming
-from buddy.protocol.ids import Ids, Ulids
+from buddy.protocol.envelopes import Event, Response, encode, parse_incoming
+from buddy.protocol.ids import Ids
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import Shape
 
@@ -27,6 +28,7 @@ FIRST_WAIT = 0.02
 LONGEST_WAIT = 1.0
 
 Reply = TypeVar("Reply", bound=Shape)
+Result = TypeVar("Result")
 
 
 class Link(Protocol):
@@ -54,74 +56,58 @@ class Client:
     ) -> None:
         """With `reconnect`, a lost connection is made again for up to `patience` seconds, from the last seq seen."""
         self.runtime: ask.HelloReply | None = None
+        self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, ids)
+        self._link = link
         self._reconnect = reconnect
         self._patience = patience
-        self._attached: dict[str, str | None] = {}
-        self._joined = asyncio.Event()
-        self._has_joined = False
-        self._joining: asyncio.Task[None] | None = None
-        self._wait = FIRST_WAIT
+        self._backoff = _Backoff()
         self._deadline = 0.0
-        self._link = link
-        self._name = name
-        self._version = version
-        self._ids = ids or Ulids()
-        self._waiting: dict[str, asyncio.Future[Response]] = {}
+        self._joined = asyncio.Event()
         self._events: deque[Event] = deque()
         self._changed = asyncio.Event()
-        self._seen: dict[str, int] = {}
         self._reader: asyncio.Task[None] | None = None
-        self._gone = False
+        self._is_gone = False
 
     async def __aenter__(self) -> Self:
         self._reader = asyncio.get_running_loop().create_task(self._read())
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._join()
-        except TimeoutError:
+                await self._joined.wait()
+        except BaseException as error:
             await self.__aexit__(None, None, None)
-            raise TimeoutError("the runtime does not answer") from None
-        except BaseException:
-            await self.__aexit__(None, None, None)
+            if isinstance(error, TimeoutError):
+                raise TimeoutError("the runtime does not answer") from None
             raise
+        if self._is_gone:
+            await self.__aexit__(None, None, None)
+            raise self._core.refusal or ConnectionResetError("the connection was lost")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._link.close()
-        tasks = [task for task in (self._reader, self._joining) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
 
     async def request(self, payload: Shape, reply: type[Reply], session_id: str | None = None) -> Reply:
         """Send a request, wait for its response; a refusal is a ProtocolError, a lost connection a ConnectionError."""
-        await self._joined.wait()
-        return await self._ask(payload, reply, session_id)
+        return await self._request(payload, reply, session_id, repeat=False)
 
-    async def _ask(self, payload: Shape, reply: type[Reply], session_id: str | None = None) -> Reply:
-        kind = _KINDS[type(payload)]
-        request_id = self._ids("req")
-        session_id = session_id or getattr(payload, "session_id", None)
-        request = Request(request_id, kind, encode(payload), session_id or msgspec.UNSET)
-        waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = waiting
-        self._changed.set()
+    async def perform(self, steps: Generator[Ask, Fields, Result]) -> Result:
+        """Ask what the steps want to know, until they have a result (`steps.py`)."""
         try:
-            if self._gone:
-                raise ConnectionResetError("the runtime is gone")
-            await self._link.write(request.line())
-            response = await waiting
-        finally:
-            del self._waiting[request_id]
-        if response.error is not None or not response.ok:
-            error = response.error
-            if error is None:
-                raise ProtocolError("INTERNAL_ERROR", "a refusal without a reason")
-            raise ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
-        return msgspec.json.decode(response.payload, type=reply)
+            wanted = next(steps)
+            while True:
+                try:
+                    payload = await self._send(wanted.kind, msgspec.json.encode(wanted.payload), wanted.session_id)
+                except ProtocolError as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(msgspec.json.decode(payload))
+        except StopIteration as end:
+            return end.value
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event from now on, until the connection ends."""
@@ -130,36 +116,31 @@ class Client:
                 event = self._events.popleft()
                 self._changed.set()
                 yield event
-            if self._gone:
+            if self._is_gone:
                 return
             self._changed.clear()
             await self._changed.wait()
 
     # --- the requests a front end makes all the time ----------------------------------------------------------------
 
-    async def start_session(self, wish: ask.StartSession) -> ask.StartSessionReply:
-        started = await self.request(wish, ask.StartSessionReply)
-        self._attached[started.session_id] = started.attach_token
+    async def start_session(self, wanted: ask.StartSession) -> ask.StartSessionReply:
+        started = await self.request(wanted, ask.StartSessionReply)
+        self._core.follow(started.session_id, started.attach_token)
         return started
 
     async def attach(self, session_id: str, last_seen_seq: int = 0, token: str | None = None) -> ask.AttachSessionReply:
-        self._seen[session_id] = last_seen_seq
+        self._core.seek(session_id, last_seen_seq)
         reply = await self.request(ask.AttachSession(session_id, last_seen_seq, token), ask.AttachSessionReply)
-        self._attached[session_id] = token
+        self._core.follow(session_id, token)
         return reply
 
     def forget(self, session_id: str) -> None:
-        """Do not take this session up again after a lost connection: it may be no more by then."""
-        self._attached.pop(session_id, None)
+        """Do not attach to this session again after a lost connection: it may not exist by then."""
+        self._core.forget(session_id)
 
     async def send(self, message: ask.SendUserMessage) -> str:
         """Send a message; its id makes sure that it is taken once, however often the connection is lost."""
-        while True:
-            try:
-                return (await self.request(message, ask.SendUserMessageReply)).run_id
-            except ConnectionError:
-                if self._reconnect is None or self._gone:
-                    raise
+        return (await self._request(message, ask.SendUserMessageReply, None, repeat=True)).run_id
 
     async def approve(self, answer: ask.SubmitApproval) -> None:
         await self.request(answer, ask.AcceptedReply)
@@ -167,91 +148,132 @@ class Client:
     async def cancel(self, session_id: str, run_id: str, reason: str = "user_cancelled") -> None:
         await self.request(ask.CancelRun(session_id, run_id, reason), ask.AcceptedReply)
 
-    # --- inside -----------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def _join(self) -> None:
-        """Say who we are, and take every session up where we left it."""
-        capabilities = ("stream_tokens", "approvals", "replay_attach")
-        self.runtime = await self._ask(ask.Hello(self._name, self._version, capabilities), ask.HelloReply)
-        if self.runtime.protocol_version != VERSION:
-            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {self.runtime.protocol_version}")
-        for session_id, token in self._attached.items():
-            again = ask.AttachSession(session_id, self._seen.get(session_id, 0), token)
-            await self._ask(again, ask.AttachSessionReply)
-        self._has_joined = True
-        self._joined.set()
+    async def _request(self, payload: Shape, reply: type[Reply], session_id: str | None, *, repeat: bool) -> Reply:
+        kind = _KINDS[type(payload)]
+        session_id = session_id or getattr(payload, "session_id", None)
+        answer = await self._send(kind, bytes(encode(payload)), session_id, repeat=repeat)
+        return msgspec.json.decode(answer, type=reply)
 
-    async def _rejoin(self) -> None:
+    async def _send(
+        self, kind: str, payload: bytes, session_id: str | None, *, repeat: bool = False
+    ) -> msgspec.Raw | bytes:
+        await self._joined.wait()
+        if self._is_gone:
+            raise ConnectionResetError("the runtime is gone")
+        waiting: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        request_id = self._core.request(kind, payload, _resolver(waiting), session_id, repeat=repeat)
+        self._changed.set()
         try:
-            await self._join()
-        except ConnectionError:
-            self._link.close()
-        except ProtocolError as error:
-            if not error.retryable:
-                self._reconnect = None  # refused for good: the token or the session is no more
-            self._link.close()
+            try:
+                await self._flush()
+            except ConnectionError:
+                if not repeat:
+                    raise
+            return await waiting
+        finally:
+            self._core.abandon(request_id)
+
+    async def _flush(self) -> None:
+        """Send what is queued; each line by itself, as a WebSocket's message is one line."""
+        while self._core.outgoing:
+            await self._link.write(self._core.outgoing.pop(0))
+
+    # --- the connection ---------------------------------------------------------------------------------------------
+
+    def _read_hello(self, payload: msgspec.Raw) -> str:
+        self.runtime = msgspec.json.decode(payload, type=ask.HelloReply)
+        return self.runtime.protocol_version
 
     async def _read(self) -> None:
         try:
-            await self._read_link()
+            await self._converse()
             while await self._connect_again():
-                await self._read_link()
+                await self._converse()
         finally:
-            self._gone = True
-            self._lose()
+            self._is_gone = True
+            self._core.disconnect(for_good=True)
+            self._changed.set()
             self._joined.set()
 
-    async def _read_link(self) -> None:
+    async def _converse(self) -> None:
+        """Join this connection and read it to its end; a refusal ends it, too."""
+        self._core.connect()
         with contextlib.suppress(ConnectionError):
+            await self._flush()
             while (line := await self._link.read_line()) is not None:
                 if line:
                     self._take(line)
-                while len(self._events) >= MAX_BUFFERED and not self._waiting:
+                if self._core.refusal is not None:
+                    break
+                while len(self._events) >= MAX_BUFFERED and not self._core.is_waiting:
                     self._changed.clear()
                     await self._changed.wait()
+        self._link.close()
 
     async def _connect_again(self) -> bool:
-        """Make the connection again; a try that was let in but could not join counts as none."""
-        self._joined.clear()
-        self._link.close()
-        self._lose()
-        now = asyncio.get_running_loop().time()
-        if self._has_joined:
-            self._has_joined, self._wait, self._deadline = False, FIRST_WAIT, now + self._patience
+        """Make the connection again; one that could not be joined does not restart the clock."""
+        refusal = self._core.refusal
+        if self._reconnect is None or (refusal is not None and not refusal.retryable):
+            return False  # refused for good: the token or the session is gone
+        self._core.disconnect()
+        self._changed.set()
+        now = asyncio.get_running_loop().time
+        if self._joined.is_set():
+            self._joined.clear()
+            self._backoff, self._deadline = _Backoff(), now() + self._patience
         else:
-            await self._pause()
-        while self._reconnect is not None and asyncio.get_running_loop().time() < self._deadline:
+            await self._backoff.wait()
+        while now() < self._deadline:
             try:
                 self._link = await self._reconnect()
             except OSError:
-                await self._pause()
+                await self._backoff.wait()
                 continue
-            self._joining = asyncio.get_running_loop().create_task(self._rejoin())
             return True
         return False
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self._wait)
-        self._wait = min(self._wait * 2, LONGEST_WAIT)
-
-    def _lose(self) -> None:
-        """Whoever waits for an answer learns that it will not come."""
-        self._changed.set()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionResetError("the connection was lost"))
 
     def _take(self, line: bytes) -> None:
         match parse_incoming(line):
             case Response() as response:
-                waiting = self._waiting.get(response.request_id)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(response)
+                self._core.answer(response.request_id, response.payload, _error_of(response))
             case Event() as event:
-                if event.seq > self._seen.get(event.session_id, 0):
-                    self._seen[event.session_id] = event.seq
+                if self._core.is_new(event.session_id, event.seq):
                     self._events.append(event)
                     self._changed.set()
+        if self._core.is_joined:
+            self._joined.set()
+
+
+class _Backoff:
+    """Waits that double."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_WAIT
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._seconds)
+        self._seconds = min(self._seconds * 2, LONGEST_WAIT)
+
+
+def _error_of(response: Response) -> ProtocolError | None:
+    error = response.error
+    if error is None:
+        return None if response.ok else refusal_of(None)
+    return ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
+
+
+def _resolver(waiting: "asyncio.Future[msgspec.Raw]") -> Callable[[Answer[msgspec.Raw]], None]:
+    def resolve(answer: Answer[msgspec.Raw]) -> None:
+        if waiting.done():
+            return
+        if answer.error is not None:
+            waiting.set_exception(answer.error)
+        elif answer.payload is not None:
+            waiting.set_result(answer.payload)
+
+    return resolve
 
 
 _KINDS: dict[type[Shape], str] = {row.payload: kind for kind, row in REQUESTS.items()}

@@ -42,7 +42,7 @@ _RESTING: dict[Outcome, SessionState] = {
 
 
 class RunView(Struct):
-    """One run: its text so far, what it used, how it ended."""
+    """One run: its text so far, what it used, how it ended. `finished_text` is its last complete reply."""
 
     run_id: str
     prompt: str = ""
@@ -68,12 +68,12 @@ class View(Struct):
     approvals: dict[str, ApprovalRequired] = {}
     active: str | None = None
 
-    def apply(self, event: Event) -> bool:
-        """Take an event up; False where it was known already."""
+    def apply(self, event: Event, body: EventBody | None = None) -> bool:
+        """Apply an event, decoded here unless its body is given; False where it was applied before."""
         if event.seq <= self.last_seq:
             return False
         self.last_seq = event.seq
-        body = event.body()
+        body = body or event.body()
         if body is not None:
             self._take(event, body)
         return True
@@ -140,8 +140,8 @@ def _follow(run: RunView, event: Event, body: EventBody) -> None:
             run.text = run.thinking = ""
         case AssistantMessage():
             run.finished_text, run.text, run.thinking = body.text, "", ""
-        case Usage():
-            _spend(run, body)
+        case ModelRequest() | Usage():
+            _count(run, body)
         case RunComplete():
             run.complete, run.ended_ts = body, event.ts
         case (
@@ -152,7 +152,6 @@ def _follow(run: RunView, event: Event, body: EventBody) -> None:
             | ApprovalRequired()
             | ApprovalReceived()
             | RunCancelling()
-            | ModelRequest()
             | ToolClaimed()
             | ApprovalExpired()
             | ApprovalPolicyChanged()
@@ -164,8 +163,15 @@ def _follow(run: RunView, event: Event, body: EventBody) -> None:
             pass  # neither text nor use
 
 
+def _count(run: RunView, body: ModelRequest | Usage) -> None:
+    if isinstance(body, ModelRequest):
+        run.turns = max(run.turns, body.turn if body.purpose == "reply" else 0)
+    else:
+        _spend(run, body)
+
+
 def _spend(run: RunView, usage: Usage) -> None:
-    run.turns, run.budget = usage.turn, usage.budget
+    run.turns, run.budget = max(run.turns, usage.turn), usage.budget
     run.input_tokens += usage.input_tokens
     run.output_tokens += usage.output_tokens
     if usage.cost_usd is not None:

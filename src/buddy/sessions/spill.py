@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from buddy.protocol import pointer
+from buddy.protocol.blobs import restore_body
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EVENTS, EventBody
+from buddy.protocol.events import EventBody
 
 SPILL_ABOVE = 32 * 1024
 PREVIEW = 2 * 1024
@@ -57,14 +58,8 @@ async def whole_body(event: Event, read: Callable[[str], Awaitable[bytes | None]
     body = event.body()
     if body is None or not body.blobs:
         return body
-    tree: dict[str, Any] = msgspec.json.decode(event.payload)
-    for path, blob in body.blobs.items():
-        content = await read(blob)
-        if content is not None:
-            is_text = isinstance(pointer.get(tree, path), str)
-            pointer.put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
-    del tree["blobs"]
-    return msgspec.convert(tree, EVENTS[event.type])
+    found = {blob: await read(blob) for blob in body.blobs.values()}
+    return restore_body(event, {blob: content for blob, content in found.items() if content is not None})
 
 
 def _strings(tree: Json, path: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,6 @@ then the log is read by a third and compared with what was seen. What always hol
 expectation of `checks` was met; all it makes is in one temporary directory, kept only where it failed.
 """
 
-import argparse
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import Self
 
 from buddy.cli.demo.checks import Evidence, expectations
 from buddy.cli.demo.story import Story
+from buddy.cli.options import Options
 from buddy.protocol.envelopes import Event, parse_incoming
 from buddy.terminal.style import style_of
 
@@ -26,7 +26,7 @@ PATIENCE = 30.0
 PAUSE = 0.12
 
 
-def demo(options: argparse.Namespace) -> int:
+def demo(options: Options) -> int:
     if options.child:
         from buddy.cli.demo.child import work
 

@@ -1,8 +1,8 @@
 """`approvals` and `trust`: what decides."""
 
-import argparse
 from typing import TYPE_CHECKING
 
+from buddy.cli.options import Options
 from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, finish
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ def add_trust(commands: "Subparsers") -> None:
 ADD = {"approvals": add_approvals, "trust": add_trust}
 
 
-def _approvals(options: argparse.Namespace) -> int:
+def _approvals(options: Options) -> int:
     from buddy.cli.approvals import approvals
 
     return approvals(options)
 
 
-def _trust(options: argparse.Namespace) -> int:
+def _trust(options: Options) -> int:
     from buddy.cli.approvals import trust
 
     return trust(options)

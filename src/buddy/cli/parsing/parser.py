@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from buddy.cli.options import Options
 from buddy.errors import UserError
 
 RUNTIMES = "who does the work: native, droid, opencode, acp:COMMAND, or auto"
@@ -36,7 +37,13 @@ def add_actions(parser: Parser) -> "Subparsers":
 
 
 def add_session(parser: Parser, *, nargs: str | None = None) -> None:
-    parser.add_argument("session_id", nargs=nargs, metavar="ID", help="a session's id, the beginning of one, or last")
+    parser.add_argument(
+        "session_id",
+        nargs=nargs,
+        default=argparse.SUPPRESS,
+        metavar="ID",
+        help="session id, the start of one, or last",
+    )
 
 
 def add_json(parser: Parser) -> None:
@@ -76,7 +83,7 @@ def add_common(parser: Parser) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="the workspace (this directory)")
 
 
-def finish(actions: dict[str, Parser], command: Callable[[argparse.Namespace], int]) -> None:
+def finish(actions: dict[str, Parser], command: Callable[[Options], int]) -> None:
     """Actions of one command: what runs them, and which one it was."""
     for name, action in actions.items():
         add_common(action)

@@ -1,9 +1,9 @@
 """`buddy`, `exec`, `run` and `resume`: what runs."""
 
-import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from buddy.cli.options import Options
 from buddy.cli.parsing.parser import EXITS, Parser, add, add_common, add_output, add_run_flags, add_session
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def repl_parser() -> Parser:
     parser.add_argument("prompt", nargs="?", help="what to begin with")
     add_run_flags(parser)
     add_common(parser)
-    parser.set_defaults(command=_repl)
+    parser.set_defaults(command=_repl, needs_model=True)
     return parser
 
 
@@ -41,7 +41,7 @@ def _add_one_run(parser: Parser) -> None:
     parser.add_argument("--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)")
     add_run_flags(parser)
     add_common(parser)
-    parser.set_defaults(command=_exec)
+    parser.set_defaults(command=_exec, needs_model=True)
 
 
 def add_resume(commands: "Subparsers") -> None:
@@ -58,21 +58,21 @@ def add_resume(commands: "Subparsers") -> None:
 ADD = {"exec": add_exec, "run": add_run, "resume": add_resume}
 
 
-def _repl(options: argparse.Namespace) -> int:
-    from buddy.cli.first_run import prepare, with_model
+def _repl(options: Options) -> int:
+    from buddy.cli.first_run import prepare
     from buddy.cli.repl import repl
 
     prepare(options)
-    return with_model(repl, options)
+    return repl(options)
 
 
-def _exec(options: argparse.Namespace) -> int:
-    from buddy.cli.run import run_exec
+def _exec(options: Options) -> int:
+    from buddy.cli.exec import execute
 
-    return run_exec(options)
+    return execute(options)
 
 
-def _resume(options: argparse.Namespace) -> int:
+def _resume(options: Options) -> int:
     if not (options.json or options.stream_json) and sys.stdin.isatty() and sys.stderr.isatty():
         from buddy.cli.repl import resume_here
 

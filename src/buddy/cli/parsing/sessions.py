@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from buddy.cli.options import Options
 from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, add_session, finish
 
 if TYPE_CHECKING:
@@ -95,31 +96,31 @@ def _speed(text: str) -> float:
 ADD = {"session": add_sessions, "attach": add_attach, "ps": add_ps, "replay": add_replay, "memory": add_memory}
 
 
-def _session(options: argparse.Namespace) -> int:
+def _session(options: Options) -> int:
     from buddy.cli.session import session
 
     return session(options)
 
 
-def _attach(options: argparse.Namespace) -> int:
+def _attach(options: Options) -> int:
     from buddy.cli.attach import attach
 
     return attach(options)
 
 
-def _ps(options: argparse.Namespace) -> int:
+def _ps(options: Options) -> int:
     from buddy.cli.attach import ps
 
     return ps(options)
 
 
-def _replay(options: argparse.Namespace) -> int:
+def _replay(options: Options) -> int:
     from buddy.cli.replay import replay
 
     return replay(options)
 
 
-def _memory(options: argparse.Namespace) -> int:
+def _memory(options: Options) -> int:
     from buddy.cli.memory import memory
 
     return memory(options)

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from buddy.cli.options import Options
 from buddy.cli.parsing.parser import RUNTIMES, add, add_actions, add_common, add_json, finish
 from buddy.errors import UserError
 
@@ -36,7 +37,8 @@ def add_project(commands: "Subparsers") -> None:
     creating.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
     listing = add(actions, "list", "all projects")
     showing = add(actions, "show", "one project, or this folder's, and what its sessions can be run by")
-    showing.add_argument("name", nargs="?", metavar="NAME", help="a project's name (this folder's)")
+    named = "project name (default: the project of this directory)"
+    showing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help=named)
     add_json(listing)
     add_json(showing)
     finish({"create": creating, "list": listing, "show": showing}, _project)
@@ -117,56 +119,56 @@ ADD = {
 }
 
 
-def _daemon(options: argparse.Namespace) -> int:
+def _daemon(options: Options) -> int:
     from buddy.cli.daemon import daemon
 
     return daemon(options)
 
 
-def _project(options: argparse.Namespace) -> int:
+def _project(options: Options) -> int:
     from buddy.cli.project import project
 
     return project(options)
 
 
-def _model(options: argparse.Namespace) -> int:
+def _model(options: Options) -> int:
     from buddy.cli.model import list_profiles
 
     return list_profiles(options)
 
 
-def _login(options: argparse.Namespace) -> int:
+def _login(options: Options) -> int:
     from buddy.cli.login import login
 
     return login(options)
 
 
-def _logout(options: argparse.Namespace) -> int:
+def _logout(options: Options) -> int:
     from buddy.cli.login import logout
 
     return logout(options)
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _doctor(options: Options) -> int:
     from buddy.cli.doctor import doctor
 
     return doctor(options)
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _demo(options: Options) -> int:
     from buddy.cli.demo import demo
 
     return demo(options)
 
 
-def _completion(options: argparse.Namespace) -> int:
+def _completion(options: Options) -> int:
     from buddy.cli.commands import build_parser
     from buddy.cli.completion import completion
 
     return completion(build_parser(), options)
 
 
-def _help(options: argparse.Namespace) -> int:
+def _help(options: Options) -> int:
     from buddy.cli.commands import COMMANDS, parse
 
     if options.words and options.words[0] not in COMMANDS:

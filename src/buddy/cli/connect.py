@@ -1,0 +1,94 @@
+"""How a command reaches a runtime: the daemon where one runs, else a runtime in this process; the same protocol.
+
+A configuration that is named on the command line is read by a runtime in this process. Everything heavy is imported
+inside: `exec` sends its message through here before it loads anything else.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, read_config
+from buddy.client.blocking import BlockingClient
+from buddy.client.blocking import connect_unix as connect_blocking
+from buddy.config.paths import socket_path
+from buddy.errors import UserError
+from buddy.version import VERSION
+
+if TYPE_CHECKING:
+    from buddy.client.client import Client
+    from buddy.client.socket import SocketLink
+
+
+@contextmanager
+def blocking_client(options: Options, name: str) -> Generator[BlockingClient, None, None]:
+    """A client without an event loop of its own."""
+    path = socket_path(os.environ, options.state_dir, options.socket)
+    connection = None if options.config else connect_blocking(path)
+    if connection is None:
+        from buddy.cli.runtime_thread import RuntimeThread
+
+        with RuntimeThread(options) as runtime:
+            client = BlockingClient(runtime.connect(), name, VERSION)
+            try:
+                yield client
+            finally:
+                client.close()
+        return
+    client = BlockingClient(connection, name, VERSION, lambda: connect_blocking(path))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@asynccontextmanager
+async def connected(options: Options, name: str) -> "AsyncGenerator[Client, None]":
+    """An asyncio client."""
+    link = None if options.config else await find_daemon(options)
+    if link is not None:
+        async with joined(link, options, name) as client:
+            yield client
+        return
+    from buddy.client.client import Client
+    from buddy.daemon.runtime import Runtime
+
+    runtime = Runtime(read_config(options), places_of(options), os.environ)
+    try:
+        async with Client(runtime.connect(), name, VERSION) as client:
+            yield client
+    finally:
+        await runtime.close()
+
+
+@asynccontextmanager
+async def joined(link: "SocketLink", options: Options, name: str) -> "AsyncGenerator[Client, None]":
+    """A client of the daemon that reconnects when the daemon was restarted."""
+    from buddy.client.client import Client
+    from buddy.client.socket import connect_unix
+
+    client = Client(link, name, VERSION, reconnect=lambda: connect_unix(places_of(options).socket))
+    try:
+        await client.__aenter__()
+    except ConnectionError as error:
+        raise UserError(
+            "the daemon closed the connection",
+            hint="it is stopping or has too many clients; try again, and see buddy daemon logs",
+            exit_code=75,
+        ) from error
+    try:
+        yield client
+    finally:
+        await client.__aexit__(None, None, None)
+
+
+async def find_daemon(options: Options) -> "SocketLink | None":
+    """A connection to the daemon; None where none runs."""
+    from buddy.client.socket import connect_unix
+
+    try:
+        return await connect_unix(places_of(options).socket)
+    except OSError:
+        return None

@@ -1,0 +1,77 @@
+"""The options of the command line, typed. A command sets those that it has; the others keep these defaults."""
+
+import argparse
+from collections.abc import Callable
+
+
+class Options(argparse.Namespace):
+    command: "Callable[[Options], int]"
+    needs_model: bool = False
+    action: str = ""
+    version: bool = False
+
+    # every command
+    config: str | None = None
+    state_dir: str | None = None
+    socket: str | None = None
+    directory: str = "."
+    json: bool = False
+    stream_json: bool = False
+
+    # exec, run, resume and the REPL
+    prompt: str | None = None
+    task: str | None = None
+    accept: list[str]
+    max_rounds: int | None = None
+    approve: str | None = None
+    max_turns: int | None = None
+    max_cost: float | None = None
+    max_time: str | None = None
+    max_tokens: int | None = None
+    profile: str | None = None
+    model: str | None = None
+    agent_runtime: str | None = None
+    container: str | None = None
+    ssh: str | None = None
+    tmux: bool | str | None = None
+    no_tmux: bool = False
+    sandbox: str | None = None
+    plan: bool = False
+    last: bool = False
+
+    # sessions
+    session_id: str = ""
+    session: str | None = None
+    all: bool = False
+    limit: int = 0
+    text: str = ""
+    seq: int | None = None
+    folder: str = "."
+    read_only: bool = False
+    after: int = 0
+    speed: float = 1.0
+    fast: bool = False
+    verify: bool = False
+    query: str = ""
+    chunk: int | None = None
+
+    # approvals and trust
+    network: bool = False
+    rule: str = ""
+    since: str | None = None
+    revoke: bool = False
+
+    # the daemon, projects, accounts, the demo, completion and help
+    listen: str | None = None
+    allow_remote: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    lines: int = 0
+    follow: bool = False
+    name: str = ""
+    device: bool = False
+    browser: bool = False
+    child: str | None = None
+    resume: str | None = None
+    shell: str = ""
+    words: list[str]

@@ -1,0 +1,149 @@
+"""A run followed to its end: what it shows, what it asks, how it ends.
+
+Invariants: at most one question is open; what was typed before it does not answer it; one that was settled elsewhere
+(a cancel, a timeout, another client) is withdrawn; where nobody can be asked, the answer is no at once.
+"""
+
+import os
+import sys
+
+from buddy.cli.report import Report
+from buddy.client.blocking import BlockingClient
+from buddy.client.bodies import full_body
+from buddy.client.core import Fields
+from buddy.client.view import View
+from buddy.errors import ProtocolError, UserError
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalRequired, AssistantMessage, EventBody, RunComplete
+from buddy.terminal.escape import escape, escape_all
+
+STDIN = 0
+# Shown in a way of their own, or only there to bind the decision; there is no "always" here.
+_NOT_SHOWN = ("command", "diff", "scripts", "scriptsComplete", "alwaysRule", "sha256", "replaces", "bytes")
+
+
+class RunFollower:
+    def __init__(
+        self, client: BlockingClient, report: Report, session_id: str, run_id: str | None, *, has_person: bool
+    ) -> None:
+        self._client = client
+        self._report = report
+        self._session_id = session_id
+        self._run_id = run_id
+        self._has_person = has_person
+        self._view = View()
+        self._question = ""  # the approval that a person was asked about and has not answered
+        self._asked: set[str] = set()
+
+    def follow(self, replayed: int = 0) -> int:
+        """Until the run is complete; without a run, until the log was replayed up to `replayed`. The exit code.
+
+        A runtime that is gone for good leaves the run as it is: that is not an outcome.
+        """
+        for event in self._client.events():
+            body = event.body()
+            self._report.event(event, body)
+            self._view.apply(event, body)
+            self._complete(event, body)
+            if self._is_over(event, body, replayed):
+                return self._finish()
+            if event.seq >= replayed:
+                self._ask_next()
+        raise UserError(
+            "the daemon is gone, and the run is not over",
+            hint=f"buddy resume {self._session_id} continues it",
+            exit_code=75,
+        )
+
+    def _is_over(self, event: Event, body: EventBody | None, replayed: int) -> bool:
+        if self._run_id is None:
+            # A recovered run may be over before it could be asked for: its events say so.
+            return event.seq >= replayed and self._view.active is None
+        return isinstance(body, RunComplete) and event.run_id == self._run_id
+
+    def _finish(self) -> int:
+        runs = self._view.runs
+        run = runs.get(self._run_id or "") or next(reversed(runs.values()), None)
+        if run is None:
+            raise UserError(f"{self._session_id} has no run to continue", hint='start one: buddy exec "…"')
+        return self._report.finish(self._session_id, run)
+
+    def _complete(self, event: Event, body: EventBody | None) -> None:
+        """A long answer is only previewed in its event, and so is what a person decides about: read all of it."""
+        match body:
+            case AssistantMessage(blobs=blobs) if blobs and "/text" in blobs:
+                full = self._client.perform(full_body(event))
+                if isinstance(full, AssistantMessage):
+                    self._view.runs[event.run_id or ""].finished_text = full.text
+            case ApprovalRequired(blobs=blobs) if blobs and self._has_person:
+                full = self._client.perform(full_body(event))
+                if isinstance(full, ApprovalRequired):
+                    self._view.approvals[full.approval_id] = full
+            case _:
+                pass
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def _ask_next(self) -> None:
+        approvals = self._view.approvals
+        if self._question in approvals:
+            return
+        if self._question:
+            print(file=sys.stderr)
+            self._close_question()
+        waiting = next((key for key in approvals if key not in self._asked), None)
+        if waiting is None or self._view.active is None:
+            return
+        self._asked.add(waiting)
+        if self._has_person:
+            _show(approvals[waiting])
+            self._question = waiting
+            self._client.watched[STDIN] = self._read_answer
+        else:
+            self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": True})
+
+    def _read_answer(self) -> None:
+        """A person typed something while a question was open: only a clear yes approves."""
+        try:
+            typed = os.read(STDIN, 4096).decode(errors="replace")
+        except OSError:
+            typed = ""  # the terminal is gone
+        approved = typed.strip().lower() in ("y", "yes")
+        self._decide(self._question, {"decision": "approve" if approved else "deny"})
+        self._close_question()
+        self._ask_next()
+
+    def _close_question(self) -> None:
+        self._question = ""
+        self._client.watched.pop(STDIN, None)
+
+    def _decide(self, approval_id: str, decision: Fields) -> None:
+        place = {"sessionId": self._session_id, "runId": self._view.active, "approvalId": approval_id}
+        self._client.tell("submit_approval", {**place, **decision}, self._session_id, _warn)
+
+
+def _warn(refusal: ProtocolError) -> None:
+    print(f"warning: {escape(refusal.message)}", file=sys.stderr)
+
+
+def _show(approval: ApprovalRequired) -> None:
+    """Everything that would run."""
+    import getpass
+    import socket
+    import termios
+
+    details = approval.details
+    who, command = f"{getpass.getuser()}@{socket.gethostname()}$", details.get("command")
+    what = f"{who} {command}" if command else f"{approval.title}: {approval.summary}"
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    print(escape_all(what), file=sys.stderr)
+    for key, value in details.items():
+        if key not in _NOT_SHOWN and value not in ("", None, {}, [], False, True):
+            print(f"  {escape(key)}: {escape_all(str(value))}", file=sys.stderr)
+    if details.get("scripts"):
+        print(f"  runs what is in: {escape_all(', '.join(details['scripts']))}", file=sys.stderr)
+    if details.get("scriptsComplete") is False:
+        print("  it may run scripts that could not be read", file=sys.stderr)
+    if details.get("diff"):
+        print(escape_all(details["diff"].rstrip("\n")), file=sys.stderr)
+    print("approve? [y/N] ", end="", file=sys.stderr, flush=True)

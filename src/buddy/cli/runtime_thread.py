@@ -1,0 +1,85 @@
+"""A runtime in this process for a blocking client: its event loop runs in a thread, at the other end of a socket pair.
+
+Invariants: what went wrong while it started is raised where it was started; leaving the block closes it cleanly.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from buddy.cli.first_run import prepare
+from buddy.cli.options import Options
+from buddy.cli.settings import places_of, preload_certificates, read_config
+
+if TYPE_CHECKING:
+    from buddy.daemon.runtime import Runtime
+
+FOREVER = 1e9
+
+
+class RuntimeThread:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ours, self._theirs = socket.socketpair()
+        self._ready: Future[None] = Future()
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="runtime")
+
+    def __enter__(self) -> Self:
+        prepare(self._options)
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):  # it ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def connect(self) -> socket.socket:
+        """The client's end."""
+        return self._ours
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            self._theirs.close()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        config, profile = read_config(self._options), self._options.profile
+        preload_certificates(config, profile)
+        from buddy.daemon.runtime import Runtime
+
+        runtime = Runtime(config, places_of(self._options), os.environ)
+        try:
+            await _welcome(runtime, self._theirs)
+            self._ready.set_result(None)
+            await self._stop.wait()
+        finally:
+            await runtime.close()
+
+
+async def _welcome(runtime: "Runtime", connection: socket.socket) -> None:
+    """Serve the client; it shares our fate, so it is never cut off for being slow."""
+    from buddy.daemon.socketlink import SocketLink
+
+    link = SocketLink(replace(runtime.limits, stalled_seconds=FOREVER))
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: link, connection)
+    runtime.accept(link, trusted=True)

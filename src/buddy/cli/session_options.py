@@ -1,0 +1,91 @@
+"""What the flags of a command line say about a session: where it works, with what, and how much it may use."""
+
+import os
+from typing import Any
+
+from buddy.cli.options import Options
+from buddy.errors import UserError
+
+
+def target_of(options: Options) -> str:
+    """`local`, `container:NAME` or `ssh:HOST`."""
+    if options.container is not None:
+        return f"container:{options.container}"
+    return "local" if options.ssh is None else f"ssh:{options.ssh}"
+
+
+def workspace_of(options: Options) -> str:
+    """The workspace: a directory here, or an absolute path on the other machine."""
+    if target_of(options) != "local":
+        if not options.directory.startswith("/"):
+            raise UserError(f"which directory on {target_of(options)}?", hint="name it: -C /absolute/path")
+        return options.directory
+    root = os.path.realpath(options.directory)
+    if not os.path.isdir(root):  # noqa: PTH112 - pathlib is not loaded before a message is sent
+        raise UserError(f"{root} is not a directory", hint="-C DIR names the workspace")
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"the name of {root!a} is not UTF-8 text", hint="rename the directory") from None
+    return root
+
+
+def pane_of(options: Options) -> bool | str | None:
+    """Whether commands run in a tmux pane, and in which tmux session."""
+    return None if options.no_tmux else options.tmux
+
+
+def session_payload(options: Options, mode: str, policy: str) -> dict[str, Any]:
+    """The payload of `start_session`, as plain JSON: exec sends it before any type of the protocol is loaded."""
+    session: dict[str, Any] = {
+        "agentRuntime": options.agent_runtime,
+        "profile": options.profile,
+        "model": options.model,
+        "target": target_of(options),
+        "tmux": pane_of(options),
+        "sandbox": options.sandbox,
+        "plan": options.plan or None,
+        "approvalPolicy": policy,
+        "budget": _budget(options),
+    }
+    return {
+        "mode": mode,
+        "provider": options.profile or "default",
+        "sandboxProvider": target_of(options),
+        "repo": {"rootPath": workspace_of(options)},
+        "metadata": {"source": "cli"},
+        "options": without_none(session),
+    }
+
+
+def without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def check_positive(flag: str, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise UserError(f"{flag} must be more than 0")
+
+
+def _budget(options: Options) -> dict[str, Any]:
+    check_positive("--max-turns", options.max_turns)
+    check_positive("--max-tokens", options.max_tokens)
+    check_positive("--max-cost", options.max_cost)
+    limits = {
+        "maxTurns": options.max_turns,
+        "maxCostUsd": options.max_cost,
+        "maxTokens": options.max_tokens,
+        "maxSeconds": _seconds(options.max_time),
+    }
+    return without_none(limits)
+
+
+def _seconds(text: str | None) -> float | None:
+    if not text:
+        return None
+    from buddy.protocol.durations import parse_duration
+
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise UserError(f"--max-time {text} is not a duration", hint="for example 90s, 10m or 1h")
+    return seconds

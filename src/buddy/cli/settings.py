@@ -1,0 +1,35 @@
+"""Where a command finds its state and its configuration. Nothing is loaded before it is asked for."""
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from buddy.cli.options import Options
+from buddy.errors import UserError
+
+if TYPE_CHECKING:
+    from buddy.config.places import Places
+    from buddy.config.settings import Config
+
+
+def places_of(options: Options) -> "Places":
+    from buddy.config.places import find_places
+
+    return find_places(os.environ, options.state_dir, options.socket)
+
+
+def read_config(options: Options) -> "Config":
+    from pathlib import Path
+
+    from buddy.config.load import load_config
+
+    return load_config(os.environ, Path(options.config) if options.config else None, places_of(options))
+
+
+def preload_certificates(config: "Config", profile: str | None = None) -> None:
+    """Read the certificates of this system in another thread: it takes a fifth of a start, and the model is next."""
+    from buddy.config.resolve import resolve_profile
+    from buddy.models.http.tls import preload_certificates as preload
+
+    with suppress(UserError):  # reported by whoever needs the model
+        preload(resolve_profile(config, os.environ, profile).base_url)

@@ -1,0 +1,164 @@
+"""The client's side of the protocol without I/O: ids, answers, cursors, and what a new connection begins with.
+
+A driver moves bytes: it sends the lines in `outgoing`, parses what arrives, and passes it to `answer` and `is_new`.
+Payloads are opaque here, so that one core serves typed and untyped drivers (`client.py`, `blocking.py`).
+
+Invariants: an event is new once, whatever is delivered twice or after a reconnect; every request is answered exactly
+once, with a payload or an error; after a lost connection a request is sent again only where its sender said so.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from buddy.errors import ProtocolError
+from buddy.protocol.basics import VERSION, Ulids
+
+Payload = TypeVar("Payload")
+Fields = dict[str, Any]
+
+CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
+
+
+class Answer(NamedTuple, Generic[Payload]):
+    """What became of a request: its payload, or why there is none."""
+
+    payload: Payload | None
+    error: Exception | None = None
+
+
+OnAnswer = Callable[[Answer[Payload]], None]
+
+
+class _Pending(NamedTuple):
+    line: bytes
+    on_answer: Callable[[Answer[Any]], None]
+    repeat: bool
+
+
+class Core(Generic[Payload]):
+    """One client, over any number of connections, one after another."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        spoken_version: Callable[[Payload], str],
+        new_id: Callable[[str], str] | None = None,
+    ) -> None:
+        """`spoken_version` reads the runtime's protocol version from its reply to `hello`."""
+        self.outgoing: list[bytes] = []
+        self.is_joined = False  # whether hello and every attach of this connection were answered
+        self.refusal: ProtocolError | None = None  # why this connection could not be joined
+        self._hello = {"clientName": name, "clientVersion": version, "capabilities": CAPABILITIES}
+        self._spoken_version = spoken_version
+        self._new_id = new_id or Ulids()
+        self._pending: dict[str, _Pending] = {}
+        self._joining: dict[str, str] = {}
+        self._tokens: dict[str, str | None] = {}
+        self._cursors: dict[str, int] = {}
+
+    def connect(self) -> None:
+        """A connection was made: say hello, attach to every session from its cursor, and repeat what was asked."""
+        self.outgoing.clear()
+        self._joining.clear()
+        self.is_joined, self.refusal = False, None
+        self._join("hello", self._hello)
+        for session_id, token in self._tokens.items():
+            place: Fields = {"sessionId": session_id, "lastSeenSeq": self._cursors.get(session_id, 0)}
+            self._join("attach_session", {**place, "attachToken": token} if token else place, session_id)
+        self.outgoing += [pending.line for pending in self._pending.values()]
+
+    def disconnect(self, *, for_good: bool = False) -> None:
+        """The connection was lost: what will not be repeated fails; `for_good`, everything does."""
+        self.is_joined = False
+        lost = [key for key, pending in self._pending.items() if for_good or not pending.repeat]
+        for request_id in lost:
+            self.answer(request_id, None, ConnectionResetError("the connection was lost"))
+
+    def request(
+        self,
+        kind: str,
+        payload: Fields | bytes,
+        on_answer: OnAnswer[Payload],
+        session_id: str | None = None,
+        *,
+        repeat: bool = False,
+    ) -> str:
+        """Queue a request and return its id; with `repeat`, it is sent again after a lost connection."""
+        request_id, line = self._line(kind, payload, session_id)
+        self._pending[request_id] = _Pending(line, on_answer, repeat)
+        self.outgoing.append(line)
+        return request_id
+
+    def abandon(self, request_id: str) -> None:
+        """Nobody waits for this answer any more."""
+        self._pending.pop(request_id, None)
+
+    def answer(self, request_id: str, payload: Payload | None, error: Exception | None) -> None:
+        """A response arrived, or will not; one that nobody asked for is ignored."""
+        kind = self._joining.pop(request_id, None)
+        if kind is not None:
+            self._join_answered(kind, payload, error)
+            return
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            pending.on_answer(Answer(payload, error))
+
+    def is_new(self, session_id: str, seq: int) -> bool:
+        """Move the session's cursor to an event; False where it was seen before."""
+        if seq <= self._cursors.get(session_id, 0):
+            return False
+        self._cursors[session_id] = seq
+        return True
+
+    def follow(self, session_id: str, token: str | None) -> None:
+        """Attach to this session on every later connection."""
+        self._tokens[session_id] = token
+
+    def seek(self, session_id: str, seq: int) -> None:
+        """Count everything up to this event as seen."""
+        self._cursors[session_id] = seq
+
+    def forget(self, session_id: str) -> None:
+        """Do not attach to this session again: it may not exist by then."""
+        self._tokens.pop(session_id, None)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._pending or self._joining)
+
+    def _join(self, kind: str, payload: Fields, session_id: str | None = None) -> None:
+        request_id, line = self._line(kind, payload, session_id)
+        self._joining[request_id] = kind
+        self.outgoing.append(line)
+
+    def _join_answered(self, kind: str, payload: Payload | None, error: Exception | None) -> None:
+        if kind == "hello" and payload is not None and error is None:
+            spoken = self._spoken_version(payload)
+            if spoken != VERSION:
+                error = ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {spoken}, not {VERSION}")
+        if isinstance(error, ProtocolError):
+            self.refusal = self.refusal or error
+        self.is_joined = not self._joining and self.refusal is None
+
+    def _line(self, kind: str, payload: Fields | bytes, session_id: str | None) -> tuple[str, bytes]:
+        request_id = self._new_id("req")
+        head: Fields = {"v": VERSION, "kind": "request", "requestId": request_id, "type": kind}
+        if session_id:
+            head["sessionId"] = session_id
+        body = payload if isinstance(payload, bytes) else encode_json(payload)
+        return request_id, encode_json(head)[:-1] + b',"payload":' + body + b"}\n"
+
+
+def encode_json(value: object) -> bytes:
+    """JSON as the runtime writes it: compact, and not escaped beyond need."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def refusal_of(error: Fields | None) -> ProtocolError:
+    """The error of a refused request."""
+    if error is None:
+        return ProtocolError("INTERNAL_ERROR", "refused without a reason")
+    retryable, detail = error.get("retryable", False), error.get("detail")
+    return ProtocolError(error["code"], error["message"], retryable=retryable, detail=detail)

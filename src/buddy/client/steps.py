@@ -1,0 +1,78 @@
+"""Things that take several requests, without I/O: a step yields what to ask and receives the reply as plain JSON.
+
+Both drivers perform them (`Client.perform`, `BlockingClient.perform`), so each is written once.
+"""
+
+import os
+from collections.abc import Generator
+from typing import NamedTuple, TypeVar
+
+from buddy.client.core import Fields
+from buddy.errors import ProtocolError, UserError
+
+CHUNK = 256 * 1024
+MAX_LISTED = 200
+FULL_ID = len("sess_") + 26
+
+Result = TypeVar("Result")
+
+
+class Ask(NamedTuple):
+    """A request to make."""
+
+    kind: str
+    payload: Fields
+    session_id: str | None = None
+
+
+Steps = Generator[Ask, Fields, Result]
+
+
+def find_session(wanted: str, directory: str) -> Steps[str]:
+    """The id that `last`, an id or the start of an id means; a UserError where it means none or several."""
+    if wanted == "last":
+        return (yield from last_session(directory))
+    if len(wanted) >= FULL_ID:
+        try:
+            yield Ask("read_events", {"after": 0, "limit": 1}, wanted)
+        except ProtocolError as error:
+            raise (unknown_session(wanted) if error.code == "SESSION_NOT_FOUND" else error) from error
+        return wanted
+    listed = yield Ask("list_sessions", {"limit": MAX_LISTED})
+    start = "sess_" + wanted.removeprefix("sess_").upper()
+    found: list[str] = [session["sessionId"] for session in listed["sessions"]]
+    found = [session_id for session_id in found if session_id.startswith(start)]
+    if len(found) > 1 and start != "sess_":
+        raise UserError(f"{len(found)} sessions start with {wanted}", hint="type more of the id")
+    if len(found) != 1 or start == "sess_":
+        raise unknown_session(wanted)
+    return found[0]
+
+
+def last_session(directory: str) -> Steps[str]:
+    """The session that was used last in a directory."""
+    root = os.path.realpath(directory)
+    found = yield Ask("list_sessions", {"limit": 1, "rootPath": root})
+    if not found["sessions"]:
+        raise UserError(
+            f"no session in {root}", hint="buddy session list --all shows the sessions of other directories"
+        )
+    return found["sessions"][0]["sessionId"]
+
+
+def read_blob(session_id: str, blob: str) -> Steps[str]:
+    """A stored text, chunk by chunk; a character that a chunk cuts in two is read again with the next one."""
+    parts: list[str] = []
+    offset = 0
+    while True:
+        reply = yield Ask("read_blob", {"blob": blob, "offset": offset, "limit": CHUNK}, session_id)
+        is_last = offset + CHUNK >= reply["total"]
+        text: str = reply["text"] if is_last else reply["text"].rstrip("\ufffd") or reply["text"]
+        parts.append(text)
+        offset += len(text.encode())
+        if is_last or not text:
+            return "".join(parts)
+
+
+def unknown_session(wanted: str) -> UserError:
+    return UserError(f"no session {wanted[:80]}", hint="buddy session list --all shows all sessions")

@@ -1,0 +1,25 @@
+"""Long texts live in blobs next to their event; here they are put back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from buddy.protocol import pointer
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EVENTS, EventBody
+
+
+def restore_body(event: Event, contents: Mapping[str, bytes]) -> EventBody | None:
+    """The event's body with the given blobs put back; None for a type this version does not know."""
+    body = event.body()
+    if body is None or not body.blobs:
+        return body
+    tree: dict[str, Any] = msgspec.json.decode(event.payload)
+    for path, blob in body.blobs.items():
+        content = contents.get(blob)
+        if content is not None:
+            is_text = isinstance(pointer.get(tree, path), str)
+            pointer.put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
+    del tree["blobs"]
+    return msgspec.convert(tree, EVENTS[event.type])
