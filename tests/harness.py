@@ -9,7 +9,7 @@ from buddy.client.client import Client
 from buddy.config.places import Places
 from buddy.config.resolve import Resolved
 from buddy.config.settings import AgentSettings, Config, Profile
-from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Provider
@@ -107,7 +107,7 @@ async def house(
     log: Log | None = None,
     provider: Callable[[Resolved], Provider] | None = None,
     agent: AgentSettings | None = None,
-    parts: Parts | None = None,
+    parts: RuntimeOverrides | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
 ) -> AsyncGenerator[House]:
@@ -127,7 +127,7 @@ def make_runtime(
     log: Log | None = None,
     provider: Callable[[Resolved], Provider] | None = None,
     agent: AgentSettings | None = None,
-    parts: Parts | None = None,
+    parts: RuntimeOverrides | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
 ) -> Runtime:
@@ -135,7 +135,7 @@ def make_runtime(
     known = {"test": Profile(api="scripted"), "other": Profile(api="scripted", model="other-model")}
     config = Config(models={**known, **(profiles or {})}, agent=agent or AgentSettings(model="test"))
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
-    made = parts or Parts(
+    made = parts or RuntimeOverrides(
         log=log or MemoryLog(unix_ms),
         provider=provider or (lambda resolved: Scripted(resolved.profile, script, model=resolved.model or "scripted")),
     )

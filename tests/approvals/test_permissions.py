@@ -13,7 +13,7 @@ from buddy.approvals.questions import Question
 from buddy.approvals.rules import Rule, Rules, Subject
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile, ToolSettings
-from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.models.script import Script, ScriptedReply
@@ -49,7 +49,7 @@ async def ruled(
     )
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
     script = Script(replies=replies)
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda resolved: Scripted(resolved.profile, script))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda resolved: Scripted(resolved.profile, script))
     runtime = Runtime(config, places, {}, parts)
     try:
         from buddy.client.client import Client

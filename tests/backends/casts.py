@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile, ServerSettings
-from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.errors import ProviderError
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
@@ -105,7 +105,7 @@ def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dic
     profiles = {"test": Profile(api="scripted")}
     config = Config(profiles, AgentSettings(model="test"), server=ServerSettings(cast.runtime or "native"))
     places = Places(programs / "config", programs / "state", programs / "socket")
-    parts = Parts(log=log or MemoryLog(unix_ms), provider=lambda _: Obedient())
+    parts = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: Obedient())
     return Runtime(config, places, env, parts)
 
 

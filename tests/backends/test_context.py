@@ -8,7 +8,7 @@ import pytest
 
 from backends.wires import invalid_on_any_wire
 from backends.workers import Worker, texts
-from buddy.daemon.runtime import Parts, unix_ms
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Provider
 from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage, WarningRaised
@@ -23,7 +23,7 @@ PLENTY = RunOptions(budget=BudgetLimits(max_turns=1000))
 
 @asynccontextmanager
 async def working(tmp_path: Path, model: Provider, name: str = "cli") -> AsyncGenerator[tuple[House, Guest]]:
-    parts = Parts(clock=unix_ms, log=MemoryLog(unix_ms), provider=lambda _: model)
+    parts = RuntimeOverrides(clock=unix_ms, log=MemoryLog(unix_ms), provider=lambda _: model)
     async with house(tmp_path, parts=parts) as home, home.client(name) as guest:
         await guest.start(approval_policy="all")
         yield home, guest
@@ -214,7 +214,7 @@ async def test_long_notes_do_not_fill_the_window(tmp_path: Path) -> None:
 async def test_a_secret_in_a_note_is_not_sent(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("use canary-5551-value for the API")
     model = Worker(lambda _: ())
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: model)
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model)
     async with house(tmp_path, parts=parts, env={"MY_API_KEY": "canary-5551-value"}) as home, home.client() as guest:
         await guest.start()
         await guest.send("go")

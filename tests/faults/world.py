@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile
-from buddy.daemon.runtime import Parts, Runtime
+from buddy.daemon.runtime import Runtime, RuntimeOverrides
 from buddy.errors import StorageFull, ToolError
 from buddy.log.contract import Batch
 from buddy.log.memory import MemoryLog
@@ -192,7 +192,7 @@ class SimulatedRuntime(Runtime):
     def __init__(self, world: World, log: MemoryLog, ids: CountingIds, script: Script, timeout: float = 300.0) -> None:
         agent = AgentSettings(model="sim", approval_timeout_seconds=timeout)
         config = Config(models={"sim": Profile(api="scripted")}, agent=agent)
-        parts = Parts(clock, ids, log, lambda resolved: Scripted(resolved.profile, script))
+        parts = RuntimeOverrides(clock, ids, log, lambda resolved: Scripted(resolved.profile, script))
         self.life = Life()
         self._world = world
         super().__init__(config, _nowhere(), {}, parts)

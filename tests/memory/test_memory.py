@@ -9,7 +9,7 @@ import pytest
 
 from buddy.config.settings import AgentSettings, Config, MemorySettings, Profile
 from buddy.daemon.memories import find_embedder, make_memory
-from buddy.daemon.runtime import Parts, unix_ms
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.memory.index import MemoryHit, Scope
@@ -23,7 +23,7 @@ from sessions.stage import Puppet, answer, asks_for, shell
 
 @asynccontextmanager
 async def remembering(workspace: Path, puppet: Puppet, log: Log | None = None) -> AsyncGenerator[House]:
-    parts = Parts(log=log or MemoryLog(unix_ms), provider=lambda _: puppet, memory_dir=workspace)
+    parts = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: puppet, memory_dir=workspace)
     async with house(workspace, parts=parts) as home:
         yield home
 
@@ -76,7 +76,7 @@ async def test_long_texts_are_remembered_whole(tmp_path: Path) -> None:
 
 async def test_the_log_is_caught_up_with_from_the_cursor(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    parts = Parts(log=log, provider=lambda _: Puppet(answer("yes")))
+    parts = RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")))
     async with house(tmp_path, parts=parts) as home:
         await say(home, "said while nobody listened: tamarind")
     memory = make_memory(Config(), {}, tmp_path, log)
@@ -108,7 +108,7 @@ async def test_a_deleted_session_is_not_recalled(tmp_path: Path) -> None:
 
 async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    parts = Parts(log=log, provider=lambda _: Puppet(answer("yes")), memory_dir=tmp_path)
+    parts = RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")), memory_dir=tmp_path)
     async with house(tmp_path, parts=parts, env={"API_KEY": "kiwi-4f5a1c9b7e2d"}) as home:
         await say(home, "the key is kiwi-4f5a1c9b7e2d")
         assert await settled(home, "key")
@@ -136,7 +136,7 @@ async def test_recall_waits_no_longer_than_it_may(tmp_path: Path, monkeypatch: p
 
 async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    async with house(tmp_path, parts=Parts(log=log, provider=lambda _: Puppet(answer("yes")))) as home:
+    async with house(tmp_path, parts=RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")))) as home:
         await say(home, "carambola")
     both = [_made(tmp_path, log), _made(tmp_path, log)]
     await asyncio.gather(*(memory.catch_up() for memory in both))

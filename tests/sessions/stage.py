@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from buddy.config.settings import AgentSettings, Profile
-from buddy.daemon.runtime import Parts, unix_ms
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.log.owners import this_owner
@@ -118,7 +118,7 @@ async def stage(
     pruned: bool = False,
 ) -> AsyncGenerator[House]:
     """A runtime whose model is the puppet; `pruned` scenes have a log that does not begin with 1."""
-    parts = Parts(clock=clock, log=log or MemoryLog(clock), provider=lambda _: puppet)
+    parts = RuntimeOverrides(clock=clock, log=log or MemoryLog(clock), provider=lambda _: puppet)
     async with house(workspace, parts=parts, agent=agent, env=env, profiles=profiles) as home:
         yield home
         await check_all(home, pruned=pruned)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from backends.casts import CASTS, scene
 from buddy.backends.native.session_tools import catalog_of
-from buddy.daemon.runtime import Parts, unix_ms
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.protocol.codes import Source, Tier
@@ -126,7 +126,7 @@ async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) ->
         *(asks_for(call("alpha", {})), asks_for(call("beta", {})), answer("now there are two")),
         *(asks_for(call("beta", {})), asks_for(call("alpha", {})), answer("now there is one")),
     )
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
     async with house(tmp_path, parts=parts) as home, home.client() as guest:
         await guest.start()
         await guest.send("go")
@@ -147,7 +147,7 @@ async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) ->
 async def test_a_tool_that_disappears_during_its_turn_still_runs_in_that_turn(tmp_path: Path) -> None:
     source = Changing(Remote("alpha", "unheard-of"))
     puppet = Shown(asks_for(call("alpha", {})), answer("done"))
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
     async with house(tmp_path, parts=parts) as home, home.client() as guest:
         await guest.start()
         run_id = await guest.send("go")
@@ -163,7 +163,7 @@ async def test_a_tool_that_disappears_during_its_turn_still_runs_in_that_turn(tm
 async def test_plan_mode_has_no_tool_above_read_only_wherever_it_comes_from(tmp_path: Path) -> None:
     source = Changing(Remote("looks"), Remote("acts", "side-effecting"), Undeclared("unclear"))
     puppet = Shown(asks_for(call("looks", {}), call("acts", {}), call("unclear", {})), answer("a plan"))
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
     async with house(tmp_path, parts=parts) as home, home.client() as guest:
         await guest.start(plan=True, approval_policy="all")
         await guest.send("plan")

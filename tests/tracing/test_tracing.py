@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.daemon.runtime import Parts, unix_ms
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.daemon.tracing import endpoint_of
 from buddy.errors import ProviderError
 from buddy.log.memory import MemoryLog
@@ -23,7 +23,7 @@ CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 async def trace(tmp_path: Path, collector: Collector, puppet: Puppet, **env: str) -> Guest:
     """One run, all of it allowed, and everything exported."""
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet)
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet)
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **env}
     async with house(tmp_path, parts=parts, env=settings) as home, home.client() as guest:
         await guest.start(approval_policy="all", budget=BudgetLimits(max_turns=7))
@@ -116,7 +116,7 @@ async def test_a_retry_is_told_on_its_call(tmp_path: Path) -> None:
 
 
 async def test_a_question_is_told_on_its_tool_call(tmp_path: Path) -> None:
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: Puppet(asks_for(shell("true")), answer("ok")))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: Puppet(asks_for(shell("true")), answer("ok")))
     with Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         async with house(tmp_path, parts=parts, env=env) as home, home.client() as guest:
@@ -131,7 +131,7 @@ async def test_a_question_is_told_on_its_tool_call(tmp_path: Path) -> None:
 
 async def test_a_stopped_run_is_exported_with_its_outcome(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(shell("sleep 600")))
-    parts = Parts(log=MemoryLog(unix_ms), provider=lambda _: puppet)
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet)
     with Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         async with house(tmp_path, parts=parts, env=env) as home, home.client() as guest:

@@ -63,7 +63,7 @@ def launch(options: Options) -> bool:
     """Start the daemon if none runs, and wait until it answers; False where one ran already."""
     if asyncio.run(_is_running(options)):
         return False
-    from buddy.daemon.home import safe_directory
+    from buddy.daemon.instance_lock import safe_directory
 
     read_config(options)  # what is wrong with it is better told here than in a log
     output, lock = places_of(options).state_dir / "logs" / "daemon.out", places_of(options).state_dir / "daemon.lock"

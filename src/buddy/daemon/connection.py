@@ -1,7 +1,7 @@
 """One client's connection: requests in, responses and events out.
 
-What always holds: events reach a client from the log, by its cursor, so a slow client only falls behind; the response
-to an attach is sent before the first replayed event; what a peer may do comes from its token, never from a payload.
+Invariants: events reach a client from the log, by its cursor, so a slow client only falls behind; the response to an
+attach is sent before the first replayed event.
 """
 
 import asyncio
@@ -16,18 +16,16 @@ from msgspec import UNSET, Raw
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import Link, TooLong
 from buddy.daemon.pump import Encoded, Pump
+from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.actors import register_client
-from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage
 from buddy.protocol.shapes import ErrorInfo, Shape
-from buddy.sessions.sessions import Sessions, token_hash
+from buddy.sessions.sessions import Sessions
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 log = logging.getLogger("buddy.daemon")
-
-_RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 
 
 class Connection:
@@ -45,7 +43,7 @@ class Connection:
         encoded: Encoded | None = None,
     ) -> None:
         self.name = ""
-        self.trusted = trusted
+        self.roles = Roles(sessions, is_owner=trusted, expire=self.close)
         self._limits = limits
         self._encoded = encoded or Encoded()
         self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)
@@ -54,20 +52,17 @@ class Connection:
         self._log = log
         self._dispatch = dispatch
         self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._roles: dict[str, Role] = {}
-        self._tokens: set[str] = set()
-        self._expiries: list[asyncio.TimerHandle] = []
         self._after: list[Callable[[], None]] = []
         self._request_ids = 0
 
     async def serve(self) -> None:
-        """Until the peer is gone; then nothing of it is left."""
+        """Serve until the peer is gone, then release everything it held."""
         quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, self._expect_hello)
         try:
             while (line := await self._link.read_line()) is not None:
                 if line.strip():
-                    welcome = self._rate.take() and not self._link.crowded
-                    response = await self.answer(line) if welcome else self._overloaded(line)
+                    is_admitted = self._rate.take() and not self._link.crowded
+                    response = await self.answer(line) if is_admitted else self._overloaded(line)
                     await self._link.write(response.line())
                     self._follow_up()
         except TooLong:
@@ -84,7 +79,7 @@ class Connection:
         return self._refusal(self._request_id(request_id), kind or "unknown", error)
 
     async def _refuse_frame(self) -> None:
-        error = ProtocolError("FRAME_TOO_LARGE", f"a request may have {self._limits.frame} bytes")
+        error = ProtocolError("FRAME_TOO_LARGE", f"a request may have at most {self._limits.frame} bytes")
         with contextlib.suppress(ConnectionError):
             await self._link.write(self._refusal(self._request_id(None), "unknown", error).line())
 
@@ -109,12 +104,12 @@ class Connection:
             return self._refusal(request.request_id, request.type, wrong)
         except LogError as error:
             code = "STORAGE_FULL" if isinstance(error, StorageFull) else "INTERNAL_ERROR"
-            wrong = ProtocolError(code, str(error) or "the log refused", retryable=True)
+            wrong = ProtocolError(code, str(error) or "the log refused the write", retryable=True)
             return self._refusal(request.request_id, request.type, wrong)
         except Exception:
             # The one home of a broad except here: a bug ends the request, not the connection and not the daemon.
             log.exception("%s failed", request.type)
-            wrong = ProtocolError("INTERNAL_ERROR", "this failed inside the runtime; its log says how", retryable=True)
+            wrong = ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
             return self._refusal(request.request_id, request.type, wrong)
         session_id = getattr(reply, "session_id", None) or session_id
         return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
@@ -125,41 +120,6 @@ class Connection:
         """Register the peer's name: it is the `by` of all it does."""
         self.name = register_client(name).name
 
-    def require(self, session_id: str, role: Role) -> None:
-        """Refuse what this peer's role on the session does not allow."""
-        have = self._roles.get(session_id)
-        rank = _RANK[have] if have else _RANK["driver"] if self.trusted else -1
-        if rank < _RANK[role]:
-            raise ProtocolError("ATTACH_FORBIDDEN", f"this needs the {role} role on the session")
-
-    async def admit(self, session_id: str, token: str | None) -> None:
-        """Take the role from the token; a token that is presented must be right."""
-        if token is not None:
-            role = await self._sessions.role_of(token, session_id)
-            if role is None:
-                raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
-            self.grant(session_id, role, token_hash(token), await self._sessions.seconds_left(token))
-        elif not self.trusted and session_id not in self._roles:
-            raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
-
-    def grant(
-        self, session_id: str, role: Role, token_hash: str | None = None, seconds_left: float | None = None
-    ) -> None:
-        """Let the peer act in this role; one whose token runs out leaves then."""
-        self._roles[session_id] = role
-        if token_hash is not None:
-            self._tokens.add(token_hash)
-        if seconds_left is not None:
-            self._expiries.append(asyncio.get_running_loop().call_later(seconds_left, self.close))
-
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """The sessions that this peer has a role on."""
-        return tuple(self._roles)
-
-    def uses(self, token_hash: str) -> bool:
-        return token_hash in self._tokens
-
     def close(self) -> None:
         self._link.close()
 
@@ -167,14 +127,14 @@ class Connection:
         return session_id in self._pumps
 
     def attach(self, session_id: str, cursor: int) -> None:
-        """Send the session's events after the cursor, once the response to this request is out."""
+        """Send the session's events after the cursor, once the response to this request is sent."""
         self._after.append(lambda: self._start_pump(session_id, cursor))
 
     def after_reply(self, step: Callable[[], None]) -> None:
-        """Do this once the response is on its way."""
+        """Do this once the response is sent."""
         self._after.append(step)
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------------------------
 
     def _follow_up(self) -> None:
         waiting, self._after = self._after, []
@@ -196,8 +156,7 @@ class Connection:
 
     async def _stop(self) -> None:
         self._link.close()
-        for expiry in self._expiries:
-            expiry.cancel()
+        self.roles.close()
         pumps = list(self._pumps.values())
         for pump in pumps:
             pump.cancel()

@@ -49,10 +49,10 @@ def _admit(peer: Connection, kind: str, row: RequestRow, session_id: str) -> Non
         case "anyone" | "client":
             pass
         case "owner":
-            if not peer.trusted:
+            if not peer.roles.is_owner:
                 raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
         case "observer" | "approver" | "driver":
-            peer.require(session_id, row.access)
+            peer.roles.require(session_id, row.access)
 
 
 def on_runtime(shape: type[AnyShape], handler: Callable[[Connection, AnyShape], Awaitable[Shape]]) -> Handler:

@@ -51,7 +51,7 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Parts(Struct, frozen=True):
+class RuntimeOverrides(Struct, frozen=True):
     """What may be replaced from outside: the clock, the ids, the log, the models, where memory is kept, and more tools.
 
     A log of one's own has no memory beside it unless its place is named too.
@@ -77,32 +77,34 @@ class TokenGrant(Struct, frozen=True):
 class Runtime:
     """Everything behind the protocol, in one process."""
 
-    def __init__(self, config: Config, places: Places, env: Mapping[str, str], parts: Parts | None = None) -> None:
-        parts = parts or Parts()
+    def __init__(
+        self, config: Config, places: Places, env: Mapping[str, str], overrides: RuntimeOverrides | None = None
+    ) -> None:
+        overrides = overrides or RuntimeOverrides()
         self.scrubber = Scrubber()
         self.scrubber.register_environment(env)
-        self.log = parts.log or _open_log(places, parts.clock)
+        self.log = overrides.log or _open_log(places, overrides.clock)
         self._config = config
         self._env = env
-        self._make_provider = parts.provider or self._make_own
+        self._make_provider = overrides.provider or self._make_own
         self._user_folder = places.config_dir
         self._auth_file = places.config_dir / "auth.json"
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
         self._pool = Pool()
-        deps = ToolDeps(parts.clock, self.log.read_blob, self._has_secret)
+        deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
         builtin: ToolSource = FixedSource(toolbox(config.tools, deps))
-        self._all_tools = CombinedSource(builtin, *parts.tools) if parts.tools else builtin
+        self._all_tools = CombinedSource(builtin, *overrides.tools) if overrides.tools else builtin
         self._tool_source = functools.cache(self._make_source)
-        memory_dir = parts.memory_dir or (places.state_dir if parts.log is None else None)
+        memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self.rulebook = RuleBook(config, places)
         around = Surroundings(
             self.log,
-            parts.clock,
-            parts.ids,
+            overrides.clock,
+            overrides.ids,
             self.scrubber,
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
@@ -113,11 +115,13 @@ class Runtime:
         self.stopping = asyncio.Event()
         self._encoded = Encoded()
         self._started = time.monotonic()
-        projects = Projects(places.state_dir if parts.log is None else None, parts.ids)
+        projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
         self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
         makers = Makers(self._place, self._backend, self._settle)
         self.sessions = Sessions(around, makers, this_owner(), self.limits.active_runs)
-        self._dispatch = Dispatcher(self.sessions, make_handlers(self.sessions, self.log, parts.clock, self)).dispatch
+        self._dispatch = Dispatcher(
+            self.sessions, make_handlers(self.sessions, self.log, overrides.clock, self)
+        ).dispatch
 
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
@@ -133,14 +137,14 @@ class Runtime:
             link, self.sessions, self.log, self._dispatch, trusted=trusted, limits=self.limits, encoded=self._encoded
         )
         if grant is not None:
-            peer.grant(grant.session_id, grant.role, grant.token_hash, grant.seconds_left)
+            peer.roles.grant(grant.session_id, grant.role, grant.token_hash, grant.seconds_left)
         self._serve(peer)
         return True
 
     def disconnect_token(self, token_hash: str) -> None:
         """Close the connections that came in with a token that was revoked."""
         for connection in list(self._connections.values()):
-            if connection.uses(token_hash):
+            if connection.roles.uses(token_hash):
                 connection.close()
 
     def has_observer_slot(self, session_id: str) -> bool:
@@ -166,7 +170,7 @@ class Runtime:
         task.add_done_callback(lambda done: self._connections.pop(done, None))
 
     async def close(self) -> None:
-        """A clean stop: runs are cancelled, approvals denied, clients let go, the log closed."""
+        """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""
         await self.sessions.close()
         await self.agents.close()
         await close_connections(self._own)
@@ -183,7 +187,7 @@ class Runtime:
         await self.log.close()
 
     async def forget(self, session_id: str) -> None:
-        """A session was deleted: nothing of it is recalled any more."""
+        """Remove a deleted session from memory."""
         if self.memory is not None:
             await self.memory.forget_session(session_id)
 
@@ -195,13 +199,13 @@ class Runtime:
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options
-        wish = TargetRequest(
+        request = TargetRequest(
             (options.target if options else None) or started.sandbox_provider,
             started.repo.root_path if started.repo else ".",
             options.sandbox if options else None,
             options.tmux if options else None,
         )
-        chosen = choose(wish, self._own)
+        chosen = choose(request, self._own)
         is_closed = functools.partial(self.rulebook.is_closed, chosen.root)
         return Place(chosen.target, chosen.root, chosen.sandbox, is_closed)
 
@@ -244,7 +248,7 @@ class Runtime:
 def make_provider(
     resolved: Resolved, credentials: Credentials, listings: Listings, pool: Pool | None = None
 ) -> Provider:
-    """The model behind a resolved profile; imports are paid by who uses them."""
+    """The model behind a resolved profile; each wire is imported where it is first needed."""
     from buddy.models.informed import Informed
     from buddy.models.retry import Reliable
     from buddy.models.wires import Endpoint, make_wire

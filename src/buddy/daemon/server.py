@@ -15,7 +15,7 @@ from pathlib import Path
 
 from buddy.config.places import Places
 from buddy.config.settings import Config
-from buddy.daemon.home import BACKLOG, bind_socket, lock_state, peer_uid
+from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
 from buddy.daemon.runtime import Runtime

@@ -13,7 +13,7 @@ from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.database import Cursor, Database, Value
-from buddy.log.writer import Late
+from buddy.log.writer import DeferredRefusal
 
 # Many rows per statement: most of what a row costs by itself is the statement around it.
 _SIZES = (32, 8)
@@ -87,7 +87,7 @@ class Appends:
         _execute(cursor, _INSERTS, rows)
         _name_blobs(db, batches)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake those who wait for one of the sessions to which something was appended."""
         grown, self._grown = self._grown, []
         for session_id in grown:
@@ -101,8 +101,8 @@ class Appends:
         try:
             _check_head(db, batch)
         except LogError as refusal:
-            raise Late(refusal) from None
-        raise Late(Fenced(f"{batch.session_id} was made anew by another process"))
+            raise DeferredRefusal(refusal) from None
+        raise DeferredRefusal(Fenced(f"{batch.session_id} was made anew by another process"))
 
     def _key_of(self, db: Database, session_id: str) -> int:
         key = self._keys.get(session_id)

@@ -1,15 +1,15 @@
-"""Who writes: the event loop puts all that waits into one transaction, and a thread commits what must be durable.
+"""The writer: the event loop puts everything that waits into one transaction, a thread commits what must be durable.
 
 A statement takes microseconds, and one that a thread executes may wait for the interpreter lock before and after it. So
-the loop executes them, at the end of its turn, and commits what needs no sync. What may take long is the thread's: the
-commit of what must have reached the disk, work that is known to be long, waiting for another process that writes, and
-moving pages into the database.
+the loop executes them, at the end of its turn, and commits what needs no sync. What may take long goes to the thread:
+the commit of what must reach the disk, work that is known to be long, waiting for another process that writes, and
+checkpoints.
 
-What always holds:
+Invariants:
 - one of the two uses the connection at a time: the loop only while the thread has nothing to do;
 - jobs are done in the order they were submitted, and their futures are settled after the commit, never before;
 - a refused job (LogError) changes nothing and does not disturb the others of its group;
-- a group is committed or rolled back whole, and its jobs are told which;
+- a group is committed or rolled back as one, and its jobs learn which;
 - nothing ends the thread but `close`.
 
 A job whose waiter was cancelled is still done: whether it was committed can then only be read from the log.
@@ -34,27 +34,27 @@ from buddy.log.room import FULL_ERRNOS, is_full
 from buddy.log.schema import BUSY_SECONDS, explain
 
 CHECKPOINT = 2000
-"""Pages in the write-ahead log from which on they are moved into the database."""
+"""The number of pages in the write-ahead log at which they are moved into the database."""
 
 Result = TypeVar("Result")
 
 
 class Writer:
     def __init__(
-        self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS, rest: "Rest | None" = None
+        self, db: Database, path: Path, busy_seconds: float = BUSY_SECONDS, deferred: "DeferredWrites | None" = None
     ) -> None:
         self._db = db
         self._cursor = db.cursor()
         self._path = path
-        self._rest = rest
-        self._errands: queue.SimpleQueue[_Errand | None] = queue.SimpleQueue()
+        self._deferred = deferred
+        self._tasks: queue.SimpleQueue[_ThreadTask | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._is_full_sync: bool | None = None
         self._waiting: list[_Job] = []
-        self._is_due = False  # whether the loop will look at what waits
-        self._is_lent = False  # whether the thread has the connection
+        self._is_due = False  # whether the loop is going to look at the waiting jobs
+        self._is_handed_over = False  # whether the thread has the connection
         self._pages = 0
         self._busy_milliseconds = round(busy_seconds * 1000)
         db.set_wal_hook(self._note_pages)
@@ -72,7 +72,7 @@ class Writer:
             raise RuntimeError("a log belongs to the event loop that first wrote to it")
         future: asyncio.Future[Result] = loop.create_future()
         self._waiting.append(_Work(work, future, durable, long))
-        if not self._is_due and not self._is_lent:
+        if not self._is_due and not self._is_handed_over:
             self._write_soon(loop)
         return future
 
@@ -83,11 +83,11 @@ class Writer:
         self._is_closed = True
         if self._waiting:
             group, self._waiting = self._waiting, []
-            self._lend(group, self._process)
+            self._hand_to_thread(group, self._process)
         if self._thread is None:
             self._db.close()
             return
-        self._errands.put(None)
+        self._tasks.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _write_soon(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -95,33 +95,33 @@ class Writer:
         loop.call_soon(self._write)
 
     def _write(self) -> None:
-        """Put all that waits into one transaction."""
+        """Put all waiting jobs into one transaction."""
         self._is_due = False
         if not self._waiting:
-            return  # the log was closed meanwhile, and the thread does it
+            return  # the log was closed meanwhile, and the thread does them
         group, self._waiting = self._waiting, []
         durable = long = False
         for job in group:
             durable |= job.durable
             long |= job.long
         if long or not self._begin_now(durable=durable):
-            self._lend(group, self._process)
+            self._hand_to_thread(group, self._process)
             return
         try:
             self._fill(group)
         except Exception as error:  # noqa: BLE001 - the writer outlives whatever a job does
-            self._lend(group, partial(self._undo, error=error))
+            self._hand_to_thread(group, partial(self._undo, error=error))
             return
         if durable:
-            self._lend(group, self._commit)
+            self._hand_to_thread(group, self._commit)
             return
         self._commit(group)
         self._settle(group)
         if self._pages >= CHECKPOINT:
-            self._lend([], _nothing)
+            self._hand_to_thread([], _nothing)
 
     def _begin_now(self, *, durable: bool) -> bool:
-        """Begin, unless that would have to wait: for another process that writes, mostly."""
+        """Begin, unless that would have to wait, usually for another process that writes."""
         self._db.set_busy_timeout(0)
         try:
             self._begin(durable=durable)
@@ -131,41 +131,41 @@ class Writer:
             self._db.set_busy_timeout(self._busy_milliseconds)
         return True
 
-    def _lend(self, group: "list[_Job]", act: "Callable[[list[_Job]], object]") -> None:
-        """Let the thread do something with these jobs; until it has, the connection is its own."""
+    def _hand_to_thread(self, group: "list[_Job]", act: "Callable[[list[_Job]], object]") -> None:
+        """Let the thread work on these jobs; until it is done, only the thread uses the connection."""
         if self._thread is None:
             # A daemon thread: a process that forgets to close the log can still end, and a kill loses nothing either.
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="log-writer", daemon=True)
             self._thread.start()
-        self._is_lent = True
-        self._errands.put((group, act))
+        self._is_handed_over = True
+        self._tasks.put((group, act))
 
-    def _come_back(self, group: "list[_Job]") -> None:
-        self._is_lent = False
+    def _take_back(self, group: "list[_Job]") -> None:
+        self._is_handed_over = False
         self._settle(group)
-        # Those who waited have a turn first: what they submit next goes into the same transaction.
+        # The waiters run first: what they submit next goes into the same transaction.
         if self._waiting:
             self._write_soon(asyncio.get_running_loop())
 
     def _settle(self, group: "list[_Job]") -> None:
         for job in group:
             job.settle()
-        if self._rest:
-            self._rest.tell()
+        if self._deferred:
+            self._deferred.notify()
 
     def _note_pages(self, _db: object, _name: str, pages: int) -> int:
         self._pages = pages
         return 0
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        while errand := self._errands.get():
-            group, act = errand
+        while task := self._tasks.get():
+            group, act = task
             act(group)
             if self._pages >= CHECKPOINT:
                 self._check_point()
-            # The loop is closed when nobody is left to be told.
+            # A closed loop has no waiter left.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._come_back, group)
+                loop.call_soon_threadsafe(self._take_back, group)
         self._db.close()
 
     def _process(self, group: "list[_Job]") -> None:
@@ -180,11 +180,11 @@ class Writer:
 
     def _fill(self, group: "list[_Job]") -> None:
         for job in group:
-            if job.long and self._rest:
-                self._rest.write(self._db)  # it may be about just that
+            if job.long and self._deferred:
+                self._deferred.write(self._db)  # it may depend on those writes
             job.run(self._db)
-        if self._rest:
-            self._rest.write(self._db)
+        if self._deferred:
+            self._deferred.write(self._db)
 
     def _commit(self, group: "list[_Job]") -> None:
         try:
@@ -206,8 +206,8 @@ class Writer:
             self._db.execute(f"PRAGMA synchronous = {level}", can_cache=False)
             self._is_full_sync = durable
         self._cursor.execute("BEGIN IMMEDIATE")
-        if self._rest:
-            self._rest.drop()
+        if self._deferred:
+            self._deferred.drop()
 
     def _check_point(self) -> None:
         """Move what was written into the database itself, as far as no reader needs the old pages."""
@@ -216,8 +216,8 @@ class Writer:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:
-        """A job broke (which a refusal is not): do the others without it."""
-        if len(group) == 1 or not self._db.in_transaction or self._is_full(error):
+        """A job broke, which a refusal does not: do each job alone, so that the others succeed."""
+        if len(group) == 1 or not self._db.in_transaction or _is_disk_full(self._db, error):
             self._fail(group, error)
             return
         self._roll_back()
@@ -225,24 +225,19 @@ class Writer:
             self._process([job])
 
     def _fail(self, group: "list[_Job]", error: Exception) -> None:
-        told = self._explain(error)
+        explained = self._explain(error)
         self._roll_back()
         for job in group:
-            job.fail(told)
+            job.fail(explained)
 
     def _explain(self, error: Exception) -> Exception:
-        if isinstance(error, Late):
+        if isinstance(error, DeferredRefusal):
             return error.refusal
-        if self._is_full(error):
+        if _is_disk_full(self._db, error):
             full = StorageFull(f"no room on the disk of {self._path.parent}: {error}")
             full.__cause__ = error
             return full
         return explain(error, self._path) if isinstance(error, apsw.Error) else error
-
-    def _is_full(self, error: Exception) -> bool:
-        if isinstance(error, apsw.IOError | apsw.CantOpenError):
-            return self._db.system_errno in FULL_ERRNOS
-        return isinstance(error, apsw.FullError) or is_full(error)
 
     def _roll_back(self) -> None:
         # SQLite has rolled back by itself after some errors.
@@ -251,20 +246,28 @@ class Writer:
                 self._db.execute("ROLLBACK")
 
 
-class Rest(Protocol):
-    """What jobs leave to be written at the end of their transaction, and told after it, for all of them at once."""
+def _is_disk_full(db: Database, error: Exception) -> bool:
+    if isinstance(error, apsw.IOError | apsw.CantOpenError):
+        return db.system_errno in FULL_ERRNOS
+    return isinstance(error, apsw.FullError) or is_full(error)
+
+
+class DeferredWrites(Protocol):
+    """What jobs leave to be written at the end of their transaction, for all of them at once."""
 
     def drop(self) -> None: ...
 
     def write(self, db: Database) -> None:
-        """Raises Late where one of the jobs must be refused."""
+        """Raises DeferredRefusal where one of the jobs must be refused."""
         ...
 
-    def tell(self) -> None: ...
+    def notify(self) -> None:
+        """The transaction is over: wake whoever waits for what it wrote."""
+        ...
 
 
-class Late(Exception):
-    """A refusal that came when it was not known any more whose it is: each job of the group is done again, alone."""
+class DeferredRefusal(Exception):
+    """A refusal of deferred writes, which cannot be assigned to a job: each job of the group is done again, alone."""
 
     def __init__(self, refusal: LogError) -> None:
         super().__init__(str(refusal))
@@ -280,11 +283,11 @@ class _Job(Protocol):
     def settle(self) -> None: ...
 
 
-_Errand = tuple[list[_Job], Callable[[list[_Job]], object]]
+_ThreadTask = tuple[list[_Job], Callable[[list[_Job]], object]]
 
 
 class _Work(Struct, Generic[Result]):
-    """A job: what to do, and who waits for it. Its outcome is kept until the group is committed."""
+    """A job: what to do, and the future of whoever waits for it. The outcome is kept until the group is committed."""
 
     work: Callable[[Database], Result]
     future: asyncio.Future[Result]
@@ -313,4 +316,4 @@ class _Work(Struct, Generic[Result]):
 
 
 def _nothing(group: list[_Job]) -> None:
-    """An errand that only has the thread look whether pages are to be moved."""
+    """For a thread task that only checks whether a checkpoint is due."""

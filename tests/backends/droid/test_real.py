@@ -23,7 +23,7 @@ from buddy.backends.external.contract import (
 )
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, ServerSettings
-from buddy.daemon.runtime import Parts, Runtime, unix_ms
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.log.memory import MemoryLog
 from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplete, ToolResult, Usage
 from buddy.protocol.requests import SubmitApproval
@@ -81,7 +81,7 @@ def at_home(tmp_path: Path, model: FakeModel) -> dict[str, str]:
 async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[House]:
     places = Places(tmp_path / "config", tmp_path / "state", tmp_path / "socket")
     config = Config(agent=AgentSettings(model="none"), server=ServerSettings("droid"))
-    runtime = Runtime(config, places, env, Parts(log=log))
+    runtime = Runtime(config, places, env, RuntimeOverrides(log=log))
     try:
         yield House(runtime, workspace(tmp_path))
     finally:

@@ -32,13 +32,13 @@ class SessionRequests:
     async def start_session(self, peer: Connection, request: ask.StartSession) -> Shape:
         check_path(request.repo.root_path)
         session, token = await self._sessions.start(request)
-        peer.grant(session.session_id, "driver")
+        peer.roles.grant(session.session_id, "driver")
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
     async def list_sessions(self, peer: Connection, request: ask.ListSessions) -> Shape:
         """All of them for the owner; for others, those they have a role on."""
-        if peer.trusted:
+        if peer.roles.is_owner:
             records = await self._log.newest(request.limit, request.root_path)
         else:
             records = await self._visible_to(peer, request)
@@ -46,7 +46,7 @@ class SessionRequests:
 
     async def attach_session(self, peer: Connection, request: ask.AttachSession, record: SessionRecord) -> Shape:
         session_id = record.session_id
-        await peer.admit(session_id, request.attach_token)
+        await peer.roles.admit(session_id, request.attach_token)
         session = await self._open_if_possible(session_id, peer.name)
         gap = request.last_seen_seq + 1 < record.first_seq
         cursor = min(request.last_seen_seq, await self._last_seq(session_id))
@@ -62,7 +62,7 @@ class SessionRequests:
 
     async def fork_session(self, peer: Connection, request: ask.ForkSession, record: SessionRecord) -> Shape:
         session, token = await self._sessions.fork(record.session_id, request.seq, peer.name)
-        peer.grant(session.session_id, "driver")
+        peer.roles.grant(session.session_id, "driver")
         return ask.ForkSessionReply(session.session_id, token)
 
     async def delete_session(self, _peer: Connection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
@@ -74,7 +74,7 @@ class SessionRequests:
         return ask.PruneSessionReply(await session.prune(request.before_seq))
 
     async def _visible_to(self, peer: Connection, request: ask.ListSessions) -> list[SessionRecord]:
-        found = [await self._log.get(session_id) for session_id in peer.opened]
+        found = [await self._log.get(session_id) for session_id in peer.roles.sessions]
         records = [record for record in found if record and request.root_path in (None, record.repo.root_path)]
         return sorted(records, key=lambda record: -record.updated_at)[: request.limit]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.daemon.home import peer_uid, safe_directory
+from buddy.daemon.instance_lock import peer_uid, safe_directory
 from buddy.errors import UserError
 from daemon.running import Daemon, answers, wait_until
 from daemon.talking import plain, send, start
