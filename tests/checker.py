@@ -1,6 +1,6 @@
 """The offline checker: what must always hold, read off a log, what clients received and a ledger of real side effects.
 
-What always holds: it judges only what was recorded, never a running process; every violation is one line that names the
+Invariants: it judges only what was recorded, never a running process; every violation is one line that names the
 session and the place; a sound scenario gives an empty list. A ledger line is the `BUDDY_CALL` nonce of the call that
 was executed, written by the executed command itself.
 """

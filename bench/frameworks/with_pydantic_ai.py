@@ -31,7 +31,7 @@ async def main(base_url: str, prompts: list[str]) -> None:
     agent = Agent(model, tools=[read_file, run_shell])
 
     async def show(_: object, events: object) -> None:
-        async for _event in events:  # type: ignore[attr-defined]
+        async for _event in events:  # type: ignore[attr-defined] - installed for measurements only
             pass
 
     async def run(prompt: str) -> str:

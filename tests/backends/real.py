@@ -1,6 +1,6 @@
 """The real agents from npm, offline: where they are, what they need to stay off the network, and a model for them.
 
-What always holds: they talk to a model on loopback and to nobody else; each test has a home directory of its own.
+Invariants: they talk to a model on loopback and to nobody else; each test has a home directory of its own.
 """
 
 import json

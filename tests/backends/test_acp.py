@@ -34,7 +34,7 @@ ACP = next(cast for cast in CASTS if cast.name == "acp")
 async def talking(cwd: Path, **more: object) -> AsyncGenerator[Executor]:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(cwd))
-    executor = await agent.execute(AgentRequest("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType]
+    executor = await agent.execute(AgentRequest("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType] - passed on as given
     try:
         yield executor
     finally:

@@ -1,6 +1,6 @@
 """Driving the real command: `python -m buddy` in a home of its own, through pipes or on a terminal.
 
-What always holds: nothing of the user's own settings gets in; every wait ends after `PATIENCE`, so a hang is a failure.
+Invariants: nothing of the user's own settings gets in; every wait ends after `PATIENCE`, so a hang is a failure.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """A real daemon in a process of its own, with a scripted model and a folder for everything it leaves.
 
-What always holds: `start` returns once the socket answers; what was started is ended by its own pid, cleanly where it
+Invariants: `start` returns once the socket answers; what was started is ended by its own pid, cleanly where it
 can be; a daemon that was killed can be started again over the same state.
 """
 

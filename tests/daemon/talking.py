@@ -163,7 +163,7 @@ async def read_log(talker: Talker, session_id: str) -> list[Message]:
 async def wait_for_connections(talker: Talker, count: int) -> None:
     """Until no more than so many are connected; the daemon tells nobody when one leaves."""
     async with asyncio.timeout(30):
-        while (await talker.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110
+        while (await talker.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110 - the daemon sends no event for it
             await asyncio.sleep(0.02)
 
 

@@ -1,6 +1,6 @@
 """One scenario on disk: a folder with a configuration, a scripted model, a workspace and what a driver received.
 
-What always holds: every life of the driver is a real process over the same state directory; what it left is judged by
+Invariants: every life of the driver is a real process over the same state directory; what it left is judged by
 the one checker.
 """
 

@@ -1,6 +1,6 @@
 """A simulated world: time that passes at once, processes that outlive the runtime that started them, a slow log.
 
-What always holds: nothing here is real, so a simulation is decided by its seed alone; a wait that nothing can end is an
+Invariants: nothing here is real, so a simulation is decided by its seed alone; a wait that nothing can end is an
 error and not a hang; the ledger says what was really done, whoever asks.
 """
 
@@ -141,7 +141,7 @@ class Simulated:
         nonce: str,
         on_output: OnOutput,
         timeout: float | None = None,  # noqa: ARG002 - no command of a simulation asks for one
-        env: Mapping[str, str] | None = None,  # noqa: ARG002
+        env: Mapping[str, str] | None = None,  # noqa: ARG002 - as above
     ) -> Finished:
         async def tell(stream: str, data: bytes) -> None:
             if self._life.alive:
@@ -160,7 +160,7 @@ class Simulated:
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:  # noqa: ARG002 - there is one root
         return self._content(path)[:limit]
 
-    async def write_file(self, path: str, content: bytes, *, root: str) -> None:  # noqa: ARG002
+    async def write_file(self, path: str, content: bytes, *, root: str) -> None:  # noqa: ARG002 - as above
         await asyncio.sleep(0.001)
         self._world.files[path] = content
 

@@ -26,7 +26,7 @@ PROMPT = Prompt("", [UserItem("hi")])
 
 def resolved(model: str = "m", base_url: str = "http://127.0.0.1:9/v1", **more: object) -> Resolved:
     fields = {"context_limit": UNKNOWN_CONTEXT, "context_known": False} | more
-    return Resolved("p", "completions", base_url, "", model, **fields)  # pyright: ignore[reportArgumentType]
+    return Resolved("p", "completions", base_url, "", model, **fields)  # pyright: ignore[reportArgumentType] - passed on as given
 
 
 # --- the shipped table -----------------------------------------------------------------------------------------------

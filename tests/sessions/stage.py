@@ -1,6 +1,6 @@
 """A stage for scenarios: a puppet for a model, a clock that only a test moves, a process that dies without a word.
 
-What always holds: whatever a scene did, at its end the log passes the offline checker and every open session's state
+Invariants: whatever a scene did, at its end the log passes the offline checker and every open session's state
 equals the one that is folded anew from its log.
 """
 

@@ -12,11 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from rich.console import Console  # noqa: E402
-from rich.text import Text  # noqa: E402
+from rich.console import Console  # noqa: E402 - found by the line above
+from rich.text import Text  # noqa: E402 - found by the line above
 
-from cli.driving import Home, Reply, shell  # noqa: E402
-from terminal.screen import Tmux  # noqa: E402
+from cli.driving import Home, Reply, shell  # noqa: E402 - found by the line above
+from terminal.screen import Tmux  # noqa: E402 - found by the line above
 
 COLUMNS, ROWS = 104, 28
 IMAGES = ROOT / "docs" / "images"

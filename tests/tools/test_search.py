@@ -28,7 +28,7 @@ class Fixed(Programs):
         super().__init__()
         self._program: Program = program
 
-    async def of(self, call: Call) -> Program:  # noqa: ARG002
+    async def of(self, call: Call) -> Program:  # noqa: ARG002 - the contract's
         return self._program
 
 
