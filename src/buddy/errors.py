@@ -84,11 +84,6 @@ class RunEnded(BuddyError):
         self.reason = reason
 
 
-class BudgetExceeded(RunEnded):
-    def __init__(self, message: str) -> None:
-        super().__init__("budget_exceeded", message)
-
-
 class RunDenied(RunEnded):
     outcome = "denied"
 

@@ -8,13 +8,27 @@ from msgspec import Struct
 
 from buddy.backends.contract import Run
 from buddy.backends.runstate import RunState, Spending
-from buddy.errors import BudgetExceeded
+from buddy.errors import RunEnded
 from buddy.models.contract import TokenUsage
+from buddy.protocol.codes import BudgetLimit
 from buddy.protocol.shapes import BudgetState
 
 MIN_OUTPUT = 256
 """A shorter reply is useless, so a model call that leaves less room for it is not made."""
 LOW = 0.2
+UNITS: dict[BudgetLimit, str] = {
+    "turns": "turns",
+    "tokens": "tokens",
+    "cost": "US dollars",
+    "seconds": "seconds",
+    "tool_calls": "tool calls",
+}
+
+
+class BudgetExceeded(RunEnded):
+    def __init__(self, limit: BudgetLimit, message: str) -> None:
+        super().__init__("budget_exceeded", message)
+        self.limit: BudgetLimit = limit
 
 
 class Budget(Struct, frozen=True):
@@ -30,8 +44,8 @@ class Budget(Struct, frozen=True):
     def check(self) -> None:
         """Refuse a turn if any limit is exhausted."""
         for name, limit, used in self._lines():
-            if limit is not None and used >= limit and name != "tool calls":
-                raise BudgetExceeded(_used_up(limit, name))
+            if limit is not None and used >= limit and name != "tool_calls":
+                raise BudgetExceeded(name, used_up(limit, name))
 
     def reserve(self, wanted: Spending) -> None:
         """Refuse a model call that does not fit into what is left."""
@@ -40,9 +54,10 @@ class Budget(Struct, frozen=True):
             limits = self.state.options.budget
             tokens = f"{wanted.tokens} tokens"
             cost = "" if wanted.cost_usd is None else f" or ${wanted.cost_usd:.4f}"
-            over = "tokens" if not self._fits_tokens(wanted) else "US dollars"
+            over: BudgetLimit = "cost" if self._fits_tokens(wanted) else "tokens"
             limit = limits.max_tokens if over == "tokens" else limits.max_cost_usd
-            raise BudgetExceeded(f"the next model call needs {tokens}{cost}: more than is left of {limit:g} {over}")
+            left = f"more than is left of {limit:g} {UNITS[over]}"
+            raise BudgetExceeded(over, f"the next model call needs {tokens}{cost}: {left}")
 
     def fits(self, wanted: Spending) -> bool:
         return self._fits_tokens(wanted) and self._fits_cost(wanted)
@@ -51,7 +66,7 @@ class Budget(Struct, frozen=True):
         """Refuse a tool call over the limit; after the last one that fits, the model may still answer."""
         limit = self.state.options.budget.max_tool_calls
         if limit is not None and self.state.tool_calls >= limit:
-            raise BudgetExceeded(_used_up(limit, "tool calls"))
+            raise BudgetExceeded("tool_calls", used_up(limit, "tool_calls"))
 
     def after(self, usage: TokenUsage) -> BudgetState:
         """What the run has used, including this call."""
@@ -75,14 +90,14 @@ class Budget(Struct, frozen=True):
         ]
         return f"Budget left: {', '.join(short)}. Finish within it." if short else ""
 
-    def _lines(self) -> tuple[tuple[str, float | None, float], ...]:
+    def _lines(self) -> tuple[tuple[BudgetLimit, float | None, float], ...]:
         state, limits = self.state, self.state.options.budget
         return (
             ("turns", limits.max_turns, state.turns),
             ("tokens", limits.max_tokens, self._tokens),
-            ("US dollars", limits.max_cost_usd, self._cost),
+            ("cost", limits.max_cost_usd, self._cost),
             ("seconds", limits.max_seconds, self.seconds),
-            ("tool calls", limits.max_tool_calls, state.tool_calls),
+            ("tool_calls", limits.max_tool_calls, state.tool_calls),
         )
 
     def _fits_tokens(self, wanted: Spending) -> bool:
@@ -103,9 +118,9 @@ class Budget(Struct, frozen=True):
         return (self.state.cost_usd or 0.0) + (reserved or 0.0)
 
 
-def _used_up(limit: float, name: str) -> str:
-    return f"the budget of {limit:g} {name} is used up"
+def used_up(limit: float, name: BudgetLimit) -> str:
+    return f"the budget of {limit:g} {UNITS[name]} is used up"
 
 
-def _figure(number: float, name: str) -> str:
-    return f"{number:.2f} {name}" if name == "US dollars" else f"{number:.0f} {name}"
+def _figure(number: float, name: BudgetLimit) -> str:
+    return f"{number:.2f} {UNITS[name]}" if name == "cost" else f"{number:.0f} {UNITS[name]}"

@@ -28,6 +28,10 @@ ErrorCode = Literal[
 SessionState = Literal["idle", "running", "awaiting_approval", "completed", "failed", "cancelled"]
 Outcome = Literal["success", "failed", "cancelled", "denied"]
 Verdict = Literal["approve", "deny"]
+ToolOutcome = Literal["returned", "failed", "rejected", "denied", "unknown", "closed"]
+"""How a call came to its result: its tool returned or failed; it could not start; it was denied; the process died while
+it ran; the run ended before it did."""
+BudgetLimit = Literal["turns", "tokens", "cost", "seconds", "tool_calls"]
 Mode = Literal["interactive", "headless"]
 Policy = Literal["ask", "all", "none", "until"]
 Scope = Literal["once", "session", "until", "always"]

@@ -10,7 +10,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from buddy.protocol.codes import Mode, Outcome, Policy, Scope, SessionState, Source, Tier, Verdict
+from buddy.protocol.codes import (
+    BudgetLimit,
+    Mode,
+    Outcome,
+    Policy,
+    Scope,
+    SessionState,
+    Source,
+    Tier,
+    ToolOutcome,
+    Verdict,
+)
 from buddy.protocol.facts import Facts
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.shapes import (
@@ -114,6 +125,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     target: str | None = None
     output: str | None = None
     exit_code: int | None = None
+    outcome: ToolOutcome | None = None
 
 
 class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):
@@ -164,23 +176,34 @@ class RunComplete(Payload, frozen=True, kw_only=True):
     acceptance: Acceptance | None = None
     headless: Headless | None = None
     reason: str | None = None
+    limit: BudgetLimit | None = None
 
 
 # --- Buddy's own ---------------------------------------------------------------------------------------------------
 
 
 class UserMessage(Payload, frozen=True, kw_only=True):
+    """`steers`: it joined a run that was active, rather than starting one."""
+
     facts = Facts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
     message_id: str
     text: str
     by: str
+    steers: bool = False
+
+
+RECORDING = 1
+"""The version of what a run records for its replay; raised when a replay needs more than was recorded before."""
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):
+    """`recording` is absent from runs that lack the facts which a replay needs."""
+
     facts = Facts(of_run=True, copied=True, ends_step=True, traced=True)
     run_id: RunId
     options: StartedOptions
     recovered: bool = False
+    recording: Positive | None = None
 
 
 class RunCancelling(Payload, frozen=True, kw_only=True):
@@ -265,12 +288,16 @@ class Usage(Payload, frozen=True, kw_only=True):
 
 
 class Progress(Informational, frozen=True, kw_only=True):
+    """`tiers` names the tier of each tool that exists; `elapsed_seconds` is set while a tool keeps running."""
+
     facts = Facts(transient=True)
     kind: Literal["provider_call", "tool_execution", "rolling_summary"]
     message: str
     turn: Positive
     max_turns: Positive
     tool_names: tuple[str, ...] | None = None
+    tiers: dict[str, Tier] | None = None
+    elapsed_seconds: Annotated[float, Meta(ge=0)] | None = None
 
 
 class Phase(Informational, frozen=True, kw_only=True):

@@ -351,6 +351,7 @@ class _ReplayLog(MemoryLog):
             case "progress":
                 # A heartbeat says how long it has been.
                 tree["message"] = tree["message"].partition(" (")[0]
+                tree.pop("elapsedSeconds", None)
             case "error" if tree.get("code") == "INTERNAL_ERROR":
                 tree.pop("detail", None)
             case _:

@@ -5,11 +5,12 @@ import traceback
 
 from msgspec import Struct
 
+from buddy.backends.budget import BudgetExceeded, used_up
 from buddy.backends.contract import Backend, Run
 from buddy.backends.interrupted import end_started_calls
 from buddy.backends.runstate import OpenCall
 from buddy.errors import LogError, ProviderError, RunEnded
-from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, Outcome
+from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, BudgetLimit, Outcome
 from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult
 from buddy.protocol.shapes import Headless, ToolFailure
 from buddy.sessions.acceptance import acceptance_of, work_until_accepted
@@ -25,6 +26,7 @@ class Ending(Struct, frozen=True):
     outcome: Outcome
     summary: str
     reason: str | None = None
+    limit: BudgetLimit | None = None
 
 
 async def perform(run: Run, backend: Backend) -> None:
@@ -56,6 +58,7 @@ def complete(run: Run, ending: Ending) -> None:
             acceptance=acceptance,
             headless=Headless(_EXITS.get(ending.reason or "", EXIT_CODES[ending.outcome])),
             reason=ending.reason,
+            limit=ending.limit,
         )
     )
 
@@ -72,7 +75,7 @@ async def _work(run: Run, backend: Backend) -> Ending:
     except TimeoutError as error:
         if not deadline.expired():
             return _bug(run, error)
-        return Ending("failed", f"the budget of {limit:g} seconds is used up", "budget_exceeded")
+        return Ending("failed", used_up(limit or 0, "seconds"), "budget_exceeded", "seconds")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None:
@@ -93,7 +96,8 @@ async def _work(run: Run, backend: Backend) -> Ending:
 def _stopped(run: Run, ended: RunEnded) -> Ending:
     if ended.reason == "storage_full":
         run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
-    return Ending("denied" if ended.outcome == "denied" else "failed", str(ended), ended.reason)
+    limit = ended.limit if isinstance(ended, BudgetExceeded) else None
+    return Ending("denied" if ended.outcome == "denied" else "failed", str(ended), ended.reason, limit)
 
 
 def _bug(run: Run, error: Exception) -> Ending:
@@ -140,6 +144,7 @@ def _closing_result(run: Run, call: OpenCall) -> ToolResult:
         structured_error=failure,
         call_id=call.item.call_id,
         target=run.place.target.name,
+        outcome="closed",
     )
 
 

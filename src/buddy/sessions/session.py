@@ -21,6 +21,7 @@ from buddy.protocol.actors import Client, RuntimeActor
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
+    RECORDING,
     ApprovalPolicyChanged,
     EventBody,
     ModelSwitched,
@@ -287,7 +288,9 @@ class Session:
             self.journal.record(ApprovalPolicyChanged(policy="ask", by=RuntimeActor.RESTART))
         run = self.fold.run
         if run is not None:
-            self.journal.record(RunStarted(run_id=run.run_id, options=run.options, recovered=True), run.run_id)
+            self.journal.record(
+                RunStarted(run_id=run.run_id, options=run.options, recovered=True, recording=RECORDING), run.run_id
+            )
             if not run.open_calls:
                 action = "restarted" if run.partial else "continued"
                 self.journal.record(Recovery(action=action), run.run_id)
@@ -372,7 +375,7 @@ class Session:
         # From here on nothing may be refused: a recorded message without its run would be taken for a known one.
         run_id = self._around.ids("run")
         self.journal.record(UserMessage(message_id=message.client_message_id, text=message.text, by=by), run_id)
-        self.journal.record(RunStarted(run_id=run_id, options=options), run_id)
+        self.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING), run_id)
         return run_id
 
     def _restate(self) -> None:
@@ -444,7 +447,9 @@ class Session:
         if run is None or not steers:
             return False
         for steer in steers:
-            said = UserMessage(message_id=steer.message.client_message_id, text=steer.message.text, by=steer.by)
+            said = UserMessage(
+                message_id=steer.message.client_message_id, text=steer.message.text, by=steer.by, steers=True
+            )
             self.journal.record(said, run.run_id)
         await self.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
         return True

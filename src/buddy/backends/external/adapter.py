@@ -198,6 +198,7 @@ class ExternalBackend:
                     structured_error=ToolFailure("UNKNOWN_OUTCOME", False, text),
                     call_id=call.item.call_id,
                     target=run.place.target.name,
+                    outcome="unknown",
                 )
             )
 

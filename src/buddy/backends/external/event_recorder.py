@@ -7,7 +7,7 @@ repeated when the complete message arrives.
 import asyncio
 from typing import Any
 
-from buddy.backends.budget import Budget
+from buddy.backends.budget import Budget, BudgetExceeded
 from buddy.backends.contract import ModelName, Run
 from buddy.backends.external.contract import (
     AgentEvent,
@@ -25,8 +25,9 @@ from buddy.backends.external.contract import (
 from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.native.bounds import bounded
 from buddy.backends.runstate import CONTINUES, OpenCall, Spending
-from buddy.errors import BudgetExceeded, OutcomeUnknown
+from buddy.errors import OutcomeUnknown
 from buddy.models.contract import TokenUsage
+from buddy.protocol.codes import BudgetLimit, ToolOutcome
 from buddy.protocol.events import (
     AssistantDone,
     AssistantMessage,
@@ -180,24 +181,28 @@ class EventRecorder:
         if text is not whole:
             kept = await self._run.keep(whole)
             text = bounded(whole, output=kept)
-        failure = ToolFailure("UNKNOWN", False, whole[:200]) if event.is_error else None
+        failure, outcome = None, "returned"
         if event.is_error and call.stage == "denied":
-            failure = ToolFailure("AUTH_FAILURE", False, whole[:200])
-        self._run.emit(self._ended(call, text, failure, kept))
+            failure, outcome = ToolFailure("AUTH_FAILURE", False, whole[:200]), "denied"
+        elif event.is_error:
+            failure, outcome = ToolFailure("UNKNOWN", False, whole[:200]), "failed"
+        self._run.emit(self._ended(call, text, outcome, failure, kept))
         self.between_turns = not self._run.state.open_calls
 
     def _unanswered(self, call: OpenCall) -> ToolResult:
         """The result of a call whose end the agent never reported."""
         if call.stage == "denied":
             text = f"denied by {call.by}"
-            return self._ended(call, text, ToolFailure("AUTH_FAILURE", False, text))
+            return self._ended(call, text, "denied", ToolFailure("AUTH_FAILURE", False, text))
         if call.stage == "awaiting":
             text = "not run: the decision is no longer needed"
-            return self._ended(call, text, ToolFailure("UNKNOWN", False, text))
+            return self._ended(call, text, "rejected", ToolFailure("UNKNOWN", False, text))
         text = str(OutcomeUnknown(f"{self._model.profile} did not report how this call ended"))
-        return self._ended(call, text, ToolFailure("UNKNOWN_OUTCOME", False, text))
+        return self._ended(call, text, "unknown", ToolFailure("UNKNOWN_OUTCOME", False, text))
 
-    def _ended(self, call: OpenCall, text: str, failure: ToolFailure | None, kept: str | None = None) -> ToolResult:
+    def _ended(
+        self, call: OpenCall, text: str, outcome: ToolOutcome, failure: ToolFailure | None, kept: str | None = None
+    ) -> ToolResult:
         call_id = call.item.call_id
         started = self._started.get(call_id, self._run.seconds())
         return ToolResult(
@@ -210,6 +215,7 @@ class EventRecorder:
             call_id=call_id,
             target=self._run.place.target.name,
             output=kept,
+            outcome=outcome,
         )
 
     # --- usage ------------------------------------------------------------------------------------------------------
@@ -230,4 +236,5 @@ class EventRecorder:
             )
         )
         if not Budget.of(run).fits(Spending(0, 0.0)):
-            raise BudgetExceeded(f"{self._model.profile} has used up the budget of tokens or cost")
+            over: BudgetLimit = "cost" if Budget.of(run).fits(Spending(0, None)) else "tokens"
+            raise BudgetExceeded(over, f"{self._model.profile} has used up the budget of tokens or cost")

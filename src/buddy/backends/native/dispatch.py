@@ -25,7 +25,7 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import bounded
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
-from buddy.protocol.codes import ToolErrorType
+from buddy.protocol.codes import Tier, ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.shapes import ToolFailure
 from buddy.tools.contract import Call, Output, Tool
@@ -59,6 +59,11 @@ class Dispatch:
                     run.emit(await self._result_of(run, call))
                     faults.reached("result.emitted")
 
+    def tiers(self, run: Run) -> dict[str, Tier]:
+        """The tier of each tool that the open calls name; a tool that does not exist has none."""
+        known = [self._known(call) for call in run.state.open_calls.values()]
+        return {tool.name: tool.tier for tool in known if tool is not None}
+
     async def _together(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
         try:
             async with asyncio.TaskGroup() as group:
@@ -78,16 +83,21 @@ class Dispatch:
 
     async def _result_of(self, run: Run, call: OpenCall) -> ToolResult:
         started: float | None = None
+        outcome: ToolOutcome = "rejected"
         try:
             if call.stage == "claimed":
+                outcome = "unknown"
                 output = await self._found_again(run, call)
             else:
                 prepared = await self._permit(run, call, await self._announce(run, call))
+                outcome = "failed"
                 started = run.seconds()  # how long somebody took to decide is not the tool's time
                 output = await self._execute(run, call, prepared)
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
-            return self._result(run, call, started, f"Tool execution failed: {error}", failure=failure)
+            if outcome == "rejected" and call.stage == "denied":
+                outcome = "denied"
+            return self._result(run, call, started, f"Tool execution failed: {error}", outcome, failure=failure)
         whole, failure, kept = run.scrub(output.text), None, None
         if output.is_error:
             failure = ToolFailure(_error_type(output.error_type), False, whole[:200])
@@ -96,7 +106,9 @@ class Dispatch:
             kept = await run.keep(whole)
             run.place.outputs.add(kept)
             text = bounded(whole, output=kept)
-        return self._result(run, call, started, text, failure=failure, kept=kept, exit_code=output.exit_code)
+        return self._result(
+            run, call, started, text, "returned", failure=failure, kept=kept, exit_code=output.exit_code
+        )
 
     async def _found_again(self, run: Run, call: OpenCall) -> Output:
         """What became of a call that the last process started: its output where the target still has it."""
@@ -181,6 +193,7 @@ class Dispatch:
         call: OpenCall,
         started: float | None,
         text: str,
+        outcome: ToolOutcome,
         *,
         failure: ToolFailure | None,
         kept: str | None = None,
@@ -198,6 +211,7 @@ class Dispatch:
             target=run.place.target.name,
             output=kept,
             exit_code=exit_code,
+            outcome=outcome,
         )
 
 

@@ -66,4 +66,5 @@ class _Heart:
         if self._run.state.pending:
             return  # nothing runs: a person is being asked
         elapsed = self._run.seconds() - self._began
-        self._run.emit(replace(self._begun, message=f"{self._begun.message} ({elapsed:.0f} s)"))
+        message = f"{self._begun.message} ({elapsed:.0f} s)"
+        self._run.emit(replace(self._begun, message=message, elapsed_seconds=max(0.0, elapsed)))
