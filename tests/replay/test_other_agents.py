@@ -124,4 +124,4 @@ async def test_a_changed_recording_of_it_is_found_out(tmp_path: Path) -> None:
     ]
     verdict = await asyncio.to_thread(verify, Recording(tuple(events), recording.blobs))
     assert verdict.difference is not None
-    assert "tool_claimed instead of" in verdict.difference.told
+    assert "tool_claimed instead of" in verdict.difference.message

@@ -371,6 +371,12 @@ async def test_a_pruned_session_is_refused(tmp_path: Path) -> None:
             await verified(await recording.recording())
 
 
+async def test_a_recording_without_the_facts_that_a_replay_needs_is_refused(tmp_path: Path) -> None:
+    recording = changed(await made(tmp_path), "run_started", recording=None)
+    with pytest.raises(UserError, match="earlier version"):
+        await verified(recording)
+
+
 # --- what is different is found -----------------------------------------------------------------------------------
 
 
@@ -405,7 +411,7 @@ async def test_a_change_is_found_where_it_is(tmp_path: Path, kind: str, fields: 
     verdict = await verified(recording)
     assert verdict.difference is not None
     seq = next(event.seq for event in recording.events if event.type == kind)
-    assert verdict.difference.told.startswith(f"seq {seq}:")
+    assert verdict.difference.message.startswith(f"seq {seq}:")
     assert verdict.compared == seq - 1
 
 
@@ -424,7 +430,7 @@ async def test_an_event_too_many_is_found(tmp_path: Path) -> None:
     more = Event(last.session_id, last.seq + 1, last.ts, "status", Raw(b'{"source":"x","phase":"y"}'))
     verdict = await verified(Recording((*recording.events, more), recording.blobs))
     assert verdict.difference is not None
-    assert verdict.difference.told == f"seq {more.seq}: nothing more happens"
+    assert verdict.difference.message == f"seq {more.seq}: nothing more happens"
     assert verdict.difference.replayed == "nothing"
 
 

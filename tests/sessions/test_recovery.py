@@ -383,10 +383,10 @@ async def test_a_run_whose_folder_is_gone_ends_and_says_so(
         await after.client.attach(session_id)
         ended = await after.until(RunComplete)
         assert (ended.outcome, ended.reason) == ("failed", "interrupted")
-        assert f"{folder} is not a directory here" in ended.summary
+        assert f"{folder} is not a directory on this machine" in ended.summary
         recorded = Recorded({session_id: await read_all(later.runtime.log, session_id)}, complete=True)
         assert check(recorded) == []
-        with pytest.raises(ProtocolError, match="is not a directory here"):
+        with pytest.raises(ProtocolError, match="is not a directory on this machine"):
             await after.send("go on")
         (tmp_path / "elsewhere").rename(folder)
         await after.send("go on")

@@ -77,7 +77,7 @@ async def test_a_text_is_read_in_its_own_session_alone(tmp_path: Path) -> None:
         blobs = guest.bodies(UserMessage)[0].blobs
         assert blobs is not None
         other = await guest.start()
-        with pytest.raises(ProtocolError, match="no blob"):
+        with pytest.raises(ProtocolError, match="unknown blob"):
             await guest.client.request(ReadBlob(blobs["/text"]), ReadBlobReply, other)
 
 

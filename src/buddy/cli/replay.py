@@ -53,7 +53,7 @@ def _verify(options: Options) -> int:
     if verdict.difference is None:
         print(f"{verdict.compared} events, all the same", file=sys.stderr)
         return 0
-    print(f"after {verdict.compared} events that are the same: {escape(verdict.difference.told)}")
+    print(f"after {verdict.compared} events that are the same: {escape(verdict.difference.message)}")
     print(f"  recorded: {escape(verdict.difference.recorded)}")
     print(f"  replayed: {escape(verdict.difference.replayed)}")
     return 1

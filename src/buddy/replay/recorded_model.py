@@ -1,12 +1,12 @@
-"""A model that says again what it said.
+"""A model that says what it said.
 
-What always holds: each piece waits for its place in the cursor, so that what happens again happens in recorded order.
+Invariant: each piece waits for its place in the recording, so that the order is the recorded one.
 """
 
 from collections.abc import AsyncIterator
 
 from buddy.backends.native.pinned import SEPARATOR
-from buddy.errors import ProviderError
+from buddy.errors import ProviderError, RunEnded
 from buddy.models.contract import (
     Notice,
     Piece,
@@ -36,16 +36,15 @@ from buddy.protocol.events import (
 )
 from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
 
-NO_SUMMARY = "the model wrote no summary: "
 UNAFFORDABLE = 1e12
 
 
 class RecordedProvider:
-    """Says again what was said. `switched`: it is chosen in the middle of a session."""
+    """Satisfies `Provider`. `switched`: it is chosen in the middle of a session."""
 
     def __init__(self, cursor: ReplayCursor, *, switched: bool) -> None:
         self._cursor = cursor
-        self.profile, self.model, self.api = names(cursor, switched=switched)
+        self.profile, self.model, self.api = model_names(cursor, switched=switched)
         usage = cursor.next(Usage)
         self.context_limit = usage.context.limit if usage else 8192
 
@@ -53,18 +52,15 @@ class RecordedProvider:
         del prompt
         compaction = self._cursor.at(self._cursor.reached + 1)
         if compaction is not None and isinstance(compaction[1], SessionCompacted):
-            yield _told_summary(compaction[1])
+            yield _summary_of(compaction[1])
             return
         is_summary = self._purpose() == "summary"
         for event, body in self._cursor.after(self._cursor.reached):
             piece = self._summary_piece(event.seq, body) if is_summary else self._piece(event.seq, body)
-            if isinstance(piece, Exception):
-                for kind in trailing(self._cursor, event.seq):
-                    yield TextDelta("") if kind == "assistant_token" else ThinkingDelta("")
-                await self._cursor.wait_before(event.seq)
-                raise piece
             if piece is not None:
                 await self._cursor.wait_before(event.seq)
+                if isinstance(piece, Exception):
+                    raise piece
                 yield piece
                 if isinstance(piece, Reply):
                     return
@@ -73,13 +69,13 @@ class RecordedProvider:
         await wait_for_ever()
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
-        """What was reserved for the next call then; beyond all limits where the run ended for want of it."""
+        """What was reserved for the next call; more than any limit where the run ended because of its cost."""
         del usage
         for _, body in self._cursor.after(self._cursor.reached):
             if isinstance(body, ModelRequest):
                 return body.reserved_cost_usd or 0.0
             if isinstance(body, RunComplete):
-                return UNAFFORDABLE if body.reason == "budget_exceeded" else 0.0
+                return UNAFFORDABLE if body.limit == "cost" else 0.0
         return 0.0
 
     async def close(self) -> None:
@@ -107,7 +103,7 @@ class RecordedProvider:
                 usage = _usage(self._cursor.next(Usage, seq))
                 return Reply(body.text, body.tool_calls, body.finish, body.truncated, usage, body.opaque)
             case Error():
-                return failure(body)
+                return failure_of(body)
             case _:
                 return None
 
@@ -116,49 +112,46 @@ class RecordedProvider:
             case ModelRequest() if body.attempt > 1:
                 return Retrying(body.attempt, body.reason or "", body.wait_ms or 0)
             case WarningRaised() if body.code == "SUMMARY_FAILED":
-                return ProviderError(body.message.removeprefix(NO_SUMMARY), retryable=False)
+                return ProviderError(body.detail or body.message, retryable=False)
             case Usage():
-                return Reply(self._notes(seq), usage=_usage(body))
+                return Reply(self._summary_after(seq), usage=_usage(body))
             case Error():
-                return failure(body)
+                return failure_of(body)
             case _:
                 return None
 
-    def _notes(self, seq: int) -> str:
-        """What the model wrote: it is known of the last part; of a part before it only that there was something."""
+    def _summary_after(self, seq: int) -> str:
+        """What the model wrote: recorded for the last part of the history; of an earlier part only that it did."""
         for _, body in self._cursor.after(seq):
             if isinstance(body, ModelRequest):
                 return "…" if body.purpose == "summary" else ""
             if isinstance(body, SessionCompacted):
-                return _told_summary(body).text
+                return _summary_of(body).text
         return ""
 
 
-def trailing(cursor: ReplayCursor, seq: int) -> list[str]:
-    """Kinds of texts that only came out when the run ended: that there is such a text must be known before."""
-    kinds: dict[str, None] = {}
-    for event, body in cursor.after(seq):
-        if isinstance(body, RunComplete | RunStarted):
-            break
-        if isinstance(body, AssistantToken | ThinkingToken):
-            kinds[event.type] = None
-    return list(kinds)
-
-
-def names(cursor: ReplayCursor, *, switched: bool) -> tuple[str, str, str]:
+def model_names(cursor: ReplayCursor, *, switched: bool) -> tuple[str, str, str]:
+    """Profile, model and API of the model in use at this position."""
     for _, body in cursor.after(cursor.reached):
         if isinstance(body, ModelSwitched):
             named = body.after if switched else body.before
             return named.get("profile", ""), named.get("model", ""), named.get("api", "")
         if isinstance(body, ModelRequest):
             return body.profile, body.model, body.api
-        if isinstance(body, RunStarted) and body.options.profile and not _is_asked(cursor):
+        if isinstance(body, RunStarted) and body.options.profile and cursor.next(ModelRequest) is None:
             return body.options.profile, body.options.model or "", ""
     return "", "", ""
 
 
-def _is_asked(cursor: ReplayCursor) -> bool:
-    return cursor.next(ModelRequest) is not None
+def failure_of(error: Error) -> Exception:
+    """What made the session record this error."""
+    match error.code:
+        case "PROVIDER_ERROR":
+            return ProviderError(error.message, retryable=error.retryable, hint=error.detail or "")
+        case "STORAGE_FULL":
+            return RunEnded("storage_full", error.message)
+        case _:
+            return RuntimeError(error.message)
 
 
 def _usage(usage: Usage | None) -> TokenUsage | None:
@@ -167,13 +160,7 @@ def _usage(usage: Usage | None) -> TokenUsage | None:
     return TokenUsage(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost_usd)
 
 
-def _told_summary(compaction: SessionCompacted) -> Reply:
+def _summary_of(compaction: SessionCompacted) -> Reply:
     text = compaction.summary.rpartition(SEPARATOR)[2] if compaction.strategy == "model" else ""
     usage = TokenUsage(compaction.input_tokens or 0, compaction.output_tokens or 0, cost_usd=compaction.cost_usd)
     return Reply(text, usage=usage)
-
-
-def failure(error: Error) -> Exception:
-    if error.code == "PROVIDER_ERROR":
-        return ProviderError(error.message, retryable=error.retryable, hint=error.detail or "")
-    return RuntimeError(error.message)

@@ -1,15 +1,15 @@
-"""A recording to be played again: its events, how far the playing is, and whose turn it is.
+"""A recording while it is replayed: its events, the position reached, and what may happen next.
 
-What always holds: nobody goes on before what was recorded before it has happened again; where something came from
-outside at that moment, that comes first.
+Invariants: nothing continues before everything that was recorded before it has happened; an external input that is due
+comes first.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, Progress
+from buddy.protocol.events import EventBody, Progress, RunComplete, ToolClaimed
 from buddy.sessions.fork import Entry
 
 MOST_NAPS = 24
@@ -19,7 +19,7 @@ Body = TypeVar("Body", bound=EventBody)
 
 
 class ReplayCursor:
-    """`reached` is the seq of the last event that was recorded again."""
+    """`reached` is the seq of the last event that was replayed."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.reached = 0
@@ -47,14 +47,19 @@ class ReplayCursor:
         entry = self.at(self.reached + 1) or self.at(self.reached)
         return entry[0].ts if entry else 0
 
-    # --- whose turn it is ---
+    def had_room(self) -> bool:
+        """Whether the disk had room for the next call: where it had not, the run ended without one more claim."""
+        ending, claimed = self.next(RunComplete), self.next(ToolClaimed)
+        return not (ending and ending.reason == "storage_full" and claimed is None)
+
+    # --- what may happen next ---
 
     def expect(self, gates: Sequence[int]) -> None:
-        """Things that come from outside, each as soon as its seq is reached, in this order."""
+        """External inputs come, each as soon as its seq is reached, in this order."""
         self._gates, self._begun = list(gates), 0
 
     def begin(self) -> None:
-        """The next thing from outside happens now."""
+        """The next external input happens now."""
         self._begun += 1
         self.notify()
 
@@ -67,35 +72,36 @@ class ReplayCursor:
             await self.wait_change()
 
     async def wait_before(self, seq: int) -> None:
-        """Until all before `seq` has happened, and nothing from outside comes first."""
+        """Until everything before `seq` has happened and no external input is due."""
         while self.reached < seq - 1 or self._is_due():
             await self.wait_change()
 
     async def wait_settled(self) -> None:
-        """Until what comes from outside at this moment has begun."""
+        """Until every external input that is due has begun."""
         while self._is_due():
             await self.wait_change()
 
     async def wait_heartbeats(self) -> None:
-        """Let time pass where it was told then that it passed; not for ever, as it may not be told again."""
+        """Let time pass while a heartbeat was recorded next; not forever, as it may not come again."""
         for _ in range(MOST_NAPS):
             entry = self.at(self.reached + 1)
-            if entry is None or not isinstance(entry[1], Progress) or not entry[1].message.endswith(" s)"):
+            if entry is None or not isinstance(entry[1], Progress) or entry[1].elapsed_seconds is None:
                 return
             await asyncio.sleep(NAP_SECONDS)
 
     async def wait_change(self) -> None:
         await self._changed.wait()
 
-    def _is_due(self) -> bool:
-        return self._begun < len(self._gates) and self._gates[self._begun] <= self.reached
-
     def notify(self) -> None:
-        """Have everybody who waits look again."""
+        """Have every waiter look again."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    def _is_due(self) -> bool:
+        return self._begun < len(self._gates) and self._gates[self._begun] <= self.reached
 
-async def wait_for_ever() -> None:
-    """What was under way here was stopped from outside."""
-    await asyncio.Event().wait()
+
+async def wait_for_ever() -> NoReturn:
+    """What ran here was stopped from outside."""
+    while True:
+        await asyncio.Event().wait()

@@ -146,9 +146,3 @@ def _closing_result(run: Run, call: OpenCall) -> ToolResult:
         target=run.place.target.name,
         outcome="closed",
     )
-
-
-def is_closing(result: ToolResult) -> bool:
-    """Whether it is only the end of its run: the call itself told nothing."""
-    told = result.exit_code is not None or result.duration_ms > 0
-    return result.is_error and not told and result.text.startswith((_STOPPED, _NOT_RUN))

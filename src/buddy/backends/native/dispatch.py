@@ -25,7 +25,7 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import bounded
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
-from buddy.protocol.codes import Tier, ToolErrorType, ToolOutcome
+from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.shapes import ToolFailure
 from buddy.tools.contract import Call, Output, Tool
@@ -58,11 +58,6 @@ class Dispatch:
                 for call in calls:
                     run.emit(await self._result_of(run, call))
                     faults.reached("result.emitted")
-
-    def tiers(self, run: Run) -> dict[str, Tier]:
-        """The tier of each tool that the open calls name; a tool that does not exist has none."""
-        known = [self._known(call) for call in run.state.open_calls.values()]
-        return {tool.name: tool.tier for tool in known if tool is not None}
 
     async def _together(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
         try:

@@ -93,14 +93,10 @@ class Native:
         turn, most = max(run.state.turns, 1), run.state.options.budget.max_turns or 50
         names = tuple(call.item.name for call in run.state.open_calls.values())
         message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
+        registry = (await self._tools.current(run)).registry
+        tiers: dict[str, Tier] = {name: registry.tier_of(name) for name in names if name in registry.names}
         begun = Progress(
-            kind="tool_execution",
-            message=message,
-            turn=turn,
-            max_turns=most,
-            tool_names=names,
-            tiers=self._dispatch.tiers(run),
+            kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names, tiers=tiers
         )
         with Timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
-            catalog = await self._tools.current(run)
-            await Dispatch(catalog.registry, self._has_room).settle(run)
+            await Dispatch(registry, self._has_room).settle(run)

@@ -90,7 +90,8 @@ class RunAccount:
         self._run.emit(usage_of(self._run, self._turn, usage, context))
 
     def failed(self, error: ProviderError) -> None:
-        self._run.emit(WarningRaised(code="SUMMARY_FAILED", message=f"the model wrote no summary: {error}"))
+        why = str(error)
+        self._run.emit(WarningRaised(code="SUMMARY_FAILED", message=f"the model wrote no summary: {why}", detail=why))
 
 
 class NoAccount:

@@ -1,0 +1,161 @@
+"""What came from outside in a recorded session: the requests of its clients, and the ids that were assigned.
+
+Invariant: a request is known by the event that it left, and is made again where that event was recorded.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from buddy.errors import ProtocolError
+from buddy.protocol.actors import acts_on_session
+from buddy.protocol.events import (
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
+    EventBody,
+    ModelRequest,
+    ModelSwitched,
+    RunCancelling,
+    RunStarted,
+    SessionCompacted,
+    SessionResumed,
+    SessionStarted,
+    UserMessage,
+)
+from buddy.protocol.requests import (
+    CancelRun,
+    SendUserMessage,
+    SetApprovalPolicy,
+    SteerRun,
+    SubmitApproval,
+    SwitchModel,
+)
+from buddy.protocol.shapes import AcceptanceOptions, RunOptions
+from buddy.replay.process_spans import ProcessSpan
+from buddy.sessions.fork import Entry
+from buddy.sessions.session import Session
+
+Act = Callable[[Session], Awaitable[object]]
+
+
+class ExternalInput(Struct, frozen=True):
+    """A client's request, made as soon as `gate` was recorded."""
+
+    gate: int
+    act: Act
+
+
+def inputs_in(entries: Sequence[Entry], span: ProcessSpan) -> list[ExternalInput]:
+    """The requests of a span, in their order."""
+    found: list[ExternalInput] = []
+    polled, cancelled = 0, set[str | None]()
+    for at, (event, body) in enumerate(entries):
+        is_steer = isinstance(body, UserMessage) and body.steers
+        # A message that joined a run was waiting when the run last looked for one.
+        gate = polled if is_steer else event.seq - 1
+        if isinstance(body, ModelRequest | RunStarted):
+            polled = event.seq
+        act = _act(entries, at, body) if body is not None and _is_external(body) else None
+        settled = isinstance(body, ApprovalReceived) and event.run_id in cancelled  # denied by the cancel
+        if act is not None and not settled and span.first <= event.seq <= span.last:
+            found.append(ExternalInput(max(gate, span.first - 1), act))
+        if isinstance(body, RunCancelling):
+            cancelled.add(event.run_id)
+    return sorted(found, key=lambda given: given.gate)
+
+
+def _is_external(body: EventBody) -> bool:
+    """Whether a client, and not the session itself, was behind an event."""
+    match body:
+        case UserMessage() | ApprovalReceived() | ApprovalPolicyChanged() | ModelSwitched() | SessionCompacted():
+            return acts_on_session(body.by)
+        case _:
+            return True
+
+
+def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
+    """The request behind an event, if there is one."""
+    event = entries[at][0]
+    session_id, run_id = event.session_id, event.run_id or ""
+    match body:
+        case SessionStarted():
+            return lambda session: session.begin(body)
+        case UserMessage() if body.steers:
+            return lambda session: session.steer(SteerRun(run_id, body.text), body.by)
+        case UserMessage():
+            message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
+            return lambda session: session.send(message, body.by)
+        case ApprovalReceived():
+            submission = _submission(session_id, run_id, body, event.ts)
+            return lambda session: session.submit_approval(submission, body.by)
+        case RunCancelling():
+            return lambda session: session.cancel(CancelRun(session_id, run_id, body.reason), body.by)
+        case ApprovalPolicyChanged():
+            policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts))
+            return lambda session: session.set_policy(policy, body.by)
+        case ModelSwitched():
+            model = SwitchModel(body.after.get("profile"), body.after.get("model"))
+            return lambda session: session.switch_model(model, body.by)
+        case SessionResumed():
+            return lambda session: session.resume(body.by)
+        case SessionCompacted():
+            return lambda session: session.compact(body.by, undo=body.undo)
+        case _:
+            return None
+
+
+def _submission(session_id: str, run_id: str, body: ApprovalReceived, ts: int) -> SubmitApproval:
+    scope, seconds = body.scope or "once", _seconds_until(body.expires_at, ts)
+    return SubmitApproval(session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop, seconds)
+
+
+def _seconds_until(expires_at: int | None, now: int) -> float | None:
+    return None if expires_at is None else max(0.001, (expires_at - now) / 1000)
+
+
+def _message(session_id: str, body: UserMessage, next_body: EventBody | None) -> SendUserMessage:
+    if not isinstance(next_body, RunStarted):
+        return SendUserMessage(session_id, body.message_id, body.text)
+    options = next_body.options
+    return SendUserMessage(
+        session_id,
+        body.message_id,
+        body.text,
+        options.acceptance_criteria,
+        RunOptions(options.approval_policy, options.budget),
+        AcceptanceOptions(options.max_rounds),
+    )
+
+
+class RecordedIds:
+    """The ids that were assigned, each kind in its order."""
+
+    def __init__(self, known: dict[str, list[str]]) -> None:
+        self._known = known
+
+    def __call__(self, prefix: str) -> str:
+        waiting = self._known.get(prefix)
+        if not waiting:
+            raise ProtocolError("INTERNAL_ERROR", f"one more {prefix} id than was recorded")
+        return waiting.pop(0)
+
+
+def ids_in(entries: Sequence[Entry], span: ProcessSpan) -> RecordedIds:
+    """Those first seen in this span, or after it."""
+    seen: dict[tuple[str, str], int] = {}
+    for event, body in entries:
+        match body:
+            case RunStarted():
+                seen.setdefault(("run", body.run_id), event.seq)
+            case ApprovalRequired() | ApprovalReceived():
+                seen.setdefault(("appr", body.approval_id), event.seq)
+            case UserMessage() if body.steers:
+                seen.setdefault(("msg", body.message_id), event.seq)
+            case _:
+                pass
+    known: dict[str, list[str]] = {}
+    for (prefix, found), seq in seen.items():
+        if seq >= span.first:
+            known.setdefault(prefix, []).append(found)
+    return RecordedIds(known)

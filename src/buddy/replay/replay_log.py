@@ -1,0 +1,144 @@
+"""A log in memory that accepts only what was recorded, event by event.
+
+Invariants: type, run, order, seq and payload of each event are compared. What is measured is not: times, and the
+estimated size of a prompt, which depends on notes and tools that are not part of a log. Digests are compared by what
+they distinguish.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from buddy.errors import LogError
+from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, SessionRecord
+from buddy.log.memory import MemoryLog
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, ToolClaimed
+from buddy.protocol.shapes import Repo
+from buddy.replay.process_spans import ProcessSpan
+from buddy.replay.replay_cursor import ReplayCursor
+from buddy.sessions.fork import Entry
+
+OWNER = "replay"
+EXCERPT = 600
+
+_MEASURED = {
+    "tool_result": ("durationMs",),
+    "phase": ("durationMs",),
+    "approval_required": ("expiresAt",),
+    "approval_policy_changed": ("expiresAt",),
+    "model_request": ("reservedTokens", "reservedCostUsd"),
+    "usage": ("context", "estimated"),
+    "session_compacted": ("beforeTokens", "afterTokens"),
+}
+
+
+class Difference(Struct, frozen=True):
+    """What was recorded, what came instead, and in words where they differ."""
+
+    message: str
+    recorded: str
+    replayed: str
+
+
+class ReplayLog(MemoryLog):
+    """`difference` is the first that was found; `compared` counts the events that were the same."""
+
+    def __init__(self, cursor: ReplayCursor, span: ProcessSpan, session_id: str) -> None:
+        super().__init__(cursor.clock)
+        self.difference: Difference | None = None
+        self.is_over = False
+        self.compared = 0
+        self._cursor = cursor
+        self._span = span
+        self._session_id = session_id
+        self._digests: dict[str, str] = {}
+
+    async def fill(self, earlier: Sequence[Entry]) -> Lease:
+        """Store what came before this span, with the rows that belong to it."""
+        record = SessionRecord(self._session_id, Repo("."), "interactive", "idle", 0, 0, 1, 0)
+        lease = await self.create(record, OWNER)
+        pending: set[str] = set()
+        for event, body in earlier:
+            approval = decision = claim = None
+            match body:
+                case ApprovalRequired():
+                    approval = ApprovalRecord(
+                        body.approval_id, event.run_id or "", body.call_id or "", body.digest or "", body.expires_at
+                    )
+                    pending.add(body.approval_id)
+                case ApprovalReceived() if body.approval_id in pending:
+                    pending.discard(body.approval_id)
+                    decision = Decision(body.approval_id, body.decision, body.by)
+                case ApprovalExpired() if body.approval_id in pending:
+                    pending.discard(body.approval_id)
+                    decision = Decision(body.approval_id, "expired", RuntimeActor.TIMEOUT)
+                case ToolClaimed():
+                    claim = Claim(f"{event.run_id}/{body.call_id}", body.attempt, body.digest)
+                case _:
+                    pass
+            batch = Batch(
+                self._session_id, 1, event.seq - 1, [event], approval=approval, decision=decision, claim=claim
+            )
+            await super().append(batch)
+        return lease
+
+    async def append(self, batch: Batch) -> int:
+        for event in batch.events:
+            self._check(event)
+        last_seq = await super().append(batch)
+        await self._cursor.wait_settled()
+        await self._cursor.wait_heartbeats()
+        return last_seq
+
+    def _check(self, event: Event) -> None:
+        if event.seq > self._span.last and not self._span.is_complete:
+            self.is_over = True
+            self._cursor.notify()
+            raise LogError("the recording ends here")
+        recorded = self._cursor.at(event.seq)
+        problem = self._compare(recorded[0], event) if recorded else f"seq {event.seq}: one more than was recorded"
+        if problem is not None:
+            self.difference = Difference(problem, excerpt(recorded[0]) if recorded else "nothing", excerpt(event))
+            self._cursor.notify()
+            raise LogError(problem)
+        self.compared += 1
+
+    def _compare(self, recorded: Event, replayed: Event) -> str | None:
+        """In words what differs; None where nothing does."""
+        seq = recorded.seq
+        if recorded.type != replayed.type:
+            return f"seq {seq}: {replayed.type} instead of {recorded.type}"
+        if recorded.run_id != replayed.run_id:
+            return f"seq {seq}: {recorded.type} belongs to another run"
+        theirs, ours = _comparable(recorded), _comparable(replayed)
+        if self._digests.setdefault(theirs.pop("digest", ""), ours.get("digest", "")) != ours.pop("digest", ""):
+            return f"seq {seq}: {recorded.type} is about something else (another digest)"
+        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+        return f"seq {seq}: {recorded.type} differs in {', '.join(keys)}" if keys else None
+
+
+def _comparable(event: Event) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.json.decode(event.payload)
+    for key in _MEASURED.get(event.type, ()):
+        tree.pop(key, None)
+    match event.type:
+        case "usage":
+            tree["budget"].pop("seconds", None)
+        case "progress" if tree.pop("elapsedSeconds", None) is not None:
+            tree.pop("message")
+        case "run_complete" if tree.get("limit") in ("tokens", "cost"):
+            tree.pop("summary")  # says how large the next prompt would have been
+        case "error" if tree.get("code") == "INTERNAL_ERROR":
+            tree.pop("detail", None)
+        case _:
+            pass
+    return tree
+
+
+def excerpt(event: Event) -> str:
+    text = f"{event.type} {bytes(event.payload).decode(errors='replace')}"
+    return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
