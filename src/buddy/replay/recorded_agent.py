@@ -11,7 +11,7 @@ from buddy.backends.budget import BudgetExceeded
 from buddy.backends.contract import Run
 from buddy.backends.external.adapter import AgentOptions, ExternalBackend
 from buddy.backends.external.contract import Agent
-from buddy.errors import RunEnded
+from buddy.errors import RunDenied, RunEnded
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -90,6 +90,7 @@ class _RecordedWork:
         self._asked: set[str] = set()
         self._asks: dict[str, list[asyncio.Task[None]]] = {}
         self._claimed: set[str] = set()
+        self._denial: RunDenied | None = None
 
     async def perform(self) -> None:
         for event, body in self._cursor.after(self._cursor.reached):
@@ -108,6 +109,8 @@ class _RecordedWork:
                     raise failure_of(body)
                 case _:
                     await self._replay(event, body)
+        else:
+            await wait_for_ever()  # the process ended in the middle of it
         for call_id in self._asks:
             self._stop_asking(call_id)
 
@@ -153,7 +156,11 @@ class _RecordedWork:
         intent = (
             intent_of(approval) if isinstance(approval, ApprovalRequired) else Other(title=name, summary=name, shown={})
         )
-        ruling = await self._run.ask(Question(call_id, tier, intent, approval.digest or "", name))
+        try:
+            ruling = await self._run.ask(Question(call_id, tier, intent, approval.digest or "", name))
+        except RunDenied as denial:
+            self._denial = denial  # the agent hears of it, and may have done more, before the run ends
+            return
         if ruling.approved and is_last and call_id not in self._claimed:
             self._claimed.add(call_id)
             await self._cursor.wait_before(claim_seq)
@@ -190,7 +197,11 @@ class _RecordedWork:
                 raise RunEnded("interrupted", complete.summary)
             case "budget_exceeded" if complete.limit is not None and complete.limit != "seconds":
                 raise BudgetExceeded(complete.limit, complete.summary)
-            case "budget_exceeded" | "denied" | "cancelled":
-                await wait_for_ever()  # the time limit, the denied question or the cancel ends it
+            case "denied":
+                for call_id in self._asks:
+                    await self._wait_decided(call_id)
+                raise self._denial or RunDenied(complete.summary)
+            case _ if not self._run.state.answered:
+                await wait_for_ever()  # the time limit or a cancel ends it
             case _:
                 pass
