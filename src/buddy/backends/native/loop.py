@@ -16,6 +16,7 @@ from buddy.backends.native.watch import Timed, watching
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
+from buddy.protocol.codes import Tier
 from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Progress, Status
 from buddy.tools.source import ToolSource
 
