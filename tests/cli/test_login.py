@@ -86,7 +86,7 @@ def test_a_login_server_that_is_not_there_is_worth_trying_again(home: Home):
     configure(home, "http://127.0.0.1:9")
     done = home.run("login", "--device")
     assert done.code == 75
-    assert "no connection to the login server" in done.err
+    assert "can't connect to the login server" in done.err
 
 
 def test_a_profile_with_a_key_is_not_logged_in_to(home: Home):

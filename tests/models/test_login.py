@@ -13,10 +13,10 @@ import pytest
 
 from buddy.errors import ProviderError, UserError
 from buddy.models.login.account import Screen, log_in, log_out
-from buddy.models.login.answers import open_client
 from buddy.models.login.browser import log_in_with_browser
 from buddy.models.login.device import SLOWER, start_pairing, wait_for_tokens
 from buddy.models.login.issuer import OPENAI, OPENAI_CLIENT, Issuer, find_endpoints, find_issuer
+from buddy.models.login.oauth import open_client
 from buddy.models.login.tokens import AuthFile, Tokens
 from oauth_server import OAuthServer
 
@@ -69,7 +69,7 @@ def test_a_device_asks_less_often_when_it_is_told_to():
     assert waits == [2.0, 2.0 + SLOWER, 2.0 + SLOWER, 2.0 + 2 * SLOWER]
 
 
-@pytest.mark.parametrize(("word", "said"), [("access_denied", "denied"), ("expired_token", "not used in time")])
+@pytest.mark.parametrize(("word", "said"), [("access_denied", "denied"), ("expired_token", "has expired")])
 def test_a_device_that_is_refused_says_why(word: str, said: str):
     with OAuthServer(polls=["pending", word]) as server, pytest.raises(UserError, match=said):
         pair(server)
@@ -82,7 +82,10 @@ def test_a_refusal_in_the_other_flow_is_told_too():
 
 @BOTH
 def test_a_code_that_nobody_enters_runs_out(standard: bool):
-    with OAuthServer(standard=standard, polls=["pending"] * 1000) as server, pytest.raises(UserError, match="in time"):
+    with (
+        OAuthServer(standard=standard, polls=["pending"] * 1000) as server,
+        pytest.raises(UserError, match="has expired"),
+    ):
         pair(server, speed=50.0)
 
 
@@ -107,7 +110,7 @@ def test_a_browser_that_says_no_is_told_as_denied():
 
 
 def test_a_browser_that_never_comes_back_is_given_up():
-    with OAuthServer() as server, pytest.raises(UserError, match="did not come back in time"):
+    with OAuthServer() as server, pytest.raises(UserError, match="not completed in time"):
         browse(server, visit=lambda _: None, seconds=0.05)
 
 
@@ -149,7 +152,7 @@ def test_other_issuers_keep_their_tokens_apart():
 
 @pytest.mark.parametrize("url", ["http://login.example", "ftp://127.0.0.1", "login.example", "https://"])
 def test_tokens_are_not_sent_in_the_clear(url: str):
-    with pytest.raises(UserError, match="need https"):
+    with pytest.raises(UserError, match="require https"):
         find_issuer(url, "c")
 
 

@@ -159,7 +159,7 @@ async def test_without_a_refresh_token_the_login_ends_with_the_access_token(serv
     scene = Scene(server, tmp_path)
     with scene.auth.locked():
         scene.auth.save(scene.issuer.name, Tokens("a", "", int(NOW) - 1))
-    with pytest.raises(ProviderError, match="the login has run out"):
+    with pytest.raises(ProviderError, match="the login has expired"):
         await scene.login().headers()
 
 
@@ -242,7 +242,7 @@ def test_openai_is_told_the_account_that_its_token_names():
 def test_a_file_that_is_not_ours_is_refused_without_showing_it(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     auth.path.write_text('{"version": 1, "providers": {"openai": "secret-token"}}')
-    with pytest.raises(UserError, match="is not what Buddy wrote") as refused:
+    with pytest.raises(UserError, match="damaged or was not written by Buddy") as refused:
         auth.read("openai")
     assert "secret-token" not in str(refused.value)
     auth.path.write_text('{"version": 3, "providers": {}}')

@@ -1,1 +1,1 @@
-"""Logging in with a person's account: tokens instead of a key."""
+"""Login with a person's account: tokens instead of a key."""

@@ -1,21 +1,21 @@
-"""Log a person in and out: the flow that fits, and what is kept of it."""
+"""Logs a person in and out, and stores the tokens."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
 from buddy.errors import BuddyError
-from buddy.models.login.answers import open_client, post_form
 from buddy.models.login.browser import log_in_with_browser
 from buddy.models.login.device import Pairing, start_pairing, wait_for_tokens
 from buddy.models.login.issuer import Issuer, find_endpoints
+from buddy.models.login.oauth import open_client, post_form
 from buddy.models.login.tokens import AuthFile
 
 Flow = Literal["device", "browser"]
 
 
 class Screen:
-    """How the person is told what to do."""
+    """Shows the person what to do."""
 
     def __init__(self, pairing: Callable[[Pairing], None], address: Callable[[str], None]) -> None:
         self.pairing = pairing
@@ -23,7 +23,7 @@ class Screen:
 
 
 def log_in(issuer: Issuer, auth: AuthFile, flow: Flow, screen: Screen) -> None:
-    """Have the person log in and keep the tokens; UserError or ProviderError where that fails."""
+    """Have the person log in and store the tokens; UserError or ProviderError if that fails."""
     with open_client() as http:
         endpoints = find_endpoints(issuer, http)
         if flow == "browser":
@@ -37,7 +37,7 @@ def log_in(issuer: Issuer, auth: AuthFile, flow: Flow, screen: Screen) -> None:
 
 
 def log_out(issuer: Issuer, auth: AuthFile) -> bool:
-    """Take the tokens back at the issuer as far as it can be reached, and forget them; False where there were none."""
+    """Revoke the tokens at the issuer if it can be reached, and delete them; False if there were none."""
     with auth.locked():
         tokens = auth.read(issuer.name)
         was_in = auth.forget(issuer.name)

@@ -1,10 +1,10 @@
-"""The tokens of a login as credentials: kept fresh, shared with every other process of this user.
+"""The tokens of a login as credentials: refreshed in time, shared with every other process of this user.
 
-What always holds:
-- a token is renewed when less than 90 seconds of it are left, and once more where a server refuses it;
-- of all processes that want to renew, one does, under the lock; the others find its tokens in the file;
-- renewing goes on to its end in a thread, also when the run that needed it is cancelled: an issuer that gives a new
-  refresh token has taken the old one back, and the new one must reach the disk.
+Invariants:
+- a token is refreshed when less than 90 seconds of it are left, and again if a server refuses it;
+- of all processes that want to refresh, one does, under the lock; the others find its tokens in the file;
+- a refresh runs to its end in a thread, even if the run that needed it is cancelled: an issuer that returns a new
+  refresh token has revoked the old one, and the new one must reach the disk.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import ProviderError, UserError
-from buddy.models.login.answers import Refused, open_client, post_form, read_tokens
 from buddy.models.login.issuer import Issuer, find_endpoints
+from buddy.models.login.oauth import LoginRefused, open_client, post_form, read_tokens
 from buddy.models.login.tokens import AuthFile, Tokens
 
 EARLY_SECONDS = 90
 TRIAL_SECONDS = 60
 
 
-def _forget(_: str) -> None:
-    """Where nobody wants to know of new tokens."""
+def _ignore(_: str) -> None:
+    """For callers that need not know of new tokens."""
 
 
 class Login:
-    """Credentials of a profile that logs in. `learned` is told of every token, so that it can be hidden."""
+    """Credentials of a profile that logs in. `learned` is called with every token, so that it can be hidden."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Login:
         issuer: Issuer,
         auth: AuthFile,
         *,
-        learned: Callable[[str], None] = _forget,
+        learned: Callable[[str], None] = _ignore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._profile = profile
@@ -46,7 +46,7 @@ class Login:
         self._learned = learned
         self._clock = clock
         self._tokens: Tokens | None = None
-        self._renewed: tuple[str, float] = "", 0.0
+        self._refreshed: tuple[str, float] = "", 0.0
 
     async def headers(self) -> Mapping[str, str]:
         tokens = self._tokens
@@ -58,12 +58,12 @@ class Login:
         tokens, self._tokens = self._tokens, None
         if tokens is None:
             return True
-        # A token that was renewed a moment ago and is refused again will not get better; an older one may.
-        token, at = self._renewed
+        # If a token that was just refreshed is refused again, another refresh will not help; for an older one it may.
+        token, at = self._refreshed
         if tokens.access_token == token and self._clock() - at < TRIAL_SECONDS:
             raise self._login_required("the login is no longer valid")
-        renewed = self._keep(await asyncio.to_thread(self._renew, tokens.access_token))
-        self._renewed = renewed.access_token, self._clock()
+        refreshed = self._keep(await asyncio.to_thread(self._refresh, tokens.access_token))
+        self._refreshed = refreshed.access_token, self._clock()
         return True
 
     def _keep(self, tokens: Tokens) -> Tokens:
@@ -74,27 +74,27 @@ class Login:
         return tokens
 
     def _current(self) -> Tokens:
-        """The tokens of the file, renewed if it is time."""
+        """The tokens of the file, refreshed if it is time."""
         tokens = self._stored()
         if self._left(tokens) >= EARLY_SECONDS:
             return tokens
         try:
-            return self._renew(tokens.access_token)
+            return self._refresh(tokens.access_token)
         except ProviderError as error:
-            # What is left of the token may do while the issuer cannot be reached.
+            # The remaining lifetime may suffice while the issuer can't be reached.
             if error.retryable and self._left(tokens) > 0:
                 return tokens
             raise
 
-    def _renew(self, old: str) -> Tokens:
+    def _refresh(self, old: str) -> Tokens:
         try:
             with self._auth.locked():
                 tokens = self._stored()
                 if tokens.access_token != old and self._left(tokens) >= EARLY_SECONDS:
                     return tokens
-                renewed = self._ask_issuer(tokens)
-                self._auth.save(self._issuer.name, renewed)
-                return renewed
+                refreshed = self._ask_issuer(tokens)
+                self._auth.save(self._issuer.name, refreshed)
+                return refreshed
         except TimeoutError as error:
             raise ProviderError(str(error), retryable=True) from error
         except UserError as error:
@@ -104,7 +104,7 @@ class Login:
 
     def _ask_issuer(self, tokens: Tokens) -> Tokens:
         if not tokens.refresh_token:
-            raise self._login_required("the login has run out")
+            raise self._login_required("the login has expired")
         fields = {
             "grant_type": "refresh_token",
             "refresh_token": tokens.refresh_token,
@@ -112,9 +112,9 @@ class Login:
         }
         try:
             with open_client() as http:
-                answer = post_form(http, find_endpoints(self._issuer, http).token, fields)
-                return read_tokens(answer, refresh_token=tokens.refresh_token, now=self._clock())
-        except Refused as error:
+                response = post_form(http, find_endpoints(self._issuer, http).token, fields)
+                return read_tokens(response, refresh_token=tokens.refresh_token, now=self._clock())
+        except LoginRefused as error:
             raise self._login_required("the login is no longer valid") from error
 
     def _stored(self) -> Tokens:
@@ -135,7 +135,7 @@ class Login:
         )
 
     def _account(self, tokens: Tokens) -> dict[str, str]:
-        """OpenAI wants to be told which of the person's accounts pays; the token itself names it."""
+        """OpenAI needs to know which of the person's accounts pays; the token itself contains it."""
         account = account_of(tokens.access_token) if self._issuer.is_openai else ""
         return {"chatgpt-account-id": account} if account else {}
 
@@ -149,7 +149,7 @@ class _Claims(Struct, frozen=True):
 
 
 def account_of(access_token: str) -> str:
-    """The account inside a JWT; empty where it is none, or names none."""
+    """The account inside a JWT; empty if it is not one, or has none."""
     payload = [*access_token.split("."), ""][1]
     try:
         claims = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))

@@ -1,7 +1,7 @@
-"""Logging in with a browser on this machine: authorization code with PKCE, sent back to a loopback address.
+"""Login with a browser on this machine: authorization code with PKCE, redirected to a loopback address.
 
-What always holds: only 127.0.0.1 is listened on, for one answer with the right `state`; the code is worth nothing
-without the verifier, which never leaves this process but to the issuer; the page shown says nothing that came in.
+Invariants: the listener is on 127.0.0.1 only, for one request with the right `state`; the code is worthless without the
+verifier, which is sent to nobody but the issuer; the page shown repeats nothing from the request.
 """
 
 import base64
@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec import Struct
 
 from buddy.errors import UserError
-from buddy.models.login.answers import post_form, read_tokens
 from buddy.models.login.issuer import SCOPE, Endpoints, Issuer
+from buddy.models.login.oauth import post_form, read_tokens
 from buddy.models.login.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class _Listener(HTTPServer):
-    """Waits for the browser; what it brought is in `outcome`."""
+    """Waits for the browser; the result is in `outcome`."""
 
     def __init__(self, port: int, path: str, state: str) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
@@ -45,13 +45,13 @@ class _Listener(HTTPServer):
         self.outcome: _Outcome | None = None
 
     def take(self, target: str) -> tuple[int, bytes]:
-        """Look at a request; give the status and what its page says."""
+        """Handle a request; return the status and the text of its page."""
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if parts.path != self.path:
-            return 404, b"There is nothing here."
+            return 404, b"Not found."
         if not hmac.compare_digest(query.get("state", "").encode(), self.state.encode()):
-            return 400, b"This is not the login that was started."
+            return 400, b"This login was not started here."
         if self.outcome is None:
             self.outcome = _Outcome(query.get("code", ""), "" if query.get("code") else query.get("error", "no code"))
         return 200, b"You are logged in." if self.outcome.code else b"The login was not completed."
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing: the address holds the code."""
+        """Log nothing: the URL contains the code."""
 
 
 def log_in_with_browser(
@@ -83,13 +83,13 @@ def log_in_with_browser(
     show: Callable[[str], None],
     seconds: float = SECONDS,
 ) -> Tokens:
-    """Give the address to `show`, which opens or prints it, and wait for the browser to come back."""
+    """Pass the URL to `show`, which opens or prints it, and wait for the browser's redirect."""
     if not endpoints.authorize:
         raise UserError(f"{issuer.url} has no browser login", hint="use --device")
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
     with _listen(issuer, state) as listener:
         redirect = _redirect(issuer, listener)
-        show(f"{endpoints.authorize}?{urlencode(_question(issuer, redirect, state, verifier))}")
+        show(f"{endpoints.authorize}?{urlencode(_query(issuer, redirect, state, verifier))}")
         code = _wait_for_code(listener, seconds)
     fields = {
         "grant_type": "authorization_code",
@@ -102,13 +102,13 @@ def log_in_with_browser(
 
 
 def _listen(issuer: Issuer, state: str) -> _Listener:
-    # OpenAI knows this one address of its client; others take any port of the loopback (RFC 8252).
+    # OpenAI accepts only this address of its client; others accept any loopback port (RFC 8252).
     port, path = (OPENAI_PORT, "/auth/callback") if issuer.is_openai else (0, "/callback")
     try:
         return _Listener(port, path, state)
     except OSError as error:
-        hint = "end what uses it, or log in with --device"
-        raise UserError(f"cannot listen on port {port}: {error.strerror}", hint=hint, exit_code=75) from error
+        hint = "stop the program that uses it, or log in with --device"
+        raise UserError(f"can't listen on port {port}: {error.strerror}", hint=hint, exit_code=75) from error
 
 
 def _redirect(issuer: Issuer, listener: _Listener) -> str:
@@ -116,9 +116,9 @@ def _redirect(issuer: Issuer, listener: _Listener) -> str:
     return f"http://{host}:{listener.server_port}{listener.path}"
 
 
-def _question(issuer: Issuer, redirect: str, state: str, verifier: str) -> dict[str, str]:
+def _query(issuer: Issuer, redirect: str, state: str, verifier: str) -> dict[str, str]:
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-    question = {
+    query = {
         "response_type": "code",
         "client_id": issuer.client_id,
         "redirect_uri": redirect,
@@ -128,8 +128,8 @@ def _question(issuer: Issuer, redirect: str, state: str, verifier: str) -> dict[
         "state": state,
     }
     if issuer.is_openai:
-        question |= {"id_token_add_organizations": "true", "codex_cli_simplified_flow": "true"}
-    return question
+        query |= {"id_token_add_organizations": "true", "codex_cli_simplified_flow": "true"}
+    return query
 
 
 def _wait_for_code(listener: _Listener, seconds: float) -> str:
@@ -137,9 +137,11 @@ def _wait_for_code(listener: _Listener, seconds: float) -> str:
     while listener.outcome is None:
         listener.timeout = deadline - time.monotonic()
         if listener.timeout <= 0:
-            raise UserError("the browser did not come back in time", hint="try again, or use --device", exit_code=1)
+            raise UserError(
+                "the login in the browser was not completed in time", hint="try again, or use --device", exit_code=1
+            )
         listener.handle_request()
     if listener.outcome.code:
         return listener.outcome.code
     why = "denied" if listener.outcome.error == "access_denied" else f"refused: {listener.outcome.error[:100]}"
-    raise UserError(f"the login was {why}", hint="start again with buddy login, if that was a mistake", exit_code=1)
+    raise UserError(f"the login was {why}", hint="if that was a mistake, run buddy login again", exit_code=1)

@@ -1,7 +1,7 @@
-"""Logging in on another device: a code is shown here and typed in there.
+"""Login on another device: a code is shown here and entered there.
 
-What always holds: the issuer is asked no more often than it allows, and not after the code has run out; two kinds are
-spoken, the standard one (RFC 8628) and OpenAI's own.
+Invariants: the issuer is polled no more often than it allows, and not after the code has expired; two protocols are
+supported, the standard (RFC 8628) and OpenAI's own.
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.errors import UserError
-from buddy.models.login.answers import Refused, check, fault_of, post_form, post_json, read, read_tokens
 from buddy.models.login.issuer import SCOPE, Endpoints, Issuer
+from buddy.models.login.oauth import LoginRefused, check, fault_of, post_form, post_json, read, read_tokens
 from buddy.models.login.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class Pairing(Struct, frozen=True):
-    """What the person is shown (`url` and `code`), and how the answer is asked for."""
+    """What the person is shown (`url` and `code`), and how to poll for the result."""
 
     url: str
     code: str
     interval: float
     seconds: float
-    ask: Callable[[], Tokens | None]
+    poll: Callable[[], Tokens | None]
     direct_url: str = ""
 
 
 class TooFast(Exception):
-    """The issuer wants to be asked less often."""
+    """The issuer wants to be polled less often."""
 
 
 def start_pairing(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -> Pairing:
@@ -51,15 +51,15 @@ def start_pairing(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -
 def wait_for_tokens(
     pairing: Pairing, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
 ) -> Tokens:
-    """Ask until the person has decided; UserError where the answer is no, or none came in time."""
+    """Poll until the person has decided; UserError if they refuse, or the code expires."""
     deadline, interval = clock() + pairing.seconds, pairing.interval
     while clock() + interval < deadline:
         sleep(interval)
         try:
-            tokens = pairing.ask()
+            tokens = pairing.poll()
         except TooFast:
             interval += SLOWER
-        except Refused as error:
+        except LoginRefused as error:
             raise _refusal(error) from error
         else:
             if tokens is not None:
@@ -68,20 +68,18 @@ def wait_for_tokens(
 
 
 def _expired() -> UserError:
-    return UserError("the code was not used in time", hint="start again: buddy login", exit_code=1)
+    return UserError("the code has expired", hint="run buddy login again", exit_code=1)
 
 
-def _refusal(error: Refused) -> UserError:
+def _refusal(error: LoginRefused) -> UserError:
     if error.code == "expired_token":
         return _expired()
     if error.code == "access_denied":
-        return UserError(
-            "the login was denied", hint="start again with buddy login, if that was a mistake", exit_code=1
-        )
+        return UserError("the login was denied", hint="if that was a mistake, run buddy login again", exit_code=1)
     return UserError(str(error), exit_code=1)
 
 
-# --- the standard one ----------------------------------------------------------------------------------------------
+# --- the standard --------------------------------------------------------------------------------------------------
 
 
 class _Started(Struct, frozen=True):
@@ -94,27 +92,27 @@ class _Started(Struct, frozen=True):
 
 
 def _start_standard(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -> Pairing:
-    answer = post_form(http, endpoints.device, {"client_id": issuer.client_id, "scope": SCOPE})
-    check(answer)
-    started = read(answer, _Started)
+    response = post_form(http, endpoints.device, {"client_id": issuer.client_id, "scope": SCOPE})
+    check(response)
+    started = read(response, _Started)
     fields = {"grant_type": _GRANT, "device_code": started.device_code, "client_id": issuer.client_id}
 
-    def ask() -> Tokens | None:
-        answer = post_form(http, endpoints.token, fields)
-        if answer.status_code == 400:
-            code, _ = fault_of(answer)
+    def poll() -> Tokens | None:
+        response = post_form(http, endpoints.token, fields)
+        if response.status_code == 400:
+            code, _ = fault_of(response)
             if code == "slow_down":
                 raise TooFast
             if code == "authorization_pending":
                 return None
-        return read_tokens(answer)
+        return read_tokens(response)
 
     return Pairing(
         url=started.verification_uri,
         code=started.user_code,
         interval=max(0.0, started.interval),
         seconds=started.expires_in,
-        ask=ask,
+        poll=poll,
         direct_url=started.verification_uri_complete,
     )
 
@@ -135,17 +133,17 @@ class _Code(Struct, frozen=True):
 
 def _start_openai(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -> Pairing:
     base = f"{endpoints.accounts}/api/accounts/deviceauth"
-    answer = post_json(http, f"{base}/usercode", {"client_id": issuer.client_id})
-    check(answer)
-    started = read(answer, _UserCode)
+    response = post_json(http, f"{base}/usercode", {"client_id": issuer.client_id})
+    check(response)
+    started = read(response, _UserCode)
     fields = {"device_auth_id": started.device_auth_id, "user_code": started.user_code}
 
-    def ask() -> Tokens | None:
-        answer = post_json(http, f"{base}/token", fields)
-        if answer.status_code in (403, 404):
+    def poll() -> Tokens | None:
+        response = post_json(http, f"{base}/token", fields)
+        if response.status_code in (403, 404):
             return None
-        check(answer)
-        code = read(answer, _Code)
+        check(response)
+        code = read(response, _Code)
         exchange = {
             "grant_type": "authorization_code",
             "code": code.authorization_code,
@@ -160,7 +158,7 @@ def _start_openai(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -
         code=started.user_code,
         interval=_seconds(started.interval),
         seconds=OPENAI_SECONDS,
-        ask=ask,
+        poll=poll,
     )
 
 

@@ -1,7 +1,7 @@
-"""Who gives out tokens, and where it is asked for them.
+"""Issuers of tokens and their endpoints.
 
-What always holds: an issuer that publishes its metadata (RFC 8414, OpenID discovery) is spoken to by the standards; one
-that does not is taken to have the paths of OpenAI's. Tokens are only sent over TLS, or within this machine.
+Invariants: an issuer that publishes its metadata (RFC 8414, OpenID discovery) is used by the standards; one that does
+not is assumed to have the paths of OpenAI's. Tokens are only sent over TLS, or within this machine.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import UserError
-from buddy.models.login.answers import get
+from buddy.models.login.oauth import get
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,7 +25,7 @@ _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-con
 
 
 class Issuer(Struct, frozen=True):
-    """`name` is what its tokens are kept under: profiles with the same issuer share one login."""
+    """`name` is the key of its tokens: profiles with the same issuer share one login."""
 
     name: str
     url: str
@@ -37,7 +37,7 @@ class Issuer(Struct, frozen=True):
 
 
 class Endpoints(Struct, frozen=True):
-    """`accounts` is where OpenAI's own device flow lives; `device` is the standard one. Empty: not offered."""
+    """`accounts` is where OpenAI's own device flow lives; `device` is the standard one. Empty if not offered."""
 
     token: str
     authorize: str = ""
@@ -55,7 +55,7 @@ class _Metadata(Struct, frozen=True):
 
 
 def find_issuer(issuer: str, client_id: str) -> Issuer:
-    """The issuer a profile names; OpenAI without one."""
+    """The issuer of a profile; OpenAI by default."""
     url = issuer.rstrip("/") or OPENAI
     _check_private(url)
     client = client_id or OPENAI_CLIENT
@@ -67,9 +67,9 @@ def find_endpoints(issuer: Issuer, http: "httpx2.Client") -> Endpoints:
     if issuer.is_openai:
         return _like_openai(issuer.url)
     for path in _METADATA:
-        answer = get(http, issuer.url + path)
-        if answer.status_code == 200:
-            return _published(answer.content, issuer)
+        response = get(http, issuer.url + path)
+        if response.status_code == 200:
+            return _published(response.content, issuer)
     return _like_openai(issuer.url)
 
 
@@ -85,7 +85,9 @@ def _published(metadata: bytes, issuer: Issuer) -> Endpoints:
     except msgspec.DecodeError as error:
         raise UserError(f"{issuer.url} publishes metadata without issuer and token_endpoint") from error
     if found.issuer.rstrip("/") != issuer.url:
-        raise UserError(f"{issuer.url} publishes the metadata of {found.issuer}", hint="set issuer to that, if meant")
+        raise UserError(
+            f"{issuer.url} publishes the metadata of {found.issuer}", hint="if that is intended, set issuer to it"
+        )
     endpoints = Endpoints(
         token=found.token_endpoint,
         authorize=found.authorization_endpoint,
@@ -104,7 +106,7 @@ def _check_private(url: str) -> None:
         return
     if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
         return
-    raise UserError(f"{url!r} cannot be logged in to: tokens need https", hint="check issuer in the profile")
+    raise UserError(f"can't log in to {url!r}: tokens require https", hint="check issuer in the profile")
 
 
 def _is_loopback(host: str) -> bool:

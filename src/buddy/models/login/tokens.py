@@ -1,7 +1,7 @@
-"""`auth.json`: the tokens of every provider somebody logged in to.
+"""`auth.json`: the tokens of every provider that was logged in to.
 
-What always holds:
-- the file is replaced whole and has mode 0600, its folder 0700: a reader sees the old tokens or the new ones;
+Invariants:
+- the file is replaced atomically and has mode 0600, its folder 0700: a reader sees the old tokens or the new ones;
 - it is changed under a lock that all processes share, and read again once the lock is held;
 - no `repr` shows a token.
 """
@@ -26,7 +26,7 @@ _POLL = 0.02
 
 
 class Tokens(Struct, frozen=True):
-    """What an issuer gave. Without a refresh token the login ends when the access token does."""
+    """The tokens of an issuer. Without a refresh token the login ends when the access token expires."""
 
     access_token: str
     refresh_token: str
@@ -51,7 +51,7 @@ class AuthFile:
         return self._read().providers.get(provider)
 
     def save(self, provider: str, tokens: Tokens) -> None:
-        """Keep these tokens; the caller holds the lock."""
+        """Store these tokens; the caller holds the lock."""
         held = self._read()
         self._write(replace(held, providers={**held.providers, provider: tokens}))
 
@@ -65,7 +65,7 @@ class AuthFile:
 
     @contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Generator[None]:
-        """Hold the lock of all processes; TimeoutError where another one does not let go."""
+        """Hold the lock of all processes; TimeoutError if another one does not release it."""
         self._make_folder()
         lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -85,28 +85,30 @@ class AuthFile:
         except FileNotFoundError:
             return _File()
         except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+            raise UserError(f"can't read {self.path}: {error.strerror}") from error
         except msgspec.DecodeError as error:
-            # What is wrong with it is not told: the text may hold a token.
-            raise UserError(f"{self.path} is not what Buddy wrote", hint="move it away and log in again") from error
+            # The cause is not part of the message: the text may contain a token.
+            raise UserError(
+                f"{self.path} is damaged or was not written by Buddy", hint="move it away and log in again"
+            ) from error
         if held.version != VERSION:
             hint = "use the Buddy that wrote it, or move it away and log in again"
-            raise UserError(f"{self.path} has version {held.version}; this Buddy knows {VERSION}", hint=hint)
+            raise UserError(f"{self.path} has version {held.version}; this Buddy supports {VERSION}", hint=hint)
         return held
 
     def _write(self, held: _File) -> None:
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             with suppress(FileNotFoundError):
-                beside.unlink()  # of a process that died and had this number
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                temporary.unlink()  # left by a process that died and had the same pid
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(held)) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.path)
+            temporary.replace(self.path)
         except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror}") from error
+            raise UserError(f"can't write {self.path}: {error.strerror}") from error
 
 
 def _wait_for(lock: int, seconds: float) -> None:
@@ -117,7 +119,7 @@ def _wait_for(lock: int, seconds: float) -> None:
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise TimeoutError("another process holds the lock of auth.json") from None
-            # A blocking flock could not be given up: it would keep the process from ending.
+            # A blocking flock can't be interrupted: it would keep the process from exiting.
             time.sleep(_POLL)
         else:
             return

@@ -1,7 +1,7 @@
-"""Questions to an issuer, and what its answers mean.
+"""Requests to an issuer of tokens, and the meaning of its responses.
 
-What always holds: no wait is longer than `SECONDS`, a redirect is not followed, and no message repeats a token, a code
-or a body; the issuer's own words are told where it gives them as an error.
+Invariants: no wait is longer than `SECONDS`, redirects are not followed, and no message repeats a token, a code or a
+body; an error of the issuer is reported in its own words.
 """
 
 import time
@@ -24,8 +24,8 @@ DEFAULT_LIFETIME = 3600
 MIN_LIFETIME = 60
 
 
-class Refused(ProviderError):
-    """The issuer said no; `code` is its word for why, such as `invalid_grant`."""
+class LoginRefused(ProviderError):
+    """The issuer refused; `code` is its error code, such as `invalid_grant`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message, retryable=False)
@@ -33,7 +33,7 @@ class Refused(ProviderError):
 
 
 class Granted(Struct, frozen=True):
-    """The answer of a token endpoint."""
+    """The response of a token endpoint."""
 
     access_token: str
     refresh_token: str = ""
@@ -41,7 +41,7 @@ class Granted(Struct, frozen=True):
 
 
 class _Fault(Struct, frozen=True):
-    # Some servers put an object where the standard has a word.
+    # Some servers send an object where the standard has a string.
     error: str | dict[str, object] = ""
     error_description: str = ""
 
@@ -53,57 +53,57 @@ def open_client() -> "httpx2.Client":
 
 
 def get(http: "httpx2.Client", url: str) -> "httpx2.Response":
-    return _ask(http, "GET", url)
+    return _request(http, "GET", url)
 
 
 def post_form(http: "httpx2.Client", url: str, fields: Mapping[str, str]) -> "httpx2.Response":
-    return _ask(http, "POST", url, form=fields)
+    return _request(http, "POST", url, form=fields)
 
 
 def post_json(http: "httpx2.Client", url: str, fields: Mapping[str, str]) -> "httpx2.Response":
-    return _ask(http, "POST", url, json=fields)
+    return _request(http, "POST", url, json=fields)
 
 
-def read_tokens(answer: "httpx2.Response", *, refresh_token: str = "", now: float | None = None) -> Tokens:
-    """The tokens in an answer; an issuer that sends no new refresh token lets the old one live on."""
-    check(answer)
-    granted = read(answer, Granted)
+def read_tokens(response: "httpx2.Response", *, refresh_token: str = "", now: float | None = None) -> Tokens:
+    """The tokens in a response; without a new refresh token the old one stays valid."""
+    check(response)
+    granted = read(response, Granted)
     lifetime = max(MIN_LIFETIME, DEFAULT_LIFETIME if granted.expires_in is None else int(granted.expires_in))
     expires = int(time.time() if now is None else now) + lifetime
     return Tokens(granted.access_token, granted.refresh_token or refresh_token, expires)
 
 
-def check(answer: "httpx2.Response") -> None:
-    """Raise what a status other than 200 means."""
-    if answer.status_code == 200:
+def check(response: "httpx2.Response") -> None:
+    """Raise the error for a status other than 200."""
+    if response.status_code == 200:
         return
-    if answer.status_code == 429 or answer.status_code >= 500:
-        raise ProviderError(f"the login server answered {answer.status_code}", retryable=True)
-    code, told = fault_of(answer)
-    raise Refused(code, f"the login server answered {answer.status_code}" + (f": {told}" if told else ""))
+    if response.status_code == 429 or response.status_code >= 500:
+        raise ProviderError(f"the login server answered {response.status_code}", retryable=True)
+    code, message = fault_of(response)
+    raise LoginRefused(code, f"the login server answered {response.status_code}" + (f": {message}" if message else ""))
 
 
-def read(answer: "httpx2.Response", shape: type[AnyStruct]) -> AnyStruct:
+def read(response: "httpx2.Response", shape: type[AnyStruct]) -> AnyStruct:
     try:
-        return msgspec.json.decode(answer.content, type=shape)
+        return msgspec.json.decode(response.content, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # What was wrong is not told: the body may hold a token.
+        # The cause is not part of the message: the body may contain a token.
         wanted = ", ".join(field.name for field in msgspec.structs.fields(shape) if field.required)
-        raise Refused("", f"the login server's answer has no {wanted}") from error
+        raise LoginRefused("", f"the login server's response has no {wanted}") from error
 
 
-def fault_of(answer: "httpx2.Response") -> tuple[str, str]:
-    """The issuer's word for what is wrong, and how it tells it."""
+def fault_of(response: "httpx2.Response") -> tuple[str, str]:
+    """The issuer's error code, and its message."""
     try:
-        fault = msgspec.json.decode(answer.content, type=_Fault)
+        fault = msgspec.json.decode(response.content, type=_Fault)
     except msgspec.DecodeError:
         return "", ""
     code = fault.error if isinstance(fault.error, str) else str(fault.error.get("code") or "")
-    told = f"{code} ({fault.error_description})" if fault.error_description else code
-    return code, " ".join(told.split())[:200]
+    message = f"{code} ({fault.error_description})" if fault.error_description else code
+    return code, " ".join(message.split())[:200]
 
 
-def _ask(
+def _request(
     http: "httpx2.Client",
     method: str,
     url: str,
@@ -118,4 +118,4 @@ def _ask(
     except httpx2.TimeoutException as error:
         raise ProviderError(f"the login server did not answer within {SECONDS:g} s", retryable=True) from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ProviderError(f"no connection to the login server: {error}", retryable=True) from error
+        raise ProviderError(f"can't connect to the login server: {error}", retryable=True) from error
