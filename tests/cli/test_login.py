@@ -77,7 +77,7 @@ def test_a_denied_login_is_one_line_and_a_hint(home: Home):
     assert done.code == 1
     assert done.err.splitlines()[-2:] == [
         "error: the login was denied",
-        "hint: start again with buddy login, if that was a mistake",
+        "hint: if that was a mistake, run buddy login again",
     ]
     assert not auth_of(home).exists()
 
