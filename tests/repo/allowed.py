@@ -43,7 +43,6 @@ ALLOWED = {
     ("long file", "tests/replay"): 1,
     ("long file", "tests/sessions"): 1,
     ("long file", "tests/targets"): 1,
-    ("long file", "tests/terminal"): 1,
     ("long function", "tests/backends"): 2,
     ("silenced complexity", "src/buddy/cli"): 1,
     ("silenced complexity", "src/buddy/replay"): 1,

@@ -7,8 +7,6 @@ from buddy.terminal.slash import COMMANDS
 from cli.driving import Home, shell
 from terminal.screen import ENDLESS, Tmux
 
-CHOICES = "1 Yes ·"
-
 
 def begun(terminal: Tmux) -> None:
     terminal.wait("(shift-tab)")
@@ -59,69 +57,6 @@ def test_markdown_code_and_tables_are_rendered(home: Home) -> None:
         screen = terminal.wait("✓ done")
     for line in ("# Head", "some text <b>raw</b>", " • one", "  def f(): pass", "here (http://x.test/?q=1)"):
         assert line in screen.splitlines(), screen
-
-
-def test_every_answer_to_an_approval(home: Home) -> None:
-    home.script(*(shell(f"touch ran{number}") for number in range(5)), {"text": "over"})
-    with Tmux(home, rows=60) as terminal:
-        begun(terminal)
-        terminal.enter("go")
-        for number, keys in enumerate(("1", "2", "4", "5")):
-            terminal.until(lambda screen, at=number: f"touch ran{at}" in screen and CHOICES in screen)
-            terminal.keys(keys)
-        terminal.wait("What should Buddy do instead?")
-        terminal.enter("use a table")
-        terminal.wait("denied by you: use a table")
-        terminal.until(lambda screen: "touch ran4" in screen and CHOICES in screen)
-        terminal.keys("3")
-        terminal.wait("✓ done")
-        assert "approved by you for this session" in terminal.screen()
-        assert "approved by you from now on" in terminal.screen()
-    assert sorted(path.name for path in home.work.iterdir()) == ["ran0", "ran1", "ran4"]
-    assert "touch" in home.run("approvals", "list").out
-
-
-def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
-    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
-        begun(terminal)
-        terminal.enter("go")
-        terminal.type("1 is a number")
-        terminal.wait(CHOICES)
-        assert "> 1 is a number" in terminal.screen()
-        assert not (home.work / "ran").exists()
-        terminal.keys("4")
-        terminal.wait("✓ done")
-        assert "> 1 is a number" in terminal.screen()
-
-
-def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: Home) -> None:
-    command = "\n".join([*(f": line {number}" for number in range(100)), "touch ran"])
-    with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
-        begun(terminal)
-        terminal.enter("go")
-        terminal.wait("e Show all")
-        terminal.keys("1")
-        terminal.keys("e")
-        terminal.wait(CHOICES)
-        assert not (home.work / "ran").exists()
-        assert "touch ran" in terminal.screen(history=True)
-        terminal.keys("1")
-        terminal.wait("✓ done")
-    assert (home.work / "ran").exists()
-
-
-def test_an_edit_shows_its_diff(home: Home) -> None:
-    (home.work / "a.txt").write_text("one\ntwo\n")
-    call = {"text": "", "calls": [{"name": "write_file", "args": {"path": "a.txt", "content": "one\n2\n"}}]}
-    with home.script(call, {"text": "over"}) and Tmux(home) as terminal:
-        begun(terminal)
-        terminal.enter("go")
-        screen = terminal.wait("1 Yes")
-        assert "│ -two" in screen.splitlines()
-        assert "│ +2" in screen.splitlines()
-        terminal.keys("1")
-        terminal.wait("✓ done")
-    assert (home.work / "a.txt").read_text() == "one\n2\n"
 
 
 def test_messages_queue_during_a_run_and_esc_interrupts_it(home: Home) -> None:
@@ -185,20 +120,6 @@ def test_steering_reaches_the_active_run(home: Home) -> None:
         terminal.wait("Esc to interrupt")
         terminal.enter("/steer to the left")
         terminal.wait("Will be delivered at the next turn: to the left")
-
-
-def test_shift_tab_changes_the_policy(home: Home) -> None:
-    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
-        begun(terminal)
-        terminal.keys("BTab")
-        terminal.wait("approvals: auto-approve everything")
-        terminal.enter("go")
-        terminal.wait("✓ done")
-        terminal.keys("BTab")
-        terminal.wait("approvals: deny everything")
-        terminal.keys("BTab")
-        terminal.wait("approvals: ask (shift-tab)")
-    assert (home.work / "ran").exists()
 
 
 def test_going_back_lists_earlier_messages(home: Home) -> None:
