@@ -123,14 +123,14 @@ def test_the_file_is_for_its_owner_alone(index: Index, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be looked at" * 40, b""])
-def test_a_file_that_cannot_be_used_is_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_used_is_rebuilt(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     (tmp_path / FILE).chmod(0o600)
     add(Index(tmp_path / FILE), "sess_1", "red paint")
     assert len(find(tmp_path, "paint")) == 1
 
 
-def test_another_programs_database_is_made_anew(tmp_path: Path) -> None:
+def test_another_programs_database_is_rebuilt(tmp_path: Path) -> None:
     other = connect(tmp_path / FILE, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     other.execute("CREATE TABLE things (name)")
     other.close()
@@ -154,7 +154,7 @@ def test_meaning_is_found_where_no_word_is_shared(index: Index, tmp_path: Path) 
     assert find(tmp_path, "fuel for my car", embedder=embedder)[0].text == "the automobile needs petrol"
 
 
-def test_vectors_of_another_model_are_made_anew(index: Index, tmp_path: Path) -> None:
+def test_vectors_of_another_model_are_recomputed(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "the automobile needs petrol")
     embed_all(index, WordLlama())
     index.use_model("another")

@@ -48,7 +48,7 @@ def kept_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
 
 
-async def test_what_was_said_in_one_session_is_told_in_the_next(tmp_path: Path) -> None:
+async def test_what_was_said_in_one_session_is_recalled_in_the_next(tmp_path: Path) -> None:
     puppet = Puppet(answer("noted"), answer("port 8743"))
     async with remembering(tmp_path, puppet) as home:
         first = await say(home, "the staging server listens on port 8743")

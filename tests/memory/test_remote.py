@@ -15,7 +15,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, object]]
 
 
 class Server:
-    """A loopback server that answers as it is told, and keeps what it was asked."""
+    """A loopback server that answers as scripted and records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str | None, dict[str, Any]]] = []

@@ -154,7 +154,7 @@ async def test_a_missing_list_is_explained(answer: Answer, trouble: str):
     assert listing == Listing(trouble=trouble)
 
 
-async def test_a_server_that_is_not_there_is_told_in_words():
+async def test_an_unreachable_server_is_reported():
     assert (await list_models("http://127.0.0.1:9/v1", ApiKey(""))).trouble == "no connection"
 
 

@@ -63,7 +63,7 @@ def test_a_device_logs_in_once_the_person_has_entered_the_code(standard: bool):
     assert waits == [2.0, 2.0, 2.0]
 
 
-def test_a_device_asks_less_often_when_it_is_told_to():
+def test_a_device_asks_less_often_when_the_issuer_says_so():
     with OAuthServer(polls=["slow_down", "pending", "slow_down"]) as server:
         _, waits = pair(server)
     assert waits == [2.0, 2.0 + SLOWER, 2.0 + SLOWER, 2.0 + 2 * SLOWER]
@@ -75,7 +75,7 @@ def test_a_device_that_is_refused_says_why(word: str, said: str):
         pair(server)
 
 
-def test_a_refusal_in_the_other_flow_is_told_too():
+def test_a_refusal_in_the_other_flow_is_reported_too():
     with OAuthServer(standard=False, polls=["denied"]) as server, pytest.raises(UserError, match="denied"):
         pair(server)
 
@@ -102,7 +102,7 @@ def test_a_browser_logs_in_with_a_verifier_that_only_we_know(standard: bool):
     assert urlsplit(asked["redirect_uri"]).hostname == "127.0.0.1"
 
 
-def test_a_browser_that_says_no_is_told_as_denied():
+def test_a_browser_that_refuses_is_reported_as_denied():
     with OAuthServer() as server:
         server.denies = True
         with pytest.raises(UserError, match="the login was denied"):

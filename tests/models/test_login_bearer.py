@@ -232,7 +232,7 @@ async def test_a_key_that_is_refused_is_not_tried_again():
     assert "API key" in failed.value.hint
 
 
-def test_openai_is_told_the_account_that_its_token_names():
+def test_openai_gets_the_account_of_the_token():
     claims = {"https://api.openai.com/auth": {"chatgpt_account_id": "acc_1"}}
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
     assert account_of(f"head.{payload}.signature") == "acc_1"

@@ -423,7 +423,7 @@ async def test_a_refusal_says_what_to_do_and_never_the_key(dialect: Dialect, sta
 
 @both
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
-async def test_a_storm_is_waited_out_and_every_wait_is_told(dialect: Dialect, status: int) -> None:
+async def test_a_storm_is_waited_out_and_every_wait_is_reported(dialect: Dialect, status: int) -> None:
     storm = Answer(status=status, body=b"busy")
     pieces, waits = await play(dialect, [storm, storm, storm, dialect.answer(says(dialect, "Hi"))])
     reason = f"the model API answered {status}: busy"

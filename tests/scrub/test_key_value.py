@@ -35,7 +35,7 @@ RANDOM = "q8Zr3kVw7TnB2xLs9PdF4yHc6M"
         ("Authorization: Bearer abcdefghijklmnop", f"Authorization: {MARK}"),
     ],
 )
-def test_a_value_is_told_by_what_stands_beside_it(text: str, expected: str):
+def test_a_value_is_recognised_by_the_name_before_it(text: str, expected: str):
     assert Scrubber().text(text) == expected
 
 
