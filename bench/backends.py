@@ -93,9 +93,9 @@ async def _through_us(stage: Stage, count: int) -> Sample:
 
 
 async def _start(ear: Ear, folder: Path) -> str:
-    wish = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
+    request = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
     more = {"repo": {"rootPath": str(folder)}, "options": {"agentRuntime": "droid"}}
-    return (await ear.ask("start_session", {**wish, **more}))["sessionId"]
+    return (await ear.ask("start_session", {**request, **more}))["sessionId"]
 
 
 WORKS = (

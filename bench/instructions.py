@@ -50,8 +50,8 @@ async def _play(stage: Stage, daemon: Daemon, turns: int) -> None:
     await play(stage, daemon, scripts)
 
 
-def _control(daemon: Daemon, wish: str) -> None:
-    subprocess.run(["callgrind_control", wish, str(daemon.pid)], check=True, capture_output=True)
+def _control(daemon: Daemon, request: str) -> None:
+    subprocess.run(["callgrind_control", request, str(daemon.pid)], check=True, capture_output=True)
 
 
 def _total(counts: Path) -> int:

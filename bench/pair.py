@@ -1,6 +1,6 @@
 """A bare server on a Unix socket: `python pair.py SOCKET LINES SIZE [DATABASE]`, the floor under what a daemon sends.
 
-`ping` is answered with one line; `all` with so many ready-made lines of this size; `log` with as many that are read
+`ping` is answered with one line; `all` with a number of ready-made lines of this size; `log` with as many that are read
 from the events of a database and put into their envelope, as a daemon must that replays a log. No protocol, no checks.
 """
 

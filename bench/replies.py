@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 @functools.cache
 def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
-    """An answer of so many words."""
+    """An answer with this number of words."""
     if not stream:
         return complete(_message(api, WORD * deltas, ()))
     if api == "completions":

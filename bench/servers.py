@@ -98,8 +98,8 @@ def disk(stage: Stage) -> Iterator[Subject]:
     yield Subject("daemon", "buddy", lambda: asyncio.run(_disk(stage)))
 
 
-def _scripts(stage: Stage, count: int, **wish: object) -> list[Script]:
-    return [stage.script(**wish) for _ in range(count)]
+def _scripts(stage: Stage, count: int, **fields: object) -> list[Script]:
+    return [stage.script(**fields) for _ in range(count)]
 
 
 def _span(requests: Sequence[Sequence[Request]]) -> tuple[int, int]:
@@ -258,7 +258,7 @@ async def _crowd(stage: Stage, count: int, seconds: float) -> Sample:
 
 
 async def _answers(stage: Stage, runs: int, times: int) -> Sample:
-    """While so many runs are busy, ten other clients decide and cancel, until enough was taken or a minute is over.
+    """While a number of runs are busy, ten other clients decide and cancel, until enough was taken or a minute is over.
 
     The model thinks a little: runs that turn as fast as they can fill any loop, and then its load is what is measured.
     """

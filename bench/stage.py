@@ -105,9 +105,9 @@ class Stage:
         (folder / "a.txt").write_text("".join(f"line {number} of a small file\n" for number in range(1, 11)))
         return folder
 
-    def script(self, **wish: object) -> Script:
+    def script(self, **fields: object) -> Script:
         """A script with a key of its own."""
-        return Script(f"k{os.getpid()}x{next(_keys)}")._replace(**wish)
+        return Script(f"k{os.getpid()}x{next(_keys)}")._replace(**fields)
 
     def requests(self, script: Script) -> list[Request]:
         """What the model saw of this conversation."""

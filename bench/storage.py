@@ -55,8 +55,8 @@ def fanout(stage: Stage) -> Iterator[Subject]:
             opener = await Wire.connect(daemon.socket)
             await opener.attach(session_id, count)
             counters = [await Counter.greet(daemon.socket) for _ in range(CLIENTS)]
-            wish = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
-            return await _rate(counters, wish, count + 1)
+            request = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
+            return await _rate(counters, request, count + 1)
 
     async def bare() -> float:
         return await _rate([await Counter.connect(pair) for _ in range(CLIENTS)], b"all\n", count)
@@ -85,8 +85,8 @@ def replay(stage: Stage) -> Iterator[Subject]:
         opened = await opening()
         with Daemon(stage, home) as daemon:
             counter = await Counter.greet(daemon.socket)
-            wish = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
-            return {"replay": [await _rate([counter], wish, count + 1)], "open": [opened]}
+            request = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
+            return {"replay": [await _rate([counter], request, count + 1)], "open": [opened]}
 
     async def bare() -> Sample:
         return {"replay": [await _rate([await Counter.connect(pair)], b"log\n", count)]}
@@ -129,18 +129,18 @@ class Counter(asyncio.Protocol):
         if self._left <= 0 and not self._there.done():
             self._there.set_result(None)
 
-    async def take(self, wish: bytes, lines: int) -> None:
-        """Ask, and wait until so many lines came."""
+    async def take(self, request: bytes, lines: int) -> None:
+        """Ask, and wait for this number of lines."""
         self._left = lines
         self._there = asyncio.get_running_loop().create_future()
-        self.transport.write(wish)
+        self.transport.write(request)
         await asyncio.wait_for(self._there, 60)
 
 
-async def _rate(counters: Sequence[Counter], wish: bytes, lines: int) -> float:
+async def _rate(counters: Sequence[Counter], request: bytes, lines: int) -> float:
     """Lines per second, of all together."""
     began = perf_counter()
-    await asyncio.gather(*(counter.take(wish, lines) for counter in counters))
+    await asyncio.gather(*(counter.take(request, lines) for counter in counters))
     took = perf_counter() - began
     for counter in counters:
         counter.transport.close()
@@ -179,7 +179,7 @@ def _pair(stage: Stage, count: int, size: int, database: Path | None = None) -> 
 
 
 async def seed(state_dir: Path, session_id: str, count: int) -> str:
-    """A session of so many events, written straight into the log of a daemon that does not run yet."""
+    """A session with this number of events, written straight into the log of a daemon that does not run yet."""
     log = SqliteLog.open(state_dir, _now)
     lease = await log.create(_record(session_id), this_owner())
     await log.append(Batch(session_id, lease.epoch, 0, [_started(session_id)]))

@@ -82,10 +82,10 @@ class Wire(asyncio.Protocol):
 
     async def start(self, folder: Path, policy: str = "all") -> str:
         """A session in this folder."""
-        wish: Message = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
-        wish |= {"repo": {"rootPath": str(folder)}}
-        wish |= {"options": {"approvalPolicy": policy, "budget": {"maxTurns": 100_000}}}
-        return (await self.ask("start_session", wish))["sessionId"]
+        request: Message = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
+        request |= {"repo": {"rootPath": str(folder)}}
+        request |= {"options": {"approvalPolicy": policy, "budget": {"maxTurns": 100_000}}}
+        return (await self.ask("start_session", request))["sessionId"]
 
     async def send(self, session_id: str, text: str) -> str:
         """A message; gives the id of its run."""

@@ -1,4 +1,4 @@
-"""A model API on loopback for tests: a real HTTP/1.1 server that answers as it is told.
+"""A model API on loopback for tests: a real HTTP/1.1 server that answers as instructed.
 
     async with FakeModel([Answer(says("Hello")), Answer(status=429, body=b"slow down")]) as model:
         provider = Completions("test", model.base_url, "key", "m", 8192)
@@ -38,7 +38,7 @@ class Request(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """What to answer. `chunks` become server-sent events (text as it is, anything else as JSON); `body` replaces them.
 
-    `cut_at` ends the connection after so many bytes of the body; `framing="close"` sends no length, so that such an
+    `cut_at` ends the connection after this many bytes of the body; `framing="close"` sends no length, so that such an
     end looks clean; `hang` stops for good before the headers or after the body; `gate` is awaited before the event
     `gate_at`; `gaps` are how many of the first pieces are followed by how long a wait; `slow_head` is the wait after
     each byte of the headers; `drop` closes the connection once the request was read.
@@ -130,7 +130,7 @@ class FakeModel:
         await self._server.wait_closed()
 
     async def wait_requests(self, count: int) -> None:
-        """Wait until so many requests came."""
+        """Wait for this number of requests."""
         await self._wait(lambda: len(self.requests) >= count)
 
     async def wait_hung_up(self) -> None:

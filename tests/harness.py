@@ -61,14 +61,14 @@ class Guest:
         self._events = client.events()
 
     async def start(self, mode: str = "interactive", **options: Any) -> str:
-        wish = StartSession(
+        request = StartSession(
             "headless" if mode == "headless" else "interactive",
             "default",
             "local",
             Repo(str(self.workspace)),
             options=SessionOptions(**options) if options else None,
         )
-        started = await self.client.start_session(wish)
+        started = await self.client.start_session(request)
         self.session_id, self.token = started.session_id, started.attach_token
         return started.session_id
 

@@ -21,7 +21,7 @@ async def decided(guest: Guest, limit: int = 100, session_id: str | None = None,
     return list(reply.decisions)
 
 
-async def test_people_policies_and_grants_are_told_with_what_they_decided(tmp_path: Path) -> None:
+async def test_people_policies_and_grants_are_reported_with_what_they_decided(tmp_path: Path) -> None:
     clock = Clock()
     write = call("write_file", {"path": "a.txt", "content": "x"})
     puppet = Puppet(
@@ -31,8 +31,8 @@ async def test_people_policies_and_grants_are_told_with_what_they_decided(tmp_pa
         first = await guest.start()
         run_id = await guest.send("one")
         asked = await guest.until(ApprovalRequired)
-        wish = SubmitApproval(first, run_id, asked.approval_id, "approve", "fine", "session")
-        await guest.client.approve(wish)
+        request = SubmitApproval(first, run_id, asked.approval_id, "approve", "fine", "session")
+        await guest.client.approve(request)
         await guest.until(RunComplete)
         clock.advance(60)
         await guest.send("two")
@@ -58,7 +58,7 @@ async def test_people_policies_and_grants_are_told_with_what_they_decided(tmp_pa
         assert await decided(guest, since=clock.now) == found[2:]
 
 
-async def test_what_nobody_decided_in_time_is_told(tmp_path: Path) -> None:
+async def test_what_nobody_decided_in_time_is_reported(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(shell("touch made")), answer("I see"))
     agent = AgentSettings(model="test", approval_timeout_seconds=0.05)
     async with stage(tmp_path, puppet, agent=agent) as home, home.client() as guest:

@@ -72,7 +72,7 @@ async def test_an_allow_rule_decides_without_asking(tmp_path: Path) -> None:
         assert guest.bodies(ApprovalRequired) == []
 
 
-async def test_a_deny_rule_wins_over_the_policy_all_and_the_model_is_told(tmp_path: Path) -> None:
+async def test_a_deny_rule_wins_over_the_policy_all_and_the_model_is_reported(tmp_path: Path) -> None:
     rules = {"rules": [{"decision": "deny", "argv": ["echo", "**"]}]}
     async with ruled(tmp_path, rules, SHELL, says("understood")) as guest:
         await guest.start(approval_policy="all")
@@ -183,11 +183,11 @@ async def test_a_duration_goes_with_the_scope_until_alone(
         await guest.start()
         run_id = await guest.send("go")
         asked = await guest.until(ApprovalRequired)
-        wish = SubmitApproval(
+        request = SubmitApproval(
             guest.session_id, run_id, asked.approval_id, "approve", scope=scope, duration_seconds=seconds
         )
         with pytest.raises(ProtocolError, match="durationSeconds"):
-            await guest.client.approve(wish)
+            await guest.client.approve(request)
 
 
 def _for_a_while(guest: Guest, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
@@ -230,7 +230,7 @@ async def test_a_project_file_is_inert_until_trusted_and_then_only_tightens(tmp_
         assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
 
 
-async def test_a_session_is_told_what_a_folders_own_files_do_not_do(tmp_path: Path) -> None:
+async def test_a_session_is_reported_what_a_folders_own_files_do_not_do(tmp_path: Path) -> None:
     async with ruled(tmp_path, {}, says("done")) as guest:
 
         async def told() -> list[tuple[str, str]]:

@@ -93,7 +93,9 @@ async def test_an_agent_that_cannot_resume_says_so(tmp_path: Path, monkeypatch: 
             pass
 
 
-async def test_a_login_that_is_missing_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_login_that_is_missing_is_reported_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_AGENT", "login")
     with pytest.raises(UserError, match="requires a login"):
         async with talking(tmp_path):
@@ -220,7 +222,7 @@ async def test_an_offer_to_allow_always_only_is_not_taken(tmp_path: Path) -> Non
     assert not (tmp_path / "made").exists()
 
 
-async def test_a_session_the_agent_lost_starts_anew_and_is_told_what_was_said(tmp_path: Path) -> None:
+async def test_a_session_the_agent_lost_starts_again_with_what_was_said(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         await ask(guest, "say the word is plum")
@@ -228,7 +230,7 @@ async def test_a_session_the_agent_lost_starts_anew_and_is_told_what_was_said(tm
         (tmp_path / ".fake-agent.json").unlink()
         await ask(guest, "say more")
         assert guest.bodies(WarningRaised)[0].code == "BACKEND_SESSION_LOST"
-        assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake says what it was told
+        assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake repeats what it received
 
 
 async def test_each_call_has_an_approval_and_an_id_of_its_own(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_a_limit_on_the_cost_is_refused_where_no_price_is_known(tmp_path: 
         assert (await guest.until(RunComplete)).outcome == "success"
 
 
-async def test_the_model_is_told_when_less_than_a_fifth_is_left(tmp_path: Path) -> None:
+async def test_the_model_learns_when_less_than_a_fifth_is_left(tmp_path: Path) -> None:
     notes(tmp_path, 12)
     model = Worker(lambda turn: (reading(turn),), limit=200_000)
     async with working(tmp_path, model) as (_, guest):

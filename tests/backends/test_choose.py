@@ -1,4 +1,4 @@
-"""Which agent runtime a session gets: its own wish, its project's, the server's, and what auto finds."""
+"""Which agent runtime a session gets: its own choice, its project's, the server's, and what auto finds."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -70,7 +70,7 @@ NOBODY = Cast("nobody", env={"FACTORY_API_KEY": ""})
 EMPTY = {"PATH": "/nowhere", "FACTORY_API_KEY": "", "HOME": "/nowhere"}
 
 
-async def test_a_session_of_auto_with_nothing_installed_is_told_that_it_is_native(tmp_path: Path) -> None:
+async def test_a_session_of_auto_with_nothing_installed_is_reported_that_it_is_native(tmp_path: Path) -> None:
     async with at(Cast("auto", runtime="auto"), tmp_path, EMPTY) as home, home.client() as guest:
         await guest.start()
         warned = await guest.until(WarningRaised)
@@ -99,8 +99,8 @@ async def test_a_projects_own_runtime_overrides_the_servers(tmp_path: Path) -> N
     inner = tmp_path / "inner"
     inner.mkdir()
     async with at(Cast("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as home, home.client() as guest:
-        wish = CreateProject("inner", str(inner), "native")
-        assert (await guest.client.request(wish, CreateProjectReply)).project_id.startswith("proj_")
+        request = CreateProject("inner", str(inner), "native")
+        assert (await guest.client.request(request, CreateProjectReply)).project_id.startswith("proj_")
         guest.workspace = inner
         await guest.start()
         with pytest.raises(ProtocolError, match="server-agent"):
@@ -132,9 +132,9 @@ async def test_a_project_without_a_runtime_has_the_servers(tmp_path: Path) -> No
 async def test_projects_are_listed_and_made_once_per_folder(tmp_path: Path) -> None:
     async with at(NOBODY, tmp_path, EMPTY) as home, home.client() as guest:
         await guest.client.request(CreateProject("one", str(tmp_path), "auto"), CreateProjectReply)
-        for wish in (CreateProject("two", str(tmp_path)), CreateProject("one", "/elsewhere")):
+        for request in (CreateProject("two", str(tmp_path)), CreateProject("one", "/elsewhere")):
             with pytest.raises(ProtocolError, match="already"):
-                await guest.client.request(wish, CreateProjectReply)
+                await guest.client.request(request, CreateProjectReply)
         with pytest.raises(ProtocolError, match="absolute"):
             await guest.client.request(CreateProject("three", "relative"), CreateProjectReply)
         with pytest.raises(ProtocolError, match="unknown agent runtime"):

@@ -66,7 +66,7 @@ async def test_three_hundred_turns_and_their_compactions_lose_nothing_that_is_pi
         assert max(usage.context.used for usage in guest.bodies(Usage)) <= model.context_limit
 
 
-async def test_a_filling_context_is_warned_about_then_compacted_and_all_of_it_is_told(tmp_path: Path) -> None:
+async def test_a_filling_context_is_warned_about_then_compacted_and_all_of_it_is_reported(tmp_path: Path) -> None:
     notes(tmp_path, 40)
     model = Worker(lambda turn: (reading(turn),) if turn < 36 else ())
     async with working(tmp_path, model) as (_, guest):

@@ -234,7 +234,7 @@ async def test_nothing_is_left_running_after_the_end(cast: Cast, tmp_path: Path)
 async def test_another_agent_cannot_be_confined(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         if cast.runtime is None:
-            await guest.start(sandbox="host")  # ours can be confined, which is told elsewhere
+            await guest.start(sandbox="host")  # ours can be confined, which is tested elsewhere
             return
         with pytest.raises(ProtocolError, match="cannot be confined") as refused:
             await guest.start(sandbox="confined")

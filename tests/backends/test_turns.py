@@ -1,4 +1,4 @@
-"""The turn loop as its diagram says: each box and each arrow, and what is told while it runs."""
+"""The turn loop as its diagram says: each box and each arrow, and what is reported while it runs."""
 
 import asyncio
 from pathlib import Path

@@ -51,7 +51,7 @@ class PaidWorker(Worker):
 
 
 def texts(items: list[Item] | tuple[Item, ...]) -> list[str]:
-    """What the user is told to have said."""
+    """What the prompt says that the user said."""
     return [item.text for item in items if isinstance(item, UserItem)]
 
 

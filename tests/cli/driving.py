@@ -192,7 +192,7 @@ class Terminal:
         os.close(self.master)
 
     def until(self, text: str, times: int = 1) -> None:
-        """Read until a text is shown, so many times."""
+        """Read until a text was shown this number of times."""
         while self.shown.count(text.encode()) < times:
             assert self._read(), f"it ended without {text!r}: {self.shown!r}"
 

@@ -228,7 +228,7 @@ def test_common_flags_may_stand_before_a_command(home: Home) -> None:
     assert [session["prompt"] for session in json.loads(listed.out)["sessions"]] == ["go"]
 
 
-async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(home: Home) -> None:
+async def test_a_model_whose_window_is_not_known_is_reported_with_the_key_to_set(home: Home) -> None:
     def answer(request: Request) -> Answer:
         return Answer(says("hi")) if request.path.endswith("completions") else Answer(status=404, body=b"{}")
 
@@ -239,7 +239,7 @@ async def test_a_model_whose_window_is_not_known_is_told_with_the_key_to_set(hom
     assert "assuming 8,192 tokens\nhint: set context_limit in [models.env]\n" in done.err
 
 
-async def test_what_the_model_thought_is_told_on_stderr(home: Home) -> None:
+async def test_what_the_model_thought_is_reported_on_stderr(home: Home) -> None:
     thought = [delta(reasoning_content="first this,\nthen "), delta(reasoning_content="that \x1b[2J")]
     async with FakeModel(lambda _: Answer([*thought, *says("hi")])) as model:
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
@@ -249,7 +249,7 @@ async def test_what_the_model_thought_is_told_on_stderr(home: Home) -> None:
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_a_pane_is_told_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
+def test_a_pane_is_reported_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
     tmux = {"TMUX_TMPDIR": str(tmp_path)}
     done = home.script({"text": "hi"}).run("exec", "go", "--tmux", "watched", env=tmux)
     subprocess.run(["tmux", "kill-server"], env={**os.environ, **tmux}, check=False)
@@ -456,7 +456,7 @@ def test_event_lines_are_read_back_as_they_were_written(home: Home) -> None:
     assert all(event_of(line).line().decode() == f"{line}\n" for line in done.out.split("\n")[:-1])
 
 
-async def test_what_went_wrong_is_told_once(home: Home) -> None:
+async def test_what_went_wrong_is_reported_once(home: Home) -> None:
     async with FakeModel([Answer(status=401, body=b'{"error": {"message": "who are you?"}}')]) as model:
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)

@@ -47,7 +47,7 @@ def test_an_old_session_becomes_one_that_can_be_gone_on_with(home: Home) -> None
     assert (listed["state"], listed["prompt"]) == ("idle", "what is in /tmp?")
 
 
-def test_a_folder_without_sessions_is_told(home: Home) -> None:
+def test_a_folder_without_sessions_is_reported(home: Home) -> None:
     done = home.script({"text": "hi"}).run("session", "import", ".")
     assert (done.code, done.out) == (64, "")
     assert "no session files in" in done.err

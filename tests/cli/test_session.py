@@ -24,7 +24,7 @@ TALK = (shell("echo out; echo err >&2; exit 3", "I look."), {"text": "It failed.
         (864_000_000, "10 days ago"),
     ],
 )
-def test_times_are_told_in_one_unit(milliseconds: int, words: str) -> None:
+def test_times_are_reported_in_one_unit(milliseconds: int, words: str) -> None:
     assert ago(milliseconds) == words
 
 

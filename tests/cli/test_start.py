@@ -60,7 +60,7 @@ def test_everything_that_can_be_typed_is_explained() -> None:
         ("session list all", "buddy session --help shows how"),
     ],
 )
-def test_what_was_not_understood_is_told_with_a_hint(words: str, hint: str) -> None:
+def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) -> None:
     with pytest.raises(UserError, match="unrecognized arguments") as told:
         parse(words.split())
     assert told.value.hint == hint

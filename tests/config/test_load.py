@@ -169,7 +169,7 @@ def test_a_wrong_key_or_value_is_pointed_at(text: str, message: str):
     assert str(refused(text)) == message
 
 
-def test_an_unknown_key_is_told_what_there_is():
+def test_an_unknown_key_is_reported_what_there_is():
     assert "agent_runtime" in refused("[server]\nport = 1").hint
 
 

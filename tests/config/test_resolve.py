@@ -125,7 +125,7 @@ def test_nothing_configured_is_said_with_what_to_set():
         assert word in caught.value.hint
 
 
-def test_an_unknown_profile_is_told_which_there_are(two: Config):
+def test_an_unknown_profile_is_reported_which_there_are(two: Config):
     with pytest.raises(UserError, match=r"unknown profile 'clod'\. Available: local, cloud, scripted"):
         resolve_profile(two, {}, name="clod")
     with pytest.raises(UserError, match="unknown profile 'gone'"):

@@ -49,14 +49,14 @@ class Ours:
     async def ask(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> Message:
         row = REQUESTS[kind]
         try:
-            wish = msgspec.convert(payload or {}, row.payload)
-            if isinstance(wish, StartSession):
-                started: StartSessionReply = await self.client.start_session(wish)
+            request = msgspec.convert(payload or {}, row.payload)
+            if isinstance(request, StartSession):
+                started: StartSessionReply = await self.client.start_session(request)
                 return json.loads(msgspec.json.encode(started))
-            if type(wish) is AttachSession:
-                reply = await self.client.attach(wish.session_id, wish.last_seen_seq, wish.attach_token)
+            if type(request) is AttachSession:
+                reply = await self.client.attach(request.session_id, request.last_seen_seq, request.attach_token)
                 return json.loads(msgspec.json.encode(reply))
-            return json.loads(msgspec.json.encode(await self.client.request(wish, row.reply, session_id)))
+            return json.loads(msgspec.json.encode(await self.client.request(request, row.reply, session_id)))
         except ProtocolError as error:
             raise Refused({"code": error.code, "message": error.message, "retryable": error.retryable}) from error
 
@@ -112,15 +112,15 @@ async def plain(
 
 async def start(talker: Talker, daemon: Daemon, mode: str = "interactive", **options: object) -> str:
     """A new session in the daemon's workspace."""
-    wish: Message = {
+    request: Message = {
         "mode": mode,
         "provider": "default",
         "sandboxProvider": "local",
         "repo": {"rootPath": str(daemon.workspace)},
     }
     if options:
-        wish["options"] = options
-    started = await talker.ask("start_session", wish)
+        request["options"] = options
+    started = await talker.ask("start_session", request)
     talker.token = started["attachToken"]
     return started["sessionId"]
 
@@ -161,7 +161,7 @@ async def read_log(talker: Talker, session_id: str) -> list[Message]:
 
 
 async def wait_for_connections(talker: Talker, count: int) -> None:
-    """Until no more than so many are connected; the daemon tells nobody when one leaves."""
+    """Wait until at most this number are connected; the daemon sends no event when one leaves."""
     async with asyncio.timeout(30):
         while (await talker.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110 - the daemon sends no event for it
             await asyncio.sleep(0.02)

@@ -37,8 +37,8 @@ async def guest_with(home: House, session_id: str, token: str) -> AsyncGenerator
 
 
 async def minted(owner: Guest, role: Role, seconds: float | None = None) -> str:
-    wish = ask.MintToken(role, seconds)
-    return (await owner.client.request(wish, ask.MintTokenReply, owner.session_id)).attach_token
+    request = ask.MintToken(role, seconds)
+    return (await owner.client.request(request, ask.MintTokenReply, owner.session_id)).attach_token
 
 
 async def code_of(guest: Guest, payload: Shape, reply: type[Shape], session_id: str | None = None) -> str:
@@ -176,8 +176,8 @@ async def test_a_stranger_needs_a_token_and_sees_only_its_session(tmp_path: Path
             guest.session_id = session_id
             attach = ask.AttachSession(session_id, 0)
             assert await code_of(guest, attach, ask.AttachSessionReply) == "ATTACH_FORBIDDEN"
-            for wish, reply in ((ask.GetSnapshot(), ask.GetSnapshotReply), (ask.ReadEvents(0), ask.ReadEventsReply)):
-                assert await code_of(guest, wish, reply) == "ATTACH_FORBIDDEN"
+            for request, reply in ((ask.GetSnapshot(), ask.GetSnapshotReply), (ask.ReadEvents(0), ask.ReadEventsReply)):
+                assert await code_of(guest, request, reply) == "ATTACH_FORBIDDEN"
             assert await code_of(guest, ask.ListApprovals(), ask.ListApprovalsReply) == "ATTACH_FORBIDDEN"
             assert await code_of(guest, ask.Shutdown(), ask.AcceptedReply) == "ATTACH_FORBIDDEN"
             assert (await guest.client.request(ask.ListSessions(), ask.ListSessionsReply)).sessions == ()
@@ -190,13 +190,13 @@ async def test_a_stranger_needs_a_token_and_sees_only_its_session(tmp_path: Path
 
 async def test_a_path_that_no_system_has_is_the_peers_mistake(tmp_path: Path) -> None:
     async with house(tmp_path) as home, home.client() as guest:
-        wishes: tuple[tuple[Shape, type[Shape]], ...] = (
+        requests: tuple[tuple[Shape, type[Shape]], ...] = (
             (ask.StartSession("interactive", "default", "local", Repo("/no\0where")), ask.StartSessionReply),
             (ask.TrustFolder("/no\0where", trusted=True), ask.TrustFolderReply),
             (ask.CreateProject("x", "/no\0where"), ask.CreateProjectReply),
         )
-        for wish, reply in wishes:
-            assert await code_of(guest, wish, reply) == "INVALID_REQUEST", wish
+        for request, reply in requests:
+            assert await code_of(guest, request, reply) == "INVALID_REQUEST", request
 
 
 async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> None:
@@ -220,8 +220,8 @@ async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> N
                 (ask.MintToken("driver"), ask.MintTokenReply),
                 (ask.DeleteSession(), ask.DeleteSessionReply),
             )
-            for wish, reply in refused:
-                assert await code_of(observer, wish, reply) == "ATTACH_FORBIDDEN", wish
+            for request, reply in refused:
+                assert await code_of(observer, request, reply) == "ATTACH_FORBIDDEN", request
             await owner.client.approve(decision)
             assert (await observer.until(RunComplete)).outcome == "success"
 

@@ -75,11 +75,11 @@ async def test_a_cancelled_run_completes_as_cancelled(shared: Daemon, kind: Kind
         session_id = await start(client, shared, approvalPolicy="all")
         run_id = await send(client, session_id, "wait")
         await client.until("tool_output")
-        wish = {"sessionId": session_id, "runId": run_id, "reason": "user_cancelled"}
-        assert await client.ask("cancel_run", wish, session_id) == {"accepted": True}
+        request = {"sessionId": session_id, "runId": run_id, "reason": "user_cancelled"}
+        assert await client.ask("cancel_run", request, session_id) == {"accepted": True}
         assert (await client.until("run_complete"))["payload"]["outcome"] == "cancelled"
         with pytest.raises(Refused, match="NO_ACTIVE_RUN"):
-            await client.ask("cancel_run", wish, session_id)
+            await client.ask("cancel_run", request, session_id)
 
 
 async def test_an_attach_replays_what_was_missed(shared: Daemon, kind: Kind, transport: Transport) -> None:
@@ -152,7 +152,7 @@ async def test_all_observers_see_the_same(shared: Daemon, kind: Kind, transport:
             assert client.events == first.events == second.events
 
 
-async def test_the_first_approval_wins_and_the_others_are_told(
+async def test_the_first_approval_wins_and_the_others_are_reported(
     shared: Daemon, kind: Kind, transport: Transport
 ) -> None:
     async with talking(shared, kind, transport) as client, talking(shared, kind, transport, name="app") as other:

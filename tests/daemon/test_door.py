@@ -163,7 +163,7 @@ async def test_with_certificate_files_it_speaks_tls(tmp_path: Path) -> None:
             assert b"HTTP/1.1 101" not in bare.recv(1000)
 
 
-def test_certificates_that_cannot_be_read_are_told_at_once(tmp_path: Path) -> None:
+def test_certificates_that_cannot_be_read_are_reported_at_once(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, web=True)
     (tmp_path / "cert.pem").write_text("not a certificate")
     daemon.flags += ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "missing.pem")]

@@ -78,9 +78,9 @@ async def test_garbage_on_the_websocket_is_answered_too(shared: Daemon, what: st
 async def test_half_a_surrogate_pair_is_refused_and_breaks_nothing(shared: Daemon) -> None:
     async with plain(shared) as client:
         session_id = await start(client, shared)
-        wish = {"sessionId": session_id, "clientMessageId": "msg_s", "text": "count \ud800"}
+        request = {"sessionId": session_id, "clientMessageId": "msg_s", "text": "count \ud800"}
         with pytest.raises(Refused, match="INVALID_REQUEST"):
-            await client.ask("send_user_message", wish, session_id)
+            await client.ask("send_user_message", request, session_id)
         await send(client, session_id, "count")
         await client.until("run_complete")
 
@@ -145,9 +145,9 @@ async def test_a_token_opens_its_own_session_and_no_other(shared: Daemon) -> Non
         second = await start(owner, shared)
     async with plain(shared, "websocket", token=token) as client:
         assert (await attach(client, first))["sessionId"] == first
-        for wish in (attach(client, second), attach(client, second, 0, token), send(client, second, "count")):
+        for request in (attach(client, second), attach(client, second, 0, token), send(client, second, "count")):
             with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
-                await wish
+                await request
         for kind in ("shutdown", "list_approvals"):
             with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
                 await client.ask(kind)
@@ -174,7 +174,7 @@ async def test_a_role_comes_from_the_token_and_not_from_a_word(shared: Daemon, t
         )
         await attach(client, session_id, 0, roles["observer"])
         await client.until("approval_required")
-        for wish in (
+        for request in (
             decide(client, asked),
             send(client, session_id, "count"),
             client.ask("cancel_run", {"sessionId": session_id, "runId": asked["runId"]}, session_id),
@@ -185,7 +185,7 @@ async def test_a_role_comes_from_the_token_and_not_from_a_word(shared: Daemon, t
             client.ask("list_tokens", {}, session_id),
         ):
             with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
-                await wish
+                await request
         await client.close()
         async with plain(shared, "websocket", token=roles["approver"], name="policy") as approver:
             with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):

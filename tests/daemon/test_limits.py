@@ -166,8 +166,8 @@ async def test_a_hundred_messages_wait_and_no_more(shared: Daemon) -> None:
         await send(client, session_id, "make")
         asked = await client.until("approval_required")
         for number in range(1, 101):
-            wish = {"clientMessageId": new_message_id(), "text": f"count {number}"}
-            assert (await client.ask("queue_message", wish, session_id))["position"] == number
+            request = {"clientMessageId": new_message_id(), "text": f"count {number}"}
+            assert (await client.ask("queue_message", request, session_id))["position"] == number
         with pytest.raises(Refused, match="OVERLOADED") as refused:
             await client.ask("queue_message", {"clientMessageId": new_message_id(), "text": "count"}, session_id)
         assert refused.value.retryable
@@ -207,11 +207,11 @@ def stalled(daemon: Daemon, session_id: str) -> socket.socket:
     """A client that asks for everything and reads nothing."""
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.connect(str(daemon.socket))
-    wishes: list[tuple[str, dict[str, object]]] = [
+    requests: list[tuple[str, dict[str, object]]] = [
         ("hello", {"clientName": "stalled", "clientVersion": "1", "capabilities": []}),
         ("attach_session", {"sessionId": session_id, "lastSeenSeq": 0}),
     ]
-    for number, (kind, payload) in enumerate(wishes):
+    for number, (kind, payload) in enumerate(requests):
         envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": f"req_{number}", "type": kind}
         peer.sendall(json.dumps({**envelope, "sessionId": session_id, "payload": payload}).encode() + b"\n")
     return peer
@@ -245,7 +245,7 @@ async def test_a_slow_client_catches_up_from_its_cursor(tmp_path: Path) -> None:
             assert seqs(slow.events) == list(range(1, client.events[-1]["seq"] + 1))
 
 
-def test_an_unknown_limit_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_limit_is_reported_with_those_there_are(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, limits={"conections": 3})
     assert daemon.launch().wait(20) == 64
     assert "hint: there are frame, connections" in daemon.output()

@@ -15,10 +15,10 @@ from daemon.talking import Transport, attach, plain, send, start, wait_for_conne
 
 
 async def mint(owner: Plain, session_id: str, role: str = "observer", seconds: float | None = None) -> str:
-    wish: dict[str, object] = {"role": role}
+    request: dict[str, object] = {"role": role}
     if seconds is not None:
-        wish["expiresInSeconds"] = seconds
-    return (await owner.ask("mint_token", wish, session_id))["attachToken"]
+        request["expiresInSeconds"] = seconds
+    return (await owner.ask("mint_token", request, session_id))["attachToken"]
 
 
 @pytest.mark.parametrize("transport", ["unix", "websocket"])

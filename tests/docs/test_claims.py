@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.cli.commands import build_parser
+from buddy.cli.commands import parse
 from buddy.cli.session_options import pane_of, target_of, workspace_of
 from buddy.errors import UserError
 from buddy.models.contract import Piece, Prompt, TokenUsage
@@ -46,7 +46,7 @@ def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
 
 
-async def test_progress_is_told_before_each_model_call_and_before_the_tools(tmp_path: Path) -> None:
+async def test_progress_is_reported_before_each_model_call_and_before_the_tools(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("three notes\n", encoding="utf-8")
     replies = (calls(("read_file", {"path": "notes.txt"}), ("read_file", {"path": "notes.txt"})), says("done"))
     async with house(tmp_path, *replies) as home, home.client() as guest:
@@ -70,7 +70,7 @@ async def test_reasoning_is_shown_as_it_comes(tmp_path: Path) -> None:
         assert "".join(thought.text for thought in guest.bodies(ThinkingToken)) == "two and two"
 
 
-async def test_the_model_is_told_where_it_works_with_what_and_how(tmp_path: Path) -> None:
+async def test_the_model_learns_where_it_works_with_what_and_how(tmp_path: Path) -> None:
     model = Listening(says("done"))
     async with house(tmp_path, provider=lambda _: model) as home, home.client() as guest:
         await guest.start(system_prompt="Speak like a pirate.")
@@ -129,13 +129,13 @@ async def test_a_plan_is_made_with_tools_that_only_look(tmp_path: Path) -> None:
     ],
 )
 def test_flags_say_where_to_work(flags: list[str], target: str, pane: bool | str | None) -> None:
-    options = build_parser().parse_args(["exec", "look", "-C", "/", *flags])
+    options = parse(["exec", "look", "-C", "/", *flags])
     assert (target_of(options), pane_of(options), workspace_of(options)) == (target, pane, "/")
 
 
 def test_elsewhere_the_directory_must_be_named_in_full() -> None:
     with pytest.raises(UserError, match="which directory on ssh:me@host"):
-        workspace_of(build_parser().parse_args(["exec", "look", "--ssh", "me@host"]))
+        workspace_of(parse(["exec", "look", "--ssh", "me@host"]))
 
 
 def test_the_input_line_says_where_commands_run() -> None:

@@ -57,15 +57,15 @@ class Driver:
             seen = received_events(self._folder)
             await self._client.attach(self.session_id, seen[-1].seq if seen else 0)
             return
-        wish = StartSession("interactive", "default", "local", Repo(str(self._folder / "workspace")))
-        self.session_id = (await self._client.start_session(wish)).session_id
+        request = StartSession("interactive", "default", "local", Repo(str(self._folder / "workspace")))
+        self.session_id = (await self._client.start_session(request)).session_id
         _write_whole(known, self.session_id.encode())
 
     async def work(self, message: str) -> None:
         """One message to the outcome of its run, however often it is sent."""
-        wish = SendUserMessage(self.session_id, f"msg_{message}", message)
-        run_id = await self._client.send(wish)
-        if await self._client.send(wish) != run_id:
+        request = SendUserMessage(self.session_id, f"msg_{message}", message)
+        run_id = await self._client.send(request)
+        if await self._client.send(request) != run_id:
             raise AssertionError("one message, two runs")
         if run_id in self._done:
             return

@@ -1,4 +1,4 @@
-"""Two things at the same moment: one of them wins, the log says which, and everybody is told the same.
+"""Two things at the same moment: one of them wins, the log says which, and every client sees the same.
 
 The races run in simulated time, so that every moment is tried and none depends on how fast the machine is.
 """
@@ -89,8 +89,8 @@ async def laid_table(seed: int, policy: str) -> AsyncGenerator[Table, None]:
     runtime = SimulatedRuntime(world, log, CountingIds(), SCRIPT, TIMEOUT)
     async with Client(runtime.connect(), "first") as client:
         options = SessionOptions(approval_policy=policy)
-        wish = StartSession("interactive", "default", "local", Repo(ROOT), options=options)
-        yield Table(runtime, world, client, (await client.start_session(wish)).session_id)
+        request = StartSession("interactive", "default", "local", Repo(ROOT), options=options)
+        yield Table(runtime, world, client, (await client.start_session(request)).session_id)
     await runtime.close()
 
 

@@ -175,9 +175,9 @@ class Simulation:
             self._spawn(lambda: self._send_message(number))
 
     async def _send_message(self, number: int) -> None:
-        wish = SendUserMessage(self._session_id, f"msg_{number}", f"topic {number % TOPICS}")
-        run_id = await self._client().send(wish)
-        self._runs.setdefault(wish.client_message_id, set()).add(run_id)
+        request = SendUserMessage(self._session_id, f"msg_{number}", f"topic {number % TOPICS}")
+        run_id = await self._client().send(request)
+        self._runs.setdefault(request.client_message_id, set()).add(run_id)
 
     def _new_message(self) -> int:
         self._messages += 1
@@ -215,12 +215,12 @@ class Simulation:
 
     async def _set_policy(self) -> None:
         policy: Policy = self._chance.choice(("ask", "ask", "all", "none", "until"))
-        wish = SetApprovalPolicy(policy, 1.0 if policy == "until" else None)
-        await self._client().request(wish, SetApprovalPolicyReply, self._session_id)
+        request = SetApprovalPolicy(policy, 1.0 if policy == "until" else None)
+        await self._client().request(request, SetApprovalPolicyReply, self._session_id)
 
     async def _compact(self) -> None:
-        wish = CompactSession(undo=self._chance.random() < 0.3)
-        await self._client().request(wish, CompactSessionReply, self._session_id)
+        request = CompactSession(undo=self._chance.random() < 0.3)
+        await self._client().request(request, CompactSessionReply, self._session_id)
 
     async def _snapshot(self) -> GetSnapshotReply:
         return await self._client().request(GetSnapshot(), GetSnapshotReply, self._session_id)
@@ -232,8 +232,8 @@ class Simulation:
 
     async def _start(self) -> None:
         async with Client(self._runtime.connect(), "first", ids=CountingIds()) as client:
-            wish = StartSession("interactive", "default", "local", Repo(ROOT))
-            self._session_id = (await client.start_session(wish)).session_id
+            request = StartSession("interactive", "default", "local", Repo(ROOT))
+            self._session_id = (await client.start_session(request)).session_id
         await self._join()
 
     async def _join(self) -> None:
@@ -281,7 +281,7 @@ class Simulation:
         raise AssertionError("the session never came to rest")
 
     def _problems(self, events: list[Event]) -> list[str]:
-        """What clients were told must be so."""
+        """What clients received must be true."""
         bodies = [(event, event.body()) for event in events]
         logged = {body.message_id: event.run_id for event, body in bodies if isinstance(body, UserMessage)}
         wrong = [

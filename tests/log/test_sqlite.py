@@ -137,7 +137,7 @@ async def test_blobs_go_with_the_last_session_that_names_them(sqlite: SqliteLog,
 # --- another program has the database ---
 
 
-async def test_a_locked_database_is_told_and_not_waited_for(state_dir: Path, clock: SetClock) -> None:
+async def test_a_locked_database_is_reported_and_not_waited_for(state_dir: Path, clock: SetClock) -> None:
     log = SqliteLog.open(state_dir, clock, busy_seconds=0.05)
     lease = await log.create(record(), "owner")
     other = open_database(state_dir / "buddy.db")

@@ -185,8 +185,8 @@ async def test_a_policy_that_changes_while_something_waits_comes_again(tmp_path:
         guest = recording.guest
         await guest.send("go")
         await guest.until(ApprovalRequired)
-        wish = SetApprovalPolicy("until", 60.0)
-        await guest.client.request(wish, SetApprovalPolicyReply, guest.session_id)
+        request = SetApprovalPolicy("until", 60.0)
+        await guest.client.request(request, SetApprovalPolicyReply, guest.session_id)
         await guest.until(RunComplete)
         await assert_same(await recording.recording())
 
@@ -236,7 +236,7 @@ async def test_a_cancel_while_somebody_is_asked_comes_again(tmp_path: Path) -> N
 
 async def test_what_the_user_said_meanwhile_comes_again(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    turns = ([TextDelta("one moment "), go_on, *answer("one moment please")], answer("as you wish"))
+    turns = ([TextDelta("one moment "), go_on, *answer("one moment please")], answer("as you like"))
     async with scene(tmp_path, *turns) as recording:
         guest = recording.guest
         run_id = await guest.send("begin")

@@ -1,7 +1,7 @@
 """A stage for scenarios: a puppet for a model, a clock that only a test moves, a process that dies without a word.
 
 Invariants: whatever a scene did, at its end the log passes the offline checker and every open session's state
-equals the one that is folded anew from its log.
+equals the one that is folded again from its log.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Puppet:
-    """A model that does what it is told, turn by turn: says a piece, waits for an event, or fails.
+    """A model that follows instructions, turn by turn: says a piece, waits for an event, or fails.
 
     `heard` is what it was sent, turn by turn; `listening` is set whenever it waits.
     """

@@ -64,7 +64,7 @@ async def refusal_of(guest: Guest, asked: ApprovalRequired, run_id: str, session
 
 
 @pytest.mark.parametrize("clients", [2, 50])
-async def test_the_first_decision_wins_and_the_others_are_told(tmp_path: Path, clients: int) -> None:
+async def test_the_first_decision_wins_and_the_others_are_reported(tmp_path: Path, clients: int) -> None:
     puppet = Puppet(asks_for(shell("touch made")), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start()
@@ -107,7 +107,7 @@ async def test_an_approval_of_another_run_or_session_is_not_found(tmp_path: Path
         assert (await guest.until(RunComplete)).outcome == "success"
 
 
-async def test_an_approval_that_nobody_decides_expires_and_the_model_is_told(tmp_path: Path) -> None:
+async def test_an_approval_that_nobody_decides_expires_and_the_model_is_reported(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(shell("touch made")), answer("I see"))
     async with (
         stage(tmp_path, puppet, agent=AgentSettings(model="test", approval_timeout_seconds=0.05)) as home,

@@ -108,7 +108,7 @@ async def test_a_run_whose_checks_pass_is_a_success_and_has_their_results(tmp_pa
         assert done.acceptance.results[0].output == "fine\n"
 
 
-async def test_a_check_that_fails_is_told_to_the_model_which_tries_again(tmp_path: Path) -> None:
+async def test_a_check_that_fails_is_reported_to_the_model_which_tries_again(tmp_path: Path) -> None:
     puppet = Puppet(answer("done"), asks_for(shell("touch wanted")), answer("now it is there"))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start(approval_policy="all")
@@ -141,7 +141,7 @@ async def test_the_end_of_a_long_check_output_is_kept(tmp_path: Path) -> None:
         assert done.acceptance.results[0].output.endswith("the reason\n")
 
 
-async def test_a_failure_of_the_provider_fails_the_run_and_is_told(tmp_path: Path) -> None:
+async def test_a_failure_of_the_provider_fails_the_run_and_is_reported(tmp_path: Path) -> None:
     puppet = Puppet([TextDelta("so f"), ProviderError("no credit left", retryable=False, hint="pay")], answer("fine"))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start()
@@ -194,7 +194,7 @@ async def test_a_retry_is_announced_and_voids_what_was_said(tmp_path: Path) -> N
         ("run_shell", '{"command": "echo why >&2; exit 3"}', "exit code: 3"),
     ],
 )
-async def test_a_call_that_fails_is_told_to_the_model_and_the_run_goes_on(
+async def test_a_call_that_fails_is_reported_to_the_model_and_the_run_goes_on(
     tmp_path: Path, name: str, arguments: str, told: str
 ) -> None:
     puppet = Puppet(asks_for(call(name, arguments)), answer("then otherwise"))

@@ -42,10 +42,10 @@ async def refused(guest: Guest, code: str, *, text: str = "more", message_id: st
 async def set_policy(guest: Guest, policy: str, seconds: float | None = None) -> SetApprovalPolicyReply:
     match policy:
         case "ask" | "all" | "none" | "until":
-            wish = SetApprovalPolicy(policy, seconds)
+            request = SetApprovalPolicy(policy, seconds)
         case _:
             raise AssertionError(policy)
-    return await guest.client.request(wish, SetApprovalPolicyReply, guest.session_id)
+    return await guest.client.request(request, SetApprovalPolicyReply, guest.session_id)
 
 
 async def compact(guest: Guest, *, undo: bool = False) -> tuple[int, int]:
@@ -118,8 +118,8 @@ async def test_an_unknown_profile_is_not_configured(tmp_path: Path) -> None:
 async def test_a_model_without_a_profile_is_one_of_the_profile_in_use(tmp_path: Path) -> None:
     async with house(tmp_path, says("one")) as home, home.client() as guest:
         session_id = await guest.start()
-        wishes = [SwitchModel("other"), SwitchModel(model="big"), SwitchModel(), SwitchModel(model="test/small")]
-        replies = [await guest.client.request(wish, SwitchModelReply, session_id) for wish in wishes]
+        requests = [SwitchModel("other"), SwitchModel(model="big"), SwitchModel(), SwitchModel(model="test/small")]
+        replies = [await guest.client.request(request, SwitchModelReply, session_id) for request in requests]
         chosen = [(reply.profile, reply.model) for reply in replies]
         assert chosen == [("other", "other-model"), ("other", "big"), ("other", "big"), ("test", "small")]
 

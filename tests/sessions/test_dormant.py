@@ -48,8 +48,8 @@ async def test_a_session_that_allows_for_a_while_stays_as_long(tmp_path: Path) -
     async with stage(tmp_path, Puppet(), clock=clock) as home:
         async with home.client() as guest:
             session_id = await guest.start()
-            wish = SetApprovalPolicy("until", 2 * HOUR)
-            await guest.client.request(wish, SetApprovalPolicyReply, session_id)
+            request = SetApprovalPolicy("until", 2 * HOUR)
+            await guest.client.request(request, SetApprovalPolicyReply, session_id)
         clock.advance(HOUR)
         home.runtime.sessions.forget_dormant()
         assert home.runtime.sessions.live(session_id) is not None

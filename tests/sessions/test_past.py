@@ -1,4 +1,4 @@
-"""A session that is opened anew reads a part of its log, and stands where all of it would have brought it."""
+"""A session that is opened again reads a part of its log, and stands where all of it would have brought it."""
 
 import asyncio
 from collections.abc import Iterable

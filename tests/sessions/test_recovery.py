@@ -55,7 +55,7 @@ Logs = Callable[[], Log]
 async def taken_up(
     dead: House, session_id: str, puppet: Puppet, log: Log, clock: Callable[[], int] = unix_ms
 ) -> AsyncGenerator[Guest]:
-    """A client of the process after the one that died; it is told everything from the start."""
+    """A client of the process after the one that died; it receives everything from the start."""
     async with stage(dead.workspace, puppet, log=log, clock=clock) as home, home.client() as guest:
         await home.runtime.sessions.recover()
         guest.session_id = session_id
@@ -282,8 +282,8 @@ async def test_a_window_does_not_survive_and_a_runs_own_policy_does(tmp_path: Pa
     puppet = Puppet([asyncio.Event()])
     async with stage(tmp_path, puppet, log=logs()) as home, home.client() as guest:
         session_id = await guest.start()
-        wish = SetApprovalPolicy("until", 3600)
-        await guest.client.request(wish, SetApprovalPolicyReply, session_id)
+        request = SetApprovalPolicy("until", 3600)
+        await guest.client.request(request, SetApprovalPolicyReply, session_id)
         await guest.send("go", options=RunOptions("all", BudgetLimits(max_turns=7)))
         await puppet.listening.wait()
         await crash(home, session_id)

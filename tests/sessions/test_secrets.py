@@ -109,7 +109,7 @@ async def test_a_call_runs_with_the_secret_that_its_record_does_not_show(tmp_pat
 
 
 async def test_a_long_output_is_scrubbed_before_it_is_cut_and_kept(tmp_path: Path) -> None:
-    # The cut after the head of what the model is told falls into the secret.
+    # The cut after the head of what the model receives falls into the secret.
     lead = 8192 - len("exit code: 3\nstdout:\n") - len(KEY) // 2
     script = f"printf 'x%.0s' $(seq {lead}); printf {KEY}; seq 20000; printf {KEY}; exit 3"
     puppet = Puppet(asks_for(shell(script)), answer())

@@ -92,7 +92,7 @@ async def test_a_message_over_the_limit_is_refused(tmp_path: Path) -> None:
         await guest.until(RunComplete)
 
 
-async def test_the_model_is_told_head_and_tail_and_the_blob_has_all(tmp_path: Path) -> None:
+async def test_the_model_learns_head_and_tail_and_the_blob_has_all(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(shell("echo first; seq 100000; echo last")), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start(approval_policy="all")

@@ -53,7 +53,7 @@ async def test_all_it_started_is_gone_after_its_end(place: TargetCase, nonce: st
     assert await place.target.kill_orphans(nonce) == 0
 
 
-async def test_how_it_ended_is_told_with_its_complaint(place: TargetCase, nonce: str) -> None:
+async def test_how_it_ended_is_reported_with_its_complaint(place: TargetCase, nonce: str) -> None:
     program = await start_program(
         place.target, ["sh", "-c", "echo no good >&2; exit 3"], cwd=place.root, nonce=nonce, env={}
     )

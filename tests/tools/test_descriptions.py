@@ -1,4 +1,4 @@
-"""What a model is told of the built-in tools was made beforehand, and is what would be made now."""
+"""The generated descriptions of the built-in tools are up to date."""
 
 import subprocess
 import sys

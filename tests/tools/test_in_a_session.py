@@ -24,7 +24,7 @@ async def test_a_shortened_result_names_what_read_output_then_reads(tmp_path: Pa
         told = puppet.results()[0]
         found = re.search(r"read_output\(output=([0-9a-f]{64}), offset=(\d+)\)", told)
         assert found is not None and found[1] == KEPT
-        await home.runtime.sessions.close()  # the session is opened anew, from its log
+        await home.runtime.sessions.close()  # the session is opened again, from its log
         again = Puppet(asks_for(call("read_output", {"output": KEPT, "offset": int(found[2])})), answer())
         async with stage(tmp_path, again, log=home.runtime.log) as later, later.client() as reader:
             reader.session_id = session_id

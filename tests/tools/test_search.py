@@ -61,7 +61,7 @@ def tree(root: Path) -> Path:
     return root
 
 
-async def test_matches_are_told_with_path_and_line(call: Call, tree: Path, programs: Programs) -> None:
+async def test_matches_are_reported_with_path_and_line(call: Call, tree: Path, programs: Programs) -> None:
     text = (await Grep(programs).run(GrepArgs(r"value\b.*\d+$"), call)).text
     assert sorted(text.splitlines()) == [".github/x.yml:1:value: 1", "a.py:2:value = 12"]
     assert not (tree / "hit").exists()

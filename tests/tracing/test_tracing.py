@@ -108,14 +108,14 @@ async def test_failures_are_errors(tmp_path: Path) -> None:
     assert (run.is_error, run.attributes["error.type"]) == (True, "provider_error")
 
 
-async def test_a_retry_is_told_on_its_call(tmp_path: Path) -> None:
+async def test_a_retry_is_reported_on_its_call(tmp_path: Path) -> None:
     with Collector() as collector:
         await trace(tmp_path, collector, Puppet([Retrying(2, "busy", 10), *answer("done")]))
     [call] = collector.named("chat puppet")
     assert call.events == ["retry"]
 
 
-async def test_a_question_is_told_on_its_tool_call(tmp_path: Path) -> None:
+async def test_a_question_is_reported_on_its_tool_call(tmp_path: Path) -> None:
     parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: Puppet(asks_for(shell("true")), answer("ok")))
     with Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}

@@ -47,7 +47,7 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def wish(tmp_path: Path, text: str = "", **more: Any) -> AgentRequest:
+def agent_request(tmp_path: Path, text: str = "", **more: Any) -> AgentRequest:
     return AgentRequest(text, str(workspace(tmp_path)), nonce_of(str(tmp_path), "droid"), **more)
 
 
@@ -64,7 +64,7 @@ async def droid(tmp_path: Path, **env: str) -> AsyncGenerator[Droid]:
 @asynccontextmanager
 async def conversation(tmp_path: Path, mode: str = "", **more: Any) -> AsyncGenerator[Executor]:
     async with droid(tmp_path, FACTORY_FAKE=mode) as agent:
-        yield await agent.execute(wish(tmp_path, **more))
+        yield await agent.execute(agent_request(tmp_path, **more))
 
 
 async def listen(executor: Executor, decide: Decide | None = None) -> list[AgentEvent]:

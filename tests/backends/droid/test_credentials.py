@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.casts import Cast, scene
-from backends.droid.talking import droid, environment, install, wish, workspace
+from backends.droid.talking import agent_request, droid, environment, install, workspace
 from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_credentials
@@ -56,7 +56,7 @@ async def test_a_folder_that_is_not_trusted_has_no_say_in_what_droid_runs(tmp_pa
     (folder / "settings.json").write_text(json.dumps(HOOKS))
     async with droid(tmp_path) as agent:
         with pytest.raises(UserError, match="can make droid run things") as refused:
-            await agent.execute(wish(tmp_path))
+            await agent.execute(agent_request(tmp_path))
         assert refused.value.hint.endswith(f"buddy trust {workspace(tmp_path)}")
 
 
@@ -69,7 +69,7 @@ async def test_what_is_above_the_workspace_in_its_repository_counts_too(tmp_path
     trusted: list[str] = []
     agent = Droid(environment(tmp_path), tmp_path / "config", is_trusted=lambda folder: folder in trusted)
     await agent.start(Local(), str(inner))
-    request = wish(tmp_path, "say hello")
+    request = agent_request(tmp_path, "say hello")
     with pytest.raises(UserError, match=r"mcp\.json"):
         await agent.execute_once(type(request)(request.text, str(inner), request.nonce))
     trusted.append(str(workspace(tmp_path)))
@@ -108,11 +108,13 @@ async def test_on_another_target_its_program_is_looked_for_there(
     assert refused.value.hint == "npm install -g droid, there"
     monkeypatch.setenv("PATH", install(tmp_path / "programs"))
     await agent.start(target, str(workspace(tmp_path)))
-    assert (await agent.execute_once(wish(tmp_path, "shows FACTORY_API_KEY"))).text == "FACTORY_API_KEY=fk-for-tests"
+    assert (
+        await agent.execute_once(agent_request(tmp_path, "shows FACTORY_API_KEY"))
+    ).text == "FACTORY_API_KEY=fk-for-tests"
     # What is of this machine is not sent there.
-    assert (await agent.execute_once(wish(tmp_path, "shows HOME"))).text != "HOME=/nowhere"
+    assert (await agent.execute_once(agent_request(tmp_path, "shows HOME"))).text != "HOME=/nowhere"
     (workspace(tmp_path) / ".factory").mkdir()
     (workspace(tmp_path) / ".factory" / "hooks.json").write_text("{}")
     with pytest.raises(UserError, match="not trusted") as untrusted:
-        await agent.execute(wish(tmp_path))
+        await agent.execute(agent_request(tmp_path))
     assert "use a container" in untrusted.value.hint

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from backends.droid.talking import (
+    agent_request,
     ask,
     conversation,
     droid,
@@ -13,7 +14,6 @@ from backends.droid.talking import (
     no,
     requests,
     until,
-    wish,
     workspace,
     yes,
 )
@@ -71,7 +71,7 @@ async def test_streaming_session_lifecycle(tmp_path: Path, mode: str) -> None:
         await executor.close()
         assert executor.is_closed
         assert await executor.wait() == 0
-    assert orphans.find(wish(tmp_path).nonce) == []
+    assert orphans.find(agent_request(tmp_path).nonce) == []
 
 
 @DIALECTS
@@ -132,8 +132,8 @@ async def test_droid_session_continuation(tmp_path: Path) -> None:
 async def test_a_session_that_is_not_known_any_more_is_lost(tmp_path: Path) -> None:
     async with droid(tmp_path) as agent:
         with pytest.raises(SessionLost, match="not found"):
-            await agent.execute(wish(tmp_path, session_id="gone"))
-    assert orphans.find(wish(tmp_path).nonce) == []
+            await agent.execute(agent_request(tmp_path, session_id="gone"))
+    assert orphans.find(agent_request(tmp_path).nonce) == []
 
 
 async def test_droid_graceful_shutdown(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_droid_graceful_shutdown(tmp_path: Path) -> None:
         await executor.close()
         methods = [request["method"] for request in requests(tmp_path)]
         assert methods[-2:] == ["droid.interrupt_session", "droid.close_session"]
-        assert orphans.find(wish(tmp_path).nonce) == []
+        assert orphans.find(agent_request(tmp_path).nonce) == []
         with pytest.raises(ProviderError, match="not running"):
             await executor.send_message("say more")
 
@@ -157,12 +157,12 @@ async def test_droid_health_check(tmp_path: Path) -> None:
 
 async def test_one_message_alone_is_answered_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async with droid(tmp_path) as agent:
-        result = await agent.execute_once(wish(tmp_path, "say hello"))
+        result = await agent.execute_once(agent_request(tmp_path, "say hello"))
         assert (result.text, result.reason) == ("hello", "completed")
-        denied = await agent.execute_once(wish(tmp_path, "run touch made"))
+        denied = await agent.execute_once(agent_request(tmp_path, "run touch made"))
         assert denied.text.startswith("heard: That was not allowed: nobody is available to approve this")
     assert not (workspace(tmp_path) / "made").exists()
-    assert orphans.find(wish(tmp_path).nonce) == []
+    assert orphans.find(agent_request(tmp_path).nonce) == []
 
 
 async def test_a_session_is_opened_so_that_everything_is_asked(tmp_path: Path) -> None:
@@ -183,16 +183,16 @@ async def test_the_key_reaches_the_process_by_its_environment(tmp_path: Path) ->
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "factory.json").write_text('{"api_key": "fk-of-the-file"}')
     async with droid(tmp_path, FACTORY_API_KEY="") as agent:
-        shown = await agent.execute_once(wish(tmp_path, "shows FACTORY_API_KEY"))
+        shown = await agent.execute_once(agent_request(tmp_path, "shows FACTORY_API_KEY"))
         assert shown.text == "FACTORY_API_KEY=fk-of-the-file"
-        assert (await agent.execute_once(wish(tmp_path, "shows FACTORY_DROID_AUTO_UPDATE_ENABLED"))).text.endswith(
-            "=false"
-        )
+        assert (
+            await agent.execute_once(agent_request(tmp_path, "shows FACTORY_DROID_AUTO_UPDATE_ENABLED"))
+        ).text.endswith("=false")
     assert "fk-of-the-file" not in (tmp_path / "heard.jsonl").read_text()
 
 
 @DIALECTS
-async def test_a_call_is_told_once_with_all_its_arguments(tmp_path: Path, mode: str) -> None:
+async def test_a_call_is_reported_once_with_all_its_arguments(tmp_path: Path, mode: str) -> None:
     (workspace(tmp_path) / "notes.txt").write_text("contents")
     async with conversation(tmp_path, mode) as executor:
         heard = await ask(executor, "look notes.txt")
@@ -373,7 +373,7 @@ async def test_a_turn_that_fails_is_complete_with_its_error(tmp_path: Path, mode
         assert (await ask(executor, "say better"))[-1] == Completion("completed", "better")
 
 
-async def test_what_was_spent_is_told_as_the_difference(tmp_path: Path) -> None:
+async def test_what_was_spent_is_reported_as_the_difference(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         for _ in range(2):
             heard = await ask(executor, "say x")
@@ -399,8 +399,8 @@ async def test_a_session_that_cannot_be_opened_is_an_error_and_leaves_nothing(
 ) -> None:
     async with droid(tmp_path, FACTORY_FAKE=mode) as agent:
         with pytest.raises(ProviderError, match=told):
-            await agent.execute(wish(tmp_path))
-    assert orphans.find(wish(tmp_path).nonce) == []
+            await agent.execute(agent_request(tmp_path))
+    assert orphans.find(agent_request(tmp_path).nonce) == []
 
 
 async def test_a_message_that_is_refused_is_complete_with_its_error(tmp_path: Path) -> None:
@@ -414,12 +414,12 @@ async def test_no_request_waits_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("buddy.backends.droid.session.CLOSE_SECONDS", 0.1)
     async with droid(tmp_path, FACTORY_FAKE="deaf") as agent:
         with pytest.raises(ProviderError, match="did not answer initialize_session"):
-            await agent.execute(wish(tmp_path))
+            await agent.execute(agent_request(tmp_path))
 
 
 async def test_concurrent_sessions_same_project(tmp_path: Path) -> None:
     async with droid(tmp_path) as agent:
-        one, two = await agent.execute(wish(tmp_path)), await agent.execute(wish(tmp_path))
+        one, two = await agent.execute(agent_request(tmp_path)), await agent.execute(agent_request(tmp_path))
         assert one.backend_session_id != two.backend_session_id
         await one.send_message("say left")
         await two.send_message("say right")

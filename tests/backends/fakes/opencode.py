@@ -297,7 +297,7 @@ class Session:
         self.change(part, state=state)
 
     async def ask_for(self, message: Json, word: str, rest: str) -> Json:
-        tool, given, wanted, metadata = self.wish(word, rest)
+        tool, given, wanted, metadata = self.requested_tool(word, rest)
         part = self.start(message, tool)
         if word not in ("early", "dropask"):
             self.run(part, given)
@@ -323,7 +323,7 @@ class Session:
         self.become("busy")
         return self.message("assistant")
 
-    def wish(self, word: str, rest: str) -> tuple[str, Json, str, Json]:
+    def requested_tool(self, word: str, rest: str) -> tuple[str, Json, str, Json]:
         match word:
             case "write":
                 path = os.path.join(self.directory, rest)  # noqa: PTH118 - text
@@ -361,7 +361,7 @@ class Session:
         self.end(part, output)
 
     async def ask(self, part: Json | None, permission: str, patterns: list[str], metadata: Json) -> str | None:
-        """None where it may; else what it is to be told."""
+        """None if it may; otherwise the message for the model."""
         of = {"tool": {"messageID": part["messageID"], "callID": part["callID"]}} if part else {}
         request_id = fresh("per")
         asked = {"id": request_id, "permission": permission, "patterns": patterns, "metadata": metadata, **of}

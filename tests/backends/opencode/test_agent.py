@@ -76,12 +76,12 @@ async def test_opencode_session_continuation(tmp_path: Path) -> None:
         await listen(first)
         await first.close()
     async with serving(tmp_path) as agent:
-        wish = msgspec.structs.replace(request(tmp_path), session_id=first.backend_session_id)
-        executor = await agent.execute(wish)
+        changed = msgspec.structs.replace(request(tmp_path), session_id=first.backend_session_id)
+        executor = await agent.execute(changed)
         assert executor.backend_session_id == first.backend_session_id
         assert (await tell(executor, "recall"))[-1] == Completion("completed", "1 before")
         with pytest.raises(SessionLost, match="ses_unknown"):
-            await agent.execute(msgspec.structs.replace(wish, session_id="ses_unknown"))
+            await agent.execute(msgspec.structs.replace(changed, session_id="ses_unknown"))
 
 
 @pytest.mark.parametrize(("plan", "agent_name"), [(False, "build"), (True, "plan")])
@@ -157,7 +157,7 @@ async def test_a_missing_program_is_named_with_how_to_install_it(tmp_path: Path)
         assert refused.value.hint == "npm install -g opencode-ai"
 
 
-async def test_a_server_that_does_not_come_up_is_told_with_its_complaint(
+async def test_a_server_that_does_not_come_up_is_reported_with_its_complaint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPENCODE", "dying")

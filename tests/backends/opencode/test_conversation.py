@@ -25,7 +25,7 @@ SPENT = UsageReport(20, 10, 4, 0.25)
 
 
 @DIALECTS
-async def test_a_text_is_told_in_pieces_and_then_whole(
+async def test_a_text_is_reported_in_pieces_and_then_whole(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPENCODE", dialect)
@@ -39,7 +39,7 @@ async def test_a_text_is_told_in_pieces_and_then_whole(
         assert completion == Completion("completed", "hello world")
 
 
-async def test_what_it_thinks_is_told_as_such_and_is_no_answer(tmp_path: Path) -> None:
+async def test_what_it_thinks_is_reported_as_such_and_is_no_answer(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "think hard now")
         thoughts = [event.text for event in told if isinstance(event, Delta) and event.thinking]
@@ -58,7 +58,7 @@ async def test_a_call_starts_and_ends_once_and_the_same_id_again_is_another_call
         assert [event for event in told if isinstance(event, UsageReport)] == [SPENT, SPENT]
 
 
-async def test_what_is_said_twice_is_told_once(tmp_path: Path) -> None:
+async def test_what_is_said_twice_is_reported_once(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "twice word")
         assert kinds(told) == [
@@ -115,7 +115,7 @@ async def test_a_command_outside_is_asked_for_once(tmp_path: Path) -> None:
         assert not (tmp_path / "made").exists()
 
 
-async def test_what_it_wants_to_do_is_told_by_its_kind(tmp_path: Path) -> None:
+async def test_what_it_wants_to_do_is_reported_by_its_kind(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         asked: list[Permission] = []
         for text in ("write new.txt", "fetch http://127.0.0.1:9/x", "other their_tool", "loop"):
@@ -128,7 +128,7 @@ async def test_what_it_wants_to_do_is_told_by_its_kind(tmp_path: Path) -> None:
         assert (loop.kind, loop.name) == ("tool", "doom_loop")
 
 
-async def test_every_file_of_a_patch_is_told(tmp_path: Path) -> None:
+async def test_every_file_of_a_patch_is_reported(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "patch one.txt two.txt")
         (asked,) = [event for event in told if isinstance(event, Permission)]
@@ -161,7 +161,7 @@ async def test_what_it_does_without_asking_is_at_least_told(tmp_path: Path) -> N
         assert not [event for event in await tell(executor, "run echo x") if isinstance(event, Failure)]
 
 
-async def test_a_question_is_told_and_turned_down(tmp_path: Path) -> None:
+async def test_a_question_is_reported_and_turned_down(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         told = await tell(executor, "question which colour?")
         assert any(isinstance(event, SystemNote) and "which colour?" in event.text for event in told)
@@ -188,7 +188,7 @@ async def test_an_error_it_gets_over_is_no_end(tmp_path: Path) -> None:
         assert told[-1] == Completion("completed", "and there")
 
 
-async def test_a_reply_that_was_cut_off_is_told_as_truncated(tmp_path: Path) -> None:
+async def test_a_reply_that_was_cut_off_is_reported_as_truncated(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         assert (await tell(executor, "cut off here"))[-1] == Completion("truncated", "off here")
 
@@ -264,8 +264,8 @@ async def test_a_slow_reader_gets_the_whole_text_in_the_end(tmp_path: Path) -> N
 async def test_model_and_instructions_go_with_every_message(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Write short sentences.")
     async with serving(tmp_path) as agent:
-        wish = msgspec.structs.replace(request(tmp_path), model="maker/some/model", instructions="Be kind.")
-        executor = await agent.execute(wish)
+        changed = msgspec.structs.replace(request(tmp_path), model="maker/some/model", instructions="Be kind.")
+        executor = await agent.execute(changed)
         for _ in range(2):
             completion = (await tell(executor, "who"))[-1]
             assert isinstance(completion, Completion)

@@ -170,7 +170,7 @@ async def test_a_secret_in_the_address_is_refused_before_a_name_is_looked_up(
     assert looked_up == []
 
 
-async def test_a_redirect_to_another_host_is_told_and_not_followed(call: Call) -> None:
+async def test_a_redirect_to_another_host_is_reported_and_not_followed(call: Call) -> None:
     asked: list[str] = []
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:

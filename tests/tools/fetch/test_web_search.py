@@ -22,7 +22,7 @@ def no_secret(_text: str) -> bool:
 
 
 async def search(body: bytes, call: Call, *headers: str, status: str = "200 OK") -> tuple[str, str]:
-    """What the model is told, and the first line of what the engine was asked."""
+    """What the model receives, and the first line of what the engine was asked."""
     asked: list[str] = []
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
@@ -35,7 +35,7 @@ async def search(body: bytes, call: Call, *headers: str, status: str = "200 OK")
     return text, asked[0]
 
 
-async def test_results_are_told_with_their_real_addresses(call: Call) -> None:
+async def test_results_are_reported_with_their_real_addresses(call: Call) -> None:
     text, asked = await search(PAGE, call)
     assert asked == "GET /html/?q=durable+%26+sessions HTTP/1.1"
     assert text.splitlines() == [
@@ -48,7 +48,7 @@ async def test_results_are_told_with_their_real_addresses(call: Call) -> None:
     ]
 
 
-async def test_at_most_eight_results_are_told(call: Call) -> None:
+async def test_at_most_eight_results_are_reported(call: Call) -> None:
     many = b"".join(
         b'<div class="result"><a class="result__a" href="https://x.example/%d">t</a></div>' % number
         for number in range(30)
