@@ -34,7 +34,7 @@ def test_what_was_pinned_before_a_prune_is_carried_on() -> None:
     pins = Pins()
     pins.apply(40, compacted(f"[head]\nintroduction\n\nThe user said: never push{SEPARATOR}and so on", 30))
     pins.apply(41, user("a later message"))
-    text = pins.told(100, len, 10_000)
+    text = pins.text(100, len, 10_000)
     assert "The user said: never push" in text
     assert "a later message" in text
     assert "and so on" not in text

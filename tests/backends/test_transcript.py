@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from backends.wires import invalid_on_any_wire
 from buddy.backends.contract import Compaction
-from buddy.backends.native.compact import Written, cut_old_messages, cut_to_fit, shorten
+from buddy.backends.native.compact import Summary, cut_old_messages, cut_to_fit, shorten
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.sizes import Tally
 from buddy.backends.native.transcript import NOT_RUN, Transcript
@@ -171,8 +171,8 @@ class Story:
     async def shortened(self, size: int) -> Compaction | None:
         """By hand or because there is no room; with a model that writes a summary, too much of one, or nothing."""
 
-        async def write(items: list[Item]) -> Written | None:
-            return Written("and so on " * size**4, TokenUsage(1, 1)) if items and size % 3 else None
+        async def write(items: list[Item]) -> Summary | None:
+            return Summary("and so on " * size**4, TokenUsage(1, 1)) if items and size % 3 else None
 
         tally = self.tally
         cut = cut_to_fit(self.transcript, tally, size * 100) if size % 2 else cut_old_messages(self.transcript, tally)

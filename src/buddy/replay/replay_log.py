@@ -134,9 +134,20 @@ def _comparable(event: Event) -> dict[str, Any]:
             tree.pop("summary")  # says how large the next prompt would have been
         case "error" if tree.get("code") == "INTERNAL_ERROR":
             tree.pop("detail", None)
+        # Our own sentences may change from one version to the next: what they stand for has a code.
+        case "session_compacted" if tree.get("summary"):
+            tree["summary"] = tree["summary"].partition("\n\n")[2]
+        case "tool_result" if _is_unknown_outcome(tree):
+            tree.pop("text")
+            tree["structuredError"].pop("message")
         case _:
             pass
     return tree
+
+
+def _is_unknown_outcome(result: dict[str, Any]) -> bool:
+    failure: dict[str, Any] | None = result.get("structuredError")
+    return failure is not None and failure["type"] == "UNKNOWN_OUTCOME"
 
 
 def excerpt(event: Event) -> str:

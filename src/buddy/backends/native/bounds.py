@@ -1,12 +1,12 @@
-"""How much of a long text the model is told: its head and its tail, and what is missing between them."""
+"""How much of a long text the model sees: its head and its tail, and how much is missing between them."""
 
 TO_MODEL = 16 * 1024
 
 
 def bounded(text: str, limit: int = TO_MODEL, output: str = "") -> str:
-    """The text itself where it fits into `limit` bytes, else as much of head and tail as does, with a note between.
+    """The text itself if it fits into `limit` bytes, else as much of its head and tail as fits, with a note between.
 
-    `output` is what the whole is kept as, for the model to read on in.
+    `output` is the id under which the full text is stored, for the model to read the rest.
     """
     data = text.encode(errors="replace")
     if len(data) <= limit:

@@ -1,8 +1,8 @@
-"""A shorter telling of the history: older turns become a summary, the newest stay word for word.
+"""A shorter form of the history: older turns become a summary, the newest stay word for word.
 
-What always holds: a cut lies between turns, never between a call and its result; the pinned part is kept word for word;
-a compaction shrinks what is sent, else the next strategy is used: the model's own summary, then one line per item, then
-the pinned part alone. The originals stay in the log, and undoing a compaction tells them again.
+Invariants: a cut lies between turns, never between a call and its result; the pinned part is kept word for word; a
+compaction shrinks what is sent, or the next strategy is tried: the model's own summary, then one line per item, then
+the pinned part alone. The originals stay in the log, and undoing a compaction restores them.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +17,7 @@ from buddy.backends.native.transcript import Transcript
 from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
 
 PREFIX = "[buddy compact summary]"
-INTRODUCTION = "The earlier part of this session is told in short. All of it has happened: do not do it again."
+INTRODUCTION = "This is a summary of the earlier part of this session. All of it has happened: do not do it again."
 KEEP_TURNS = 3
 MAX_LINES = 24
 MAX_LINE = 180
@@ -27,14 +27,14 @@ SUMMARY_SHARE = 0.1
 Strategy = Literal["model", "lines", "dropped"]
 
 
-class Written(Struct, frozen=True):
-    """What a model wrote, and what it took."""
+class Summary(Struct, frozen=True):
+    """What a model wrote, and the tokens it took."""
 
     text: str
     usage: TokenUsage
 
 
-Write = Callable[[list[Item]], Awaitable[Written | None]]
+Summarise = Callable[[list[Item]], Awaitable[Summary | None]]
 
 
 class Cut(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Cut(Struct, frozen=True):
 
 
 def cut_to_fit(transcript: Transcript, tally: Tally, room: int) -> Cut | None:
-    """Keep as many of the newest turns as fit into `room` tokens; None where nothing is old then."""
+    """Keep as many of the newest turns as fit into `room` tokens; None if nothing is left to summarise."""
     entries = transcript.entries()
     left, at = room, len(entries)
     for index in range(len(entries) - 1, 0, -1):
@@ -61,28 +61,27 @@ def cut_to_fit(transcript: Transcript, tally: Tally, room: int) -> Cut | None:
 
 
 def cut_old_messages(transcript: Transcript, tally: Tally) -> Cut | None:
-    """Keep the last messages of the user and all that was done about them."""
+    """Keep the last messages of the user and the work on them."""
     starts = [index for index, (_, item) in enumerate(transcript.entries()) if isinstance(item, UserItem)]
     return _cut(transcript, tally, starts[-KEEP_TURNS]) if len(starts) > KEEP_TURNS else None
 
 
-async def shorten(cut: Cut, pins: Pins, tally: Tally, limit: int, write: Write) -> Compaction | None:
-    """The first telling that is short enough; None where none is shorter than the history itself."""
-    pinned = pins.told(cut.through, tally.text, int(limit * PINNED_SHARE), but=cut.asked_seq)
-    written = await write(cut.old)
-    tellings: list[tuple[Strategy, str, int]] = [
+async def shorten(cut: Cut, pins: Pins, tally: Tally, limit: int, summarise: Summarise) -> Compaction | None:
+    """The first version that is short enough; None if none is shorter than the history itself."""
+    pinned = pins.text(cut.through, tally.text, int(limit * PINNED_SHARE), but=cut.asked_seq)
+    summary = await summarise(cut.old)
+    versions: list[tuple[Strategy, str, int]] = [
         ("lines", "\n".join(_lines_of(cut.old)), limit),
         ("dropped", "(left out; the log has it)", limit),
     ]
-    if written is not None and written.text.strip():
-        tellings.insert(0, ("model", written.text.strip(), int(limit * SUMMARY_SHARE)))
-    for strategy, text, most in tellings:
-        summary = _compose(pinned, text)
-        after = cut.kept + tally.item(UserItem(summary))
+    if summary is not None and summary.text.strip():
+        versions.insert(0, ("model", summary.text.strip(), int(limit * SUMMARY_SHARE)))
+    usage = summary.usage if summary is not None else None
+    for strategy, text, most in versions:
+        item = UserItem(_compose(pinned, text))
+        after = cut.kept + tally.item(item)
         if after < cut.before and tally.text(text) <= most:
-            return Compaction(
-                summary, cut.through, cut.before, after, strategy, None if written is None else written.usage
-            )
+            return Compaction(item.text, cut.through, cut.before, after, strategy, usage)
     return None
 
 
@@ -91,7 +90,7 @@ def _cut(transcript: Transcript, tally: Tally, at: int) -> Cut | None:
     asked = _asked(entries, at)
     old = [seq for seq, _ in entries[:at] if seq and not (asked and seq == asked[0])]
     if not old:
-        return None  # nothing but what the summary before tells already, or what will be told all the same
+        return None  # only what the last summary contains already, or what stays in the history anyway
     kept = sum(tally.item(item) for _, item in entries[at:])
     if asked is not None:
         kept += tally.item(asked[1])
@@ -101,23 +100,23 @@ def _cut(transcript: Transcript, tally: Tally, at: int) -> Cut | None:
 
 
 def _asked(entries: list[tuple[int, Item]], at: int) -> tuple[int, Item] | None:
-    """The old message that will be told all the same, as no later one was said."""
+    """The old message that stays in the history because there is no later one."""
     if any(isinstance(item, UserItem) for _, item in entries[at:]):
         return None
     said = [(seq, item) for seq, item in entries[:at] if seq and isinstance(item, UserItem)]
     return said[-1] if said else None
 
 
-def told_before(item: Item) -> str | None:
-    """What an earlier summary told beside its pinned part; None for any other item."""
+def earlier_summary(item: Item) -> str | None:
+    """The text of an earlier summary without its pinned part; None for any other item."""
     if isinstance(item, UserItem) and item.text.startswith(PREFIX):
         return item.text.rpartition(SEPARATOR)[2]
     return None
 
 
 def _compose(pinned: str, text: str) -> str:
-    told = text.replace(SEPARATOR.strip(), "")  # it must stay the last one: what is pinned is found by it
-    return f"{PREFIX}\n{INTRODUCTION}\n\n{pinned}{SEPARATOR}{told}"
+    text = text.replace(SEPARATOR.strip(), "")  # ours must be the last one: it marks the end of the pinned part
+    return f"{PREFIX}\n{INTRODUCTION}\n\n{pinned}{SEPARATOR}{text}"
 
 
 def _lines_of(items: list[Item]) -> list[str]:
@@ -128,7 +127,7 @@ def _lines_of(items: list[Item]) -> list[str]:
 
 
 def _lines(item: Item) -> Iterator[str]:
-    before = told_before(item)
+    before = earlier_summary(item)
     match item:
         case UserItem() if before is not None:
             yield from (line for line in before.splitlines() if line.strip() and "earlier lines left out" not in line)

@@ -1,8 +1,8 @@
-"""Tool dispatch: the one place where a call is checked, decided, claimed, run and answered.
+"""Tool dispatch: checks each call of a turn, has it decided and claimed, runs it and records its result.
 
-What always holds: every open call ends with exactly one result; contiguous read-only calls run together, anything else
-alone, and results are recorded in the order of the calls; a call above read-only starts only with a decision whose
-digest matches what would run now, and after its claim is in the log.
+Invariants: every open call ends with exactly one result; adjacent read-only calls run concurrently, all others alone,
+and results are recorded in the order of the calls; a call above read-only starts only with a decision whose digest
+matches what would run now, and after its claim is in the log.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Dispatch:
         self._has_room = has_room
 
     async def settle(self, run: Run) -> None:
-        """Give every open call of the run its result."""
+        """Record a result for every open call of the run."""
         for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
             calls = list(group)
             if read_only and len(calls) > 1:
@@ -64,7 +64,7 @@ class Dispatch:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._result_of(run, call)) for call in calls]
         except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None  # what ends a run is one reason, however many calls it met
+            raise failed.exceptions[0] from None  # a run ends for one reason, however many calls it affects
         return [task.result() for task in tasks]
 
     def _is_read_only(self, call: OpenCall) -> bool:
@@ -82,31 +82,31 @@ class Dispatch:
         try:
             if call.stage == "claimed":
                 outcome = "unknown"
-                output = await self._found_again(run, call)
+                output = await self._recover(run, call)
             else:
                 prepared = await self._permit(run, call, await self._announce(run, call))
                 outcome = "failed"
-                started = run.seconds()  # how long somebody took to decide is not the tool's time
+                started = run.seconds()  # the time somebody took to decide is not the tool's
                 output = await self._execute(run, call, prepared)
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
             if outcome == "rejected" and call.stage == "denied":
                 outcome = "denied"
             return self._result(run, call, started, f"Tool execution failed: {error}", outcome, failure=failure)
-        whole, failure, kept = run.scrub(output.text), None, None
+        full, failure, stored = run.scrub(output.text), None, None
         if output.is_error:
-            failure = ToolFailure(_error_type(output.error_type), False, whole[:200])
-        text = bounded(whole)
-        if text is not whole:
-            kept = await run.keep(whole)
-            run.place.outputs.add(kept)
-            text = bounded(whole, output=kept)
+            failure = ToolFailure(_error_type(output.error_type), False, full[:200])
+        text = bounded(full)
+        if text is not full:
+            stored = await run.keep(full)
+            run.place.outputs.add(stored)
+            text = bounded(full, output=stored)
         return self._result(
-            run, call, started, text, "returned", failure=failure, kept=kept, exit_code=output.exit_code
+            run, call, started, text, "returned", failure=failure, stored=stored, exit_code=output.exit_code
         )
 
-    async def _found_again(self, run: Run, call: OpenCall) -> Output:
-        """What became of a call that the last process started: its output where the target still has it."""
+    async def _recover(self, run: Run, call: OpenCall) -> Output:
+        """The output of a call that the previous process started, if the target still has it."""
         from buddy.backends.native.reattach import reattach
 
         nonce = nonce_of(run.session_id, call.item.call_id)
@@ -116,7 +116,7 @@ class Dispatch:
         raise unknown_outcome(run, call)
 
     async def _announce(self, run: Run, call: OpenCall) -> Prepared:
-        """Record the call once, then check it: even a call that cannot be run is seen."""
+        """Record the call once, then check it: a call that cannot run is recorded, too."""
         prepared: Prepared | None = None
         problem: ToolError | None = None
         try:
@@ -176,9 +176,9 @@ class Dispatch:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise ToolError(
-                f"{prepared.tool.name} took longer than {prepared.tool.timeout:g} s and was ended", code="EXEC_TIMEOUT"
-            ) from None
+            limit = f"{prepared.tool.timeout:g} s"
+            message = f"{prepared.tool.name} took longer than {limit} and was stopped"
+            raise ToolError(message, code="EXEC_TIMEOUT") from None
         faults.reached("tool.run.after")
         return output
 
@@ -191,7 +191,7 @@ class Dispatch:
         outcome: ToolOutcome,
         *,
         failure: ToolFailure | None,
-        kept: str | None = None,
+        stored: str | None = None,
         exit_code: int | None = None,
     ) -> ToolResult:
         tool = self._known(call)
@@ -204,14 +204,14 @@ class Dispatch:
             structured_error=failure,
             call_id=call.item.call_id,
             target=run.place.target.name,
-            output=kept,
+            output=stored,
             exit_code=exit_code,
             outcome=outcome,
         )
 
 
 def _shown_arguments(arguments: str) -> dict[str, Any]:
-    """Arguments as an object, for people to see; what is not one is shown as it came."""
+    """The arguments as an object, for people; anything else is shown as it is."""
     try:
         return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
     except msgspec.DecodeError:

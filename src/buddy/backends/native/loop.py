@@ -1,6 +1,6 @@
 """The turn loop: ask the model, do what it asks, until it answers.
 
-What always holds: the loop decides by `run.state` alone, so a run that was cut anywhere goes on from there; it does no
+Invariants: the loop decides by `run.state` alone, so an interrupted run continues from where it stopped; it does no
 I/O of its own (provider, tools and log are passed in).
 """
 
@@ -50,7 +50,7 @@ class Native:
         return ModelName(provider.profile, provider.model, provider.api, provider.context_limit)
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
-        """A model alone is one of the profile in use, unless it names another."""
+        """A model without a profile belongs to the current profile, unless its name says otherwise."""
         if profile is None and model is None:
             return self.model()
         before, chosen = self._provider, self._choose(profile, model)
@@ -76,7 +76,7 @@ class Native:
             if run.state.open_calls:
                 await self._run_tools(run)
         if run.state.truncated:
-            raise RunEnded("truncated", "the model's reply was cut off before it was whole")
+            raise RunEnded("truncated", "the model's reply was cut off before it was complete")
 
     async def close(self) -> None:
         await self._provider.close()

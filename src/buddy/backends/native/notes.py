@@ -1,7 +1,7 @@
-"""What people wrote down for agents: AGENTS.md of the user and of each folder from the repository's root down.
+"""Notes for agents: the AGENTS.md of the user and of each folder from the repository's root down.
 
-What always holds: CLAUDE.md counts where a folder has no AGENTS.md; a file is read through the target, up to 32 KiB;
-the text is shown to the model as a marked block and has no power over policy; a file that cannot be read is none.
+Invariants: CLAUDE.md is used if a folder has no AGENTS.md; a file is read through the target, up to 32 KiB; the text is
+shown to the model as a marked block and cannot change any policy; an unreadable file is skipped.
 """
 
 from collections.abc import AsyncIterator
@@ -23,14 +23,14 @@ class Note(Struct, frozen=True):
 
 
 async def find_notes(place: Place, user_folder: Path | None) -> list[Note]:
-    """All of them, the most general first: the nearest to the work has the last word."""
+    """All of them, the most general first, so that the nearest to the work comes last."""
     found = [_read_own(user_folder)] if user_folder else []
     found += [await _read(place, folder) async for folder in _folders(place)]
     return [note for note in found if note is not None]
 
 
-def told(notes: list[Note], most: int) -> str:
-    """The notes as a marked block of at most `most` characters; the nearest ones are cut last."""
+def render_notes(notes: list[Note], most: int) -> str:
+    """The notes as marked blocks of at most `most` characters; the nearest ones are cut last."""
     parts: list[str] = []
     for note in reversed(notes):
         text = note.text.strip()
@@ -38,13 +38,13 @@ def told(notes: list[Note], most: int) -> str:
             text = f"{text[:most]}\n[… cut: {len(text) - most} more characters in {note.path} …]" if most > 0 else ""
         most -= len(text)
         if text:
-            text = text.replace("</project-notes", "<\\/project-notes")  # the block ends where we say
+            text = text.replace("</project-notes", "<\\/project-notes")  # a note cannot end its own block
             parts.append(f'\n<project-notes path="{note.path}">\n{text}\n</project-notes>\n')
     return "".join(reversed(parts))
 
 
 async def _folders(place: Place) -> AsyncIterator[str]:
-    """From the repository's root down to the workspace; the workspace alone where there is no repository."""
+    """From the repository's root down to the workspace; only the workspace if there is no repository."""
     here = PurePosixPath(place.root)
     above = [here, *here.parents][:MAX_DEPTH]
     for depth, folder in enumerate(above):

@@ -1,8 +1,8 @@
-"""What a compaction keeps word for word: what the user said, what must be accepted, what was done, what was touched.
+"""What a compaction keeps word for word: the user's messages, acceptance criteria, effects, and files touched.
 
-What always holds: it is a pure fold of the session's events and is told anew by each compaction, so nothing wears off
-from one to the next; where room is short, what states a constraint goes before what does not, then the newest before
-the oldest. No approval can be open here: a compaction waits until every call has its result.
+Invariants: it is a pure fold of the session's events and is rendered again by each compaction, so nothing erodes from
+one to the next; if space is short, messages that state a constraint come first, then newer before older ones. No
+approval can be open here: a compaction waits until every call has its result.
 """
 
 import re
@@ -51,17 +51,17 @@ _RULE = (
 )
 
 
-class Said(Struct, frozen=True):
+class PinnedText(Struct, frozen=True):
     seq: int
     text: str
 
 
 class Pins:
-    """Feed it events in order; `told` is the pinned part of a summary."""
+    """Feed it events in order; `text` is the pinned part of a summary."""
 
     def __init__(self) -> None:
-        self._said: list[Said] = []
-        self._effects: list[Said] = []
+        self._said: list[PinnedText] = []
+        self._effects: list[PinnedText] = []
         self._files: dict[str, int] = {}
         self._criteria: tuple[Criterion, ...] = ()
         self._calls: dict[str, ToolCallItem] = {}
@@ -109,7 +109,7 @@ class Pins:
             ):
                 pass  # nothing to pin
 
-    def told(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> str:
+    def text(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> str:
         """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
         said = [message for message in self._said if message.seq <= through and message.seq != but]
         first = self._said[0].seq if self._said else 0
@@ -129,7 +129,7 @@ class Pins:
             if not body.undo and self._first_seq > 1:
                 self._carry(body)
         elif body.by != RuntimeActor.ACCEPTANCE:
-            self._said.append(Said(seq, body.text))
+            self._said.append(PinnedText(seq, body.text))
 
     def _finish(self, result: ToolResult) -> None:
         call = self._calls.get(result.call_id) if result.call_id in self._claimed else None
@@ -138,18 +138,18 @@ class Pins:
         try:
             arguments = _arguments.decode(call.arguments)
         except (msgspec.DecodeError, UnicodeEncodeError):
-            arguments = {}  # what was scrubbed out of it left no JSON
-        told = _short(msgspec.json.encode(arguments).decode() if arguments else call.arguments, ARGUMENTS)
+            arguments = {}  # redaction left no valid JSON
+        shown = _short(msgspec.json.encode(arguments).decode() if arguments else call.arguments, ARGUMENTS)
         failure = result.structured_error
         outcome = f"{failure.type}: {_short(failure.message, OUTCOME)}" if failure else "done"
-        self._effects.append(Said(self._asked_at, f"{call.name} {told} → {outcome}"))
+        self._effects.append(PinnedText(self._asked_at, f"{call.name} {shown} → {outcome}"))
         path = arguments.get("path")
         if isinstance(path, str) and not result.is_error:
             self._files.pop(path, None)
             self._files[path] = self._asked_at
 
     def _carry(self, compaction: SessionCompacted) -> None:
-        # The beginning of the log was pruned, so what is pinned of it is only told by the summary.
+        # The beginning of the log was pruned, so its pinned part survives only in the summary.
         self._carried = compaction.summary.rpartition(SEPARATOR)[0].partition("\n\n")[2]
         through = compaction.through_seq
         self._said = [message for message in self._said if message.seq > through]
@@ -157,8 +157,8 @@ class Pins:
         self._files = {path: seq for path, seq in self._files.items() if seq > through}
 
 
-def _messages(said: list[Said], first: int, count: Callable[[str], int], room: int) -> list[str]:
-    """The messages in their order; the first of all and those that state a rule are chosen first, then the newest."""
+def _messages(said: list[PinnedText], first: int, count: Callable[[str], int], room: int) -> list[str]:
+    """The messages in order; the first one and those that state a rule are chosen first, then the newest."""
     ranked = sorted(said, key=lambda message: (_states_rule(message, first), message.seq), reverse=True)
     chosen: dict[int, str] = {}
     for message in ranked:
@@ -174,7 +174,7 @@ def _messages(said: list[Said], first: int, count: Callable[[str], int], room: i
     return [*note, *(chosen[seq] for seq in sorted(chosen))]
 
 
-def _states_rule(message: Said, first: int) -> bool:
+def _states_rule(message: PinnedText, first: int) -> bool:
     return message.seq == first or re.search(_RULE, message.text, re.IGNORECASE) is not None
 
 
@@ -196,8 +196,8 @@ def _newest(lines: list[str], count: Callable[[str], int], room: int) -> list[st
     return kept[::-1]
 
 
-def _merged(effects: Iterable[Said]) -> Iterator[str]:
-    """Each line once, at its last place, with how often it happened."""
+def _merged(effects: Iterable[PinnedText]) -> Iterator[str]:
+    """Each line once, at its last position, with how often it occurred."""
     counts: dict[str, int] = {}
     for effect in effects:
         counts[effect.text] = counts.pop(effect.text, 0) + 1

@@ -1,9 +1,9 @@
-"""How one model call's prompt is made: instructions, summary, memory, tools, history, and what room they leave.
+"""Builds the prompt of one model call: instructions, summary, memory, tools, history, and the room they leave.
 
-What always holds:
-- the history is sent as it stands: what is said beside it (memory before the user's message, the budget's last lines
-  at the end) is no part of it, and stays the same object as long as it says the same, so that wires encode it once;
-- at 80 % of the window there is a warning, at 85 % a compaction down to 50 %, at 95 % after that the run ends;
+Invariants:
+- the history is sent as it is: additions (memory before the user's message, a budget note at the end) are not part of
+  it, and stay the same object while their text is the same, so that wires encode them once;
+- at 80 % of the window there is a warning, at 85 % a compaction down to 50 %, and if 95 % remain the run ends;
 - a call that does not fit into the run's budget is not made.
 """
 
@@ -18,7 +18,7 @@ from buddy.backends.budget import MIN_OUTPUT, Budget
 from buddy.backends.contract import Compaction, Run, compacted
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
-from buddy.backends.native.reply import Asked
+from buddy.backends.native.reply import ModelCall
 from buddy.backends.native.session_tools import Catalog
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
@@ -30,7 +30,7 @@ from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import EventBody, Informational, WarningRaised
 
 if TYPE_CHECKING:
-    from buddy.backends.native.compact import Cut, Written
+    from buddy.backends.native.compact import Cut, Summary
     from buddy.backends.native.summary import Account
 
 WARN, COMPACT, TARGET, FULL = 0.80, 0.85, 0.50, 0.95
@@ -52,7 +52,7 @@ class PromptSettings(Struct, frozen=True):
 
 
 class Prompts:
-    """The prompts of one session: a fold of its events, and what was read for the run that is under way."""
+    """The prompts of one session: a fold of its events, and what was read for the current run."""
 
     def __init__(self, settings: PromptSettings) -> None:
         self.transcript = Transcript()
@@ -71,18 +71,18 @@ class Prompts:
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
 
-    async def ask(self, run: Run, provider: Provider, catalog: Catalog) -> Asked:
-        """The next call of this run, with its room reserved; ends the run where there is none."""
+    async def ask(self, run: Run, provider: Provider, catalog: Catalog) -> ModelCall:
+        """The next model call of this run, with its tokens reserved; ends the run if there is no room."""
         Budget.of(run).check()
         await self._begin(run, provider, catalog)
         await self._recall()
         sizes = await self._fit(run, provider)
         wanted = await _spending(run, provider, sizes)
         Budget.of(run).reserve(wanted)
-        return Asked(self._prompt(run), sizes, wanted, self._tally)
+        return ModelCall(self._prompt(run), sizes, wanted, self._tally)
 
     async def compact(self, provider: Provider) -> Compaction | None:
-        """The history before the last messages in short, because a person wants it."""
+        """Summarise the history before the last messages, on request of a person."""
         from buddy.backends.native.compact import cut_old_messages
         from buddy.backends.native.summary import NoAccount
 
@@ -103,7 +103,7 @@ class Prompts:
         return self._tally
 
     async def _recall(self) -> None:
-        """What memory has on the user's last message, asked once for each."""
+        """Ask memory about the user's last message, once for each."""
         said = self.transcript.asked
         if self._settings.recall is None or said is self._recalled[0]:
             return
@@ -113,11 +113,11 @@ class Prompts:
                 async with asyncio.timeout(RECALL_SECONDS):
                     found = await self._settings.recall(said.text)
             except TimeoutError:
-                pass  # a reply without memory is better than none
+                pass  # better a reply without memory than none
         self._recalled = said, UserItem(f"<memory>\n{found}\n</memory>") if found.strip() else None
 
     async def _fit(self, run: Run, provider: Provider) -> Sizes:
-        """Make room where there is little, and say so."""
+        """Make room if the window is nearly full, and warn about it."""
         sizes = self._sizes(provider)
         limits = run.state.options.budget
         if sizes.share >= SHARPEN or limits.max_tokens is not None or limits.max_cost_usd is not None:
@@ -147,8 +147,8 @@ class Prompts:
         cut = cut_to_fit(self.transcript, self._tally, room)
         found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
         if found is not None:
-            beside = sizes.prompt - sizes.summary - sizes.history
-            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, beside=beside))
+            fixed = sizes.prompt - sizes.summary - sizes.history
+            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, beside=fixed))
             await run.commit()
         return self._sizes(provider)
 
@@ -156,22 +156,22 @@ class Prompts:
         from buddy.backends.native.compact import shorten
         from buddy.backends.native.summary import summarise
 
-        async def write(items: list[Item]) -> "Written | None":
+        async def summarise_items(items: list[Item]) -> "Summary | None":
             return await summarise(items, provider, self._tally, account)
 
-        return await shorten(cut, self._pins, self._tally, provider.context_limit, write)
+        return await shorten(cut, self._pins, self._tally, provider.context_limit, summarise_items)
 
     def _sizes(self, provider: Provider) -> Sizes:
         tally, memory = self._tally, self._recalled[1]
         summary = self.transcript.summary
-        told = tally.items(self.transcript.items)
-        shortened = tally.item(summary) if summary else 0
+        total = tally.items(self.transcript.items)
+        summarised = tally.item(summary) if summary else 0
         return Sizes(
             system=tally.fixed(self._system),
-            summary=shortened,
+            summary=summarised,
             memory=tally.item(memory) if memory else 0,
             tools=tally.fixed(self._catalog.text if self._catalog else ""),
-            history=max(0, told - shortened),
+            history=max(0, total - summarised),
             limit=provider.context_limit,
         )
 
@@ -193,11 +193,11 @@ class Prompts:
         note = UserItem(f"<budget>{shortage}</budget>") if shortage else None
         if note and items[-1] is not said:
             items, note = [*items, note], None
-        beside = [item for item in (memory, note) if item]
-        if not beside:
+        added = [item for item in (memory, note) if item]
+        if not added:
             return items
         at = next((at for at in range(len(items) - 1, -1, -1) if items[at] is said), len(items))
-        return [*items[:at], *beside, *items[at:]]
+        return [*items[:at], *added, *items[at:]]
 
 
 async def _spending(run: Run, provider: Provider, sizes: Sizes) -> Spending:
@@ -209,4 +209,4 @@ async def _spending(run: Run, provider: Provider, sizes: Sizes) -> Spending:
 
 def _full(sizes: Sizes) -> str:
     parts = f"system {sizes.system}, tools {sizes.tools}, summary {sizes.summary}, history {sizes.history}"
-    return f"the model's context of {sizes.limit} tokens is full ({parts}), and nothing can be shortened any more"
+    return f"the model's context of {sizes.limit} tokens is full ({parts}) and nothing more can be summarised"

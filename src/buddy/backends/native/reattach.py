@@ -1,6 +1,6 @@
-"""Going on with a command that outlived the process that started it.
+"""Continues with a command that outlived the process that started it.
 
-What always holds: nothing is started here; a command that cannot be found again has no outcome from here.
+Invariants: nothing is started here; a command that cannot be found has no outcome from here.
 """
 
 import codecs
@@ -15,15 +15,15 @@ from buddy.tools.run_shell import outcome
 
 
 async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
-    """Wait for the call's command where it still runs; None where its target has none to be found."""
+    """Wait for the command of a call if it still runs; None if the target has no such command."""
     target = run.place.target
     if not isinstance(target, Reattachable):
         return None
-    kept = OutputBuffer()
+    output = OutputBuffer()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        kept.add(stream, chunk)
+        output.add(stream, chunk)
         text = decoder.decode(chunk)
         if text:
             run.stream_output(call_id, stream, text)
@@ -32,4 +32,4 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
     if finished is None:
         return None
     run.emit(Recovery(action="reattached", call_id=call_id))
-    return outcome(finished, kept)
+    return outcome(finished, output)

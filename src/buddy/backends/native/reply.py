@@ -1,4 +1,4 @@
-"""One model call: its pieces become events, its whole becomes `assistant_message`."""
+"""One model call: its pieces become events, the complete reply becomes `assistant_message`."""
 
 from typing import Literal
 
@@ -32,8 +32,8 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ContextState, ToolCallItem
 
 
-class Asked(Struct, frozen=True):
-    """A model call that may be made: its prompt, how that divides up, and what was reserved for it."""
+class ModelCall(Struct, frozen=True):
+    """A model call that may be made: its prompt, the sizes of its parts, and what was reserved for it."""
 
     prompt: Prompt
     sizes: Sizes
@@ -41,8 +41,8 @@ class Asked(Struct, frozen=True):
     tally: Tally
 
 
-async def read_reply(run: Run, provider: Provider, asked: Asked, known_calls: set[str]) -> None:
-    """Make the call and record all that comes of it; ProviderError where nothing usable came."""
+async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls: set[str]) -> None:
+    """Make the call and record everything it returns; ProviderError if nothing usable came."""
     turn = run.state.turns + 1
     run.emit(request_of(provider, turn, asked.reserved))
     await run.commit()
@@ -86,7 +86,7 @@ def request_of(
 
 
 def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, estimated: bool = False) -> Usage:
-    """What a call took, and where the run stands with it."""
+    """What a call took, and what is left of the run's budget."""
     return Usage(
         turn=turn,
         input_tokens=usage.input_tokens,
@@ -99,15 +99,15 @@ def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, e
     )
 
 
-def _settled(run: Run, turn: int, asked: Asked, reply: Reply, limit: int) -> Usage:
-    """The server's word on what the call took, or what was counted here where it said nothing."""
+def _settled(run: Run, turn: int, asked: ModelCall, reply: Reply, limit: int) -> Usage:
+    """What the call took as the server reports it, or as counted here if it reports nothing."""
     usage, tally = reply.usage, asked.tally
     if usage is None:
         written = tally.item(AssistantItem(reply.text, reply.calls))
         usage = TokenUsage(asked.sizes.prompt, written, cost_usd=asked.reserved.cost_usd)
     else:
         tally.learn(asked.sizes.prompt, usage.input_tokens)
-    sizes = replace(asked.sizes, limit=limit)  # the server may have told it with this very reply
+    sizes = replace(asked.sizes, limit=limit)  # the server may report it with this very reply
     context = sizes.context(usage.input_tokens + usage.output_tokens)
     return usage_of(run, turn, usage, context, estimated=reply.usage is None)
 
@@ -128,7 +128,7 @@ def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
 
 
 def _unambiguous(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:
-    """Ids that were used before, in this session or this reply, get a new tail: a result must belong to one call."""
+    """Ids that were used before, in this session or this reply, get a suffix: a result must belong to one call."""
     seen: set[str] = set()
     unique: list[ToolCallItem] = []
     for call in calls:

@@ -1,8 +1,8 @@
 """How many tokens each part of a prompt takes, for one model.
 
-What always holds: an item is counted once, however often it is sent, so a turn pays for what is new in it. While there
-is plenty of room the count is rough and needs no vocabulary (loading one takes a quarter of a second); it becomes exact
-before anything is decided by it.
+Invariants: an item is counted once, however often it is sent, so a turn pays only for what is new in it. While there is
+plenty of room the count is rough and needs no vocabulary (loading one takes a quarter of a second); it becomes exact
+before anything depends on it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from buddy.protocol.shapes import ContextState
 
 BUFFER = 1024
 FRAME = 4
-_BYTES = 3  # to a token, roughly; text and code have more, so that a rough count errs to the safe side
+_BYTES = 3  # per token, roughly; text and code have more, so that a rough count errs on the safe side
 
 
 class Sizes(Struct, frozen=True):
@@ -63,15 +63,15 @@ class Tally:
         self._total = 0
 
     def sharpen(self) -> None:
-        """Count exactly from now on. Not in a thread: a vocabulary is loaded once per process, and a turn must be
-        decided by its log alone, also where time is simulated."""
+        """Count exactly from now on. Not in a thread: a vocabulary is loaded once per process, and a turn must depend
+        on its log alone, even if time is simulated."""
         if not self.is_exact:
             self.is_exact = True
             self._known, self._fixed = {}, {}
             self._items, self._counted, self._total = (), 0, 0
 
     def learn(self, estimated: int, reported: int) -> None:
-        """The server counted what was counted here; a rough count teaches nothing."""
+        """Calibrate with the count of the server; a rough count teaches nothing."""
         if self.is_exact:
             self._counter.calibrate(estimated, reported)
 
@@ -82,24 +82,24 @@ class Tally:
         return self._counter.scale(self._item(item))
 
     def items(self, items: Sequence[Item]) -> int:
-        """All of a history; where it is the one of the last time, only what was added is looked at."""
+        """A complete history; if it is the same object as last time, only what was added is counted."""
         if items is not self._items or len(items) < self._counted:
             self._items, self._counted, self._total = items, 0, 0
-        size_of = self._item if self.is_exact else self._count  # a rough count is made sooner than it is found again
+        size_of = self._item if self.is_exact else self._count  # a rough count is cheaper than looking it up
         for at in range(self._counted, len(items)):
             self._total += size_of(items[at])
         self._counted = len(items)
         return self._counter.scale(self._total)
 
     def fixed(self, text: str) -> int:
-        """A text that is sent again and again."""
+        """A text that is sent with every call."""
         found = self._fixed.get(text)
         if found is None:
             found = self._fixed[text] = self._raw(text)
         return self._counter.scale(found)
 
     def _item(self, item: Item) -> int:
-        # The item is held, so its id cannot be given to another object meanwhile.
+        # The item is kept alive, so its id cannot be reused by another object.
         known = self._known.get(id(item))
         if known is None:
             known = self._known[id(item)] = item, self._count(item)

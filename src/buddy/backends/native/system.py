@@ -1,10 +1,10 @@
-"""The system prompt: one template, filled once per run, so that providers can keep what they cached of it."""
+"""The system prompt: one template, filled once per run, so that providers can cache it."""
 
 from functools import cache
 from pathlib import Path
 
 from buddy.backends.contract import Run
-from buddy.backends.native.notes import find_notes, told
+from buddy.backends.native.notes import find_notes, render_notes
 from buddy.errors import ToolError
 from buddy.targets.contract import Target, Terminal
 
@@ -14,7 +14,8 @@ SCREEN = 2500
 async def system_prompt(run: Run, tools: tuple[str, ...], instructions: str, folder: Path | None, limit: int) -> str:
     """The instructions for this run; the project's notes may take a quarter of the model's `limit`, in tokens."""
     place = run.place
-    notes = told(await find_notes(place, folder), limit)  # as many characters as tokens: about a quarter of them
+    # As many characters as the limit has tokens, which is about a quarter of it.
+    notes = render_notes(await find_notes(place, folder), limit)
     return _template().format(
         root=place.root,
         target=place.target.name,
@@ -27,7 +28,7 @@ async def system_prompt(run: Run, tools: tuple[str, ...], instructions: str, fol
 
 
 async def _screen(target: Target) -> str:
-    """What a person sees in the pane of a target that has one, as the run begins."""
+    """What a person sees in the tmux pane, if there is one, as the run begins."""
     if not isinstance(target, Terminal):
         return ""
     try:

@@ -1,8 +1,8 @@
 """The conversation as a provider must see it: a pure fold of a session's events.
 
-What always holds: each tool call has exactly one result, directly after the message that made it, in the order of the
-calls. `items` only grows, except by a compaction or its undoing, so wires may keep what they encoded. The message that
-is being worked on is told as it was said, also where a compaction has taken in what was done about it.
+Invariants: each tool call has exactly one result, directly after the message that made it, in the order of the calls.
+`items` only grows, except by a compaction or its undoing, so wires may cache what they encoded. The message that is
+being worked on stays word for word, even if a compaction has summarised the work on it.
 """
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
@@ -101,21 +101,21 @@ class Transcript:
         self._asked_at = seq
 
     def entries(self) -> list[tuple[int, Item]]:
-        """What is told now, each item with the seq of the event it came from; a summary has 0."""
+        """The present items, each with the seq of the event it came from; a summary has 0."""
         return list(zip(self._seqs, self.items, strict=True))
 
     @property
     def summary(self) -> Item | None:
-        """The item that stands for what was compacted."""
+        """The item that replaces what was compacted."""
         return self.items[0] if self._compactions else None
 
     @property
     def first_seq(self) -> int:
-        """Where what is told word for word begins: what lies before is in the summary."""
+        """Where the word-for-word part begins: everything before it is in the summary."""
         return self._compactions[-1].through_seq + 1 if self._compactions else 0
 
     def closed(self) -> list[Item]:
-        """The items, with a result made up for every call that has none yet: valid at every prefix of the log."""
+        """The items, with an invented result for every call that has none yet: valid at every prefix of the log."""
         if not self._open:
             return self.items
         return [*self.items, *(ToolItem(call_id, self._results.get(call_id, NOT_RUN)) for call_id in self._open)]
@@ -126,8 +126,8 @@ class Transcript:
         self._entries.append((seq, item))
 
     def _settle(self) -> None:
-        # Results may come in any order and are told in the order of the calls. They count as said when the call was
-        # made, so that no compaction can fall between a call and its result.
+        # Results may come in any order and are listed in the order of the calls. They have the seq of the call's
+        # message, so that no compaction can fall between a call and its result.
         while self._open and self._open[0] in self._results:
             call_id = self._open.pop(0)
             self._add(self._asked_at, ToolItem(call_id, self._results.pop(call_id)))
@@ -143,14 +143,14 @@ class Transcript:
             self._compactions.append(body)
         elif self._compactions:
             self._compactions.pop()
-        told = self._entries
+        entries = self._entries
         if self._compactions:
             latest = self._compactions[-1]
-            told = [(0, UserItem(latest.summary)), *self._told(latest.through_seq)]
-        self._seqs, self.items = [seq for seq, _ in told], [item for _, item in told]
+            entries = [(0, UserItem(latest.summary)), *self._after(latest.through_seq)]
+        self._seqs, self.items = [seq for seq, _ in entries], [item for _, item in entries]
 
-    def _told(self, through: int) -> list[tuple[int, Item]]:
-        """What came after `through`, behind the last message of the user where none did."""
+    def _after(self, through: int) -> list[tuple[int, Item]]:
+        """What came after `through`, preceded by the last message of the user if that is older."""
         kept = [(seq, item) for seq, item in self._entries if seq > through]
         asked = None if any(isinstance(item, UserItem) for _, item in kept) else self._last_user(through)
         return kept if asked is None else [asked, *kept]

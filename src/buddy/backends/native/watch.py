@@ -1,6 +1,6 @@
-"""What is told about a turn while it runs: how long its states took, that a long tool still runs, that a call repeats.
+"""Reports on a turn while it runs: how long its states took, that a long tool still runs, that a call repeats.
 
-What always holds: nothing here changes what a run does.
+Invariant: nothing here changes what a run does.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ REPEATS = 3
 
 
 class Timed:
-    """Tells how long a state of the turn took; one that was cut short is told by how the run ends."""
+    """Reports how long a state of the turn took, unless it was cut short: then the end of the run says so."""
 
     def __init__(self, run: Run, state: TurnState) -> None:
         self._run = run
@@ -35,13 +35,13 @@ class Timed:
 
 @contextmanager
 def watching(run: Run, begun: Progress) -> Generator[None]:
-    """Tell every few seconds that the tools still run, and at the end where the same was done for nothing."""
+    """Report every few seconds that the tools still run, and at the end if the same call was repeated in vain."""
     run.emit(begun)
-    heart = _Heart(run, begun)
+    heartbeat = _Heartbeat(run, begun)
     try:
         yield
     finally:
-        heart.stop()
+        heartbeat.stop()
     state = run.state
     if state.repeated >= REPEATS:
         name = state.last_done[0]
@@ -49,8 +49,8 @@ def watching(run: Run, begun: Progress) -> Generator[None]:
         run.emit(WarningRaised(code="REPEATED_CALL", message=message))
 
 
-class _Heart:
-    """Beats by a timer and not by a task: most tools are done long before the first beat."""
+class _Heartbeat:
+    """Uses a timer and not a task: most tools finish long before the first beat."""
 
     def __init__(self, run: Run, begun: Progress) -> None:
         self._run = run
@@ -64,7 +64,7 @@ class _Heart:
     def _beat(self) -> None:
         self._next = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
         if self._run.state.pending:
-            return  # nothing runs: a person is being asked
+            return  # nothing runs while a person is being asked
         elapsed = self._run.seconds() - self._began
         message = f"{self._begun.message} ({elapsed:.0f} s)"
         self._run.emit(replace(self._begun, message=message, elapsed_seconds=max(0.0, elapsed)))

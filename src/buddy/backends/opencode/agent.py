@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from buddy.approvals.digest import nonce_of
 from buddy.backends.external import lenient
 from buddy.backends.external.contract import AgentRequest, AgentResult, Executor, SessionLost, once
-from buddy.backends.native.notes import MAX_BYTES, find_notes, told
+from buddy.backends.native.notes import MAX_BYTES, find_notes, render_notes
 from buddy.backends.opencode.repository import check_repository
 from buddy.backends.opencode.settings import INSTALL, session_rules
 from buddy.backends.opencode.wire import NotFound, StreamEvent, read_event, read_list, read_object
@@ -92,7 +92,7 @@ class OpenCode:
         if server is None or target is None:
             raise ProviderError("OpenCode was not started", retryable=False)
         await check_repository(target, request.cwd, request.nonce, self._env.get("HOME", ""), self._is_trusted)
-        notes = told(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
+        notes = render_notes(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
         prompt = Prompt(
             request.cwd,
             "plan" if request.plan else "build",
