@@ -42,4 +42,4 @@ def check(terminal: Tmux, name: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while (shown := normal(terminal.screen())) != wanted and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)  # nothing signals that another program has drawn
-    assert shown == wanted
+    assert shown == wanted, f"not as in {path.name}:\n{shown}"

@@ -231,6 +231,7 @@ def outcome_block(body: RunComplete, run: RunView, style: Style, known: str = ""
     facts = [format_duration(max(0, run.ended_ts - run.started_ts) / 1000)]
     if run.turns:
         facts.append(plural(run.turns, "turn"))
+    if run.input_tokens or run.output_tokens:
         facts.append(f"{format_tokens(run.input_tokens)} in, {format_tokens(run.output_tokens)} out")
     if run.cost_usd is not None:
         facts.append(f"${run.cost_usd:.4f}")
