@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from buddy.approvals.trust import HONOURED, MAX_FILES, Effect, Trust, effects_of, hash_of
-from buddy.cli.trusting import NAMES
+from buddy.cli.folder_trust import NAMES
 from buddy.errors import UserError
 
 RULES = '[[permissions.rules]]\ndecision = "deny"\nargv = ["rm", "**"]\n'

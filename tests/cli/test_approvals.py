@@ -45,7 +45,7 @@ def test_the_audit_tells_who_decided_what_without_a_daemon(home: Home) -> None:
 def test_what_the_audit_cannot_answer_is_one_line_and_a_hint(home: Home) -> None:
     ruled(home, {"text": "done"})
     empty = home.run("approvals", "log")
-    assert (empty.code, empty.out, empty.err) == (0, "", "no decision was made yet\n")
+    assert (empty.code, empty.out, empty.err) == (0, "", "no decisions yet\n")
     for flags in (("--limit", "0"), ("--since", "soon"), ("--session", "sess_NOPE")):
         wrong = home.run("approvals", "log", *flags)
         assert (wrong.code, wrong.out) == (64, "")
@@ -70,14 +70,14 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
     for content, answer in ((STRICTER, "n"), (STRICTER + "# changed", "y")):
         project.write_text(content)
         with home.terminal() as terminal:
-            terminal.until("trust them as they are now? [y/N]")
+            terminal.until("Trust these files as they are now? [y/N]")
             assert b"adds 1 rule that asks or denies; ignored in it, trusted or not: agent" in terminal.shown
             terminal.type(f"{answer}\n")
             terminal.until("/help")
         assert home.run("approvals", "explain", "echo hi").code == (3 if answer == "y" else 0)
         with home.terminal() as terminal:
             terminal.until("/help")
-            assert b"trust them" not in terminal.shown
+            assert b"Trust these" not in terminal.shown
 
 
 def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home: Home) -> None:
@@ -86,7 +86,7 @@ def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home
     done = home.run("exec", "go")
     assert (done.code, done.out) == (0, "done\n")
     (note,) = [line for line in done.err.splitlines() if "trust" in line]
-    assert note == f"note: buddy.toml has no effect before you say: buddy trust {home.work}"
+    assert note == f"note: ignoring buddy.toml in this folder. To use it: buddy trust {home.work}"
     said = home.run("trust", str(home.work))
     assert "buddy.toml  adds 1 rule that asks or denies; ignored in it, trusted or not: agent" in said.err
     assert "trust" not in home.run("exec", "go").err

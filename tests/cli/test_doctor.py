@@ -25,7 +25,7 @@ def test_all_is_well_with_a_scripted_model(home: Home) -> None:
     done = home.script({"text": "hi"}).run("doctor")
     assert done.code == 0
     assert {line.split()[0] for line in done.out.splitlines()} <= {"ok", "info"}
-    assert "(is made when it is needed)" in line_of(done, "state")
+    assert "(created when needed)" in line_of(done, "state")
     assert not home.state.exists()
     assert "\x1b" not in done.out
 
@@ -40,8 +40,8 @@ def test_without_a_model_it_fails_and_says_how_to_get_one(home: Home) -> None:
     ("answer", "code", "said"),
     [
         (Answer(body=b'{"data":[{"id":"m"}]}'), 0, "ok model env/m: "),
-        (Answer(body=b'{"data":[{"id":"n"}]}'), 0, "does not list this model hint: there are n"),
-        (Answer(body=b"<html>"), 0, "not as a model API does"),
+        (Answer(body=b'{"data":[{"id":"n"}]}'), 0, "does not list this model hint: available: n"),
+        (Answer(body=b"<html>"), 0, "not like a model API"),
         (Answer(status=401, body=b"{}"), 1, "the key was refused (HTTP 401) hint: set BUDDY_API_KEY"),
         (Answer(status=404, body=b"{}"), 0, "lists no models (HTTP 404)"),
         (Answer(status=503, body=b"{}"), 0, "answers with HTTP 503"),
@@ -94,7 +94,7 @@ def test_a_missing_script_is_found(home: Home) -> None:
 def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> None:
     with home.script(shell("echo ready; sleep 60")).start("exec", "go", "--approve", "all", "--stream-json") as running:
         session_id = running.until("tool_output").session_id
-        assert "no run was interrupted" in home.run("doctor").out
+        assert "no interrupted runs" in home.run("doctor").out
         running.signal(signal.SIGKILL)
         running.process.wait(60)
         done = home.run("doctor")

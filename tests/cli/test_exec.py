@@ -190,15 +190,15 @@ def test_a_used_up_budget_exits_5(home: Home) -> None:
         (["exec", "go", "--config", "nowhere.toml"], "no configuration file"),
         (["exec", "go", "--sandbox", "bunker"], "sandbox"),
         (["exec", "go", "--sandbox", ""], "sandbox"),
-        (["exec", "go", "--ssh", ""], "--ssh: needs a value, and this one is empty"),
-        (["exec", "go", "--container", "", "-C", "/"], "--container: needs a value, and this one is empty"),
-        (["exec", "go", "--agent-runtime", ""], "--agent-runtime: needs a value, and this one is empty"),
-        (["exec", "go", "--max-time", ""], "--max-time: needs a value, and this one is empty"),
-        (["exec", "go", "--accept", ""], "--accept: needs a value, and this one is empty"),
-        (["exec", "go", "-m", ""], "--model: needs a value, and this one is empty"),
+        (["exec", "go", "--ssh", ""], "--ssh: the value must not be empty"),
+        (["exec", "go", "--container", "", "-C", "/"], "--container: the value must not be empty"),
+        (["exec", "go", "--agent-runtime", ""], "--agent-runtime: the value must not be empty"),
+        (["exec", "go", "--max-time", ""], "--max-time: the value must not be empty"),
+        (["exec", "go", "--accept", ""], "--accept: the value must not be empty"),
+        (["exec", "go", "-m", ""], "--model: the value must not be empty"),
         (["exec", "  "], "no prompt"),
         (["sesion"], "sesion"),
-        (["resume"], "which session?"),
+        (["resume"], "no session given"),
         (["resume", "--last"], "no session in"),
         (["resume", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no session sess_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
     ],
@@ -304,7 +304,7 @@ def test_a_prompt_on_the_command_line_leaves_stdin_alone(home: Home) -> None:
 def test_without_a_prompt_a_terminal_is_not_waited_for(home: Home) -> None:
     with home.script({"text": "hi"}).terminal("exec") as terminal:
         assert terminal.finish() == 64
-    assert b"there is no prompt" in terminal.shown
+    assert b"no prompt given" in terminal.shown
 
 
 # --- together --------------------------------------------------------------------------------------------------------

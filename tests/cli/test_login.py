@@ -93,8 +93,8 @@ def test_a_profile_with_a_key_is_not_logged_in_to(home: Home):
     configure(home, "http://127.0.0.1:9")
     done = home.run("login", "keyed")
     assert done.code == 64
-    assert "profile 'keyed' uses a key" in done.err
-    assert "no profile 'gone'; there are work" in home.run("login", "gone").err
+    assert "profile 'keyed' uses an API key" in done.err
+    assert "unknown profile 'gone'. Available: work" in home.run("login", "gone").err
 
 
 def run_with_login(home: Home, refused: str) -> tuple[str, str, list[str]]:

@@ -31,7 +31,7 @@ def test_a_session_that_goes_so_again_is_proven(home: Home) -> None:
     session_id = record(home)
     verified = home.run("replay", session_id, "--verify")
     assert (verified.code, verified.out) == (0, "")
-    assert "all the same" in verified.err
+    assert "all identical" in verified.err
     assert (home.work / "made").read_text() == "made\n"
 
 

@@ -133,7 +133,7 @@ def test_an_interrupted_session_is_listed_as_one(home: Home) -> None:
         assert "interrupted" not in home.run("session", "list").out
     done = home.run("session", "list")
     assert done.out.splitlines()[1].split()[:2] == [session_id, "interrupted"]
-    assert done.err == f"hint: buddy resume {session_id} goes on with what was interrupted\n"
+    assert done.err == f"hint: buddy resume {session_id} resumes the interrupted run\n"
     (session,) = json.loads(home.run("session", "list", "--json").out)["sessions"]
     assert (session["state"], session["interrupted"]) == ("running", True)
 

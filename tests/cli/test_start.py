@@ -44,7 +44,7 @@ def test_help_of_a_command_is_found_both_ways(home: Home) -> None:
         assert home.run("help", *words).out == home.run(*words, "--help").out
     assert "exit codes: 0 success" in home.run("help", "exec").out
     done = home.run("help", "nope")
-    assert (done.code, done.err.splitlines()[0]) == (64, "error: no command 'nope'")
+    assert (done.code, done.err.splitlines()[0]) == (64, "error: unknown command 'nope'")
 
 
 def test_everything_that_can_be_typed_is_explained() -> None:
@@ -56,8 +56,8 @@ def test_everything_that_can_be_typed_is_explained() -> None:
     [
         ("exec fix the test --json", 'quote the prompt: buddy exec "fix …"'),
         ("fix the test", 'quote the prompt: buddy "fix …"'),
-        ("exec go --jsn", "buddy exec --help shows how"),
-        ("session list all", "buddy session --help shows how"),
+        ("exec go --jsn", "see 'buddy exec --help'"),
+        ("session list all", "see 'buddy session --help'"),
     ],
 )
 def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) -> None:

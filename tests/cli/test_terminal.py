@@ -78,7 +78,7 @@ def test_the_end_of_the_input_is_no_answer_about_trust(home: Home) -> None:
     try:
         for _ in range(2):
             with home.terminal() as terminal:
-                terminal.until("trust them as they are now? [y/N] ")
+                terminal.until("Trust these files as they are now? [y/N] ")
                 terminal.type("\x04")
                 terminal.until("\r\nbuddy ")
                 terminal.until("> ")

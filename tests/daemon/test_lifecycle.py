@@ -111,17 +111,17 @@ def test_start_status_logs_and_stop(idle: Daemon) -> None:
     started = idle.run("daemon", "start")
     assert (started.returncode, started.stdout) == (0, "")
     assert "started" in started.stderr
-    assert "runs already" in idle.run("daemon", "start").stderr
+    assert "is already running" in idle.run("daemon", "start").stderr
     shown = json.loads(idle.run("daemon", "status", "--json").stdout)
     assert (shown["running"], shown["sessions"], shown["socket"]) == (True, 0, str(idle.socket))
     assert f"pid {shown['pid']}" in idle.run("daemon", "status").stdout
     assert f"pid {shown['pid']}" in idle.run("daemon", "logs").stdout
     ps = idle.run("ps")
-    assert (ps.returncode, ps.stdout, ps.stderr.strip()) == (0, "", "no run is active")
+    assert (ps.returncode, ps.stdout, ps.stderr.strip()) == (0, "", "no active runs")
     stopped = idle.run("daemon", "stop")
     assert (stopped.returncode, stopped.stderr.strip()) == (0, "daemon stopped")
     wait_until(lambda: has_ended(shown["pid"]), "the process to end")
-    assert idle.run("daemon", "stop").stderr.strip() == "no daemon runs"
+    assert idle.run("daemon", "stop").stderr.strip() == "no daemon is running"
     assert json.loads(idle.run("daemon", "status", "--json").stdout) == {"running": False}
 
 

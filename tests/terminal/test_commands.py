@@ -67,7 +67,7 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         ask(terminal, "/compact all", "✗ unknown /compact option 'all'")
         ask(terminal, "/compact", "nothing to compact")
         ask(terminal, "/compact undo", "nothing to undo")
-        ask(terminal, "/permissions", "every side effect is asked for")
+        ask(terminal, "/permissions", "Buddy asks before every side effect")
         ask(terminal, "/approve 10m", "approvals: auto-approving everything for")
         ask(terminal, "/approve soon", "use ask, all, none, or a duration")
         ask(terminal, "/approve ask", "approvals: ask")

@@ -85,5 +85,5 @@ def test_the_pane_itself_is_refused(home: Home) -> None:
     program = f"tmux rename-window buddy-shared; {sys.executable} -m buddy"
     with home.script({"text": "hi"}) and Tmux(home, program=program) as terminal:
         screen = terminal.wait("[ended 64]")
-    assert "error: commands run in this very pane" in screen
+    assert "error: commands run in this pane" in screen
     assert "hint: start buddy in another terminal, or with --no-tmux" in screen

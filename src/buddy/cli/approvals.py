@@ -1,4 +1,4 @@
-"""`buddy approvals list|explain|revoke|log` and `buddy trust`: what is allowed, why, and how to take it back."""
+"""`buddy approvals list|explain|revoke|log` and `buddy trust`: what is allowed, why, and how to revoke it."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def approvals(options: Options) -> int:
         case "revoke":
             return revoke(options)
         case "log":
-            from buddy.cli.audit import audit
+            from buddy.cli.approvals_log import audit
 
             return asyncio.run(audit(options))
         case _:
@@ -52,19 +52,18 @@ def revoke(options: Options) -> int:
     path = _file(options)
     removed = remove_rules(path, lambda table: read_rules({"rules": [table]}).rules[0].rule_id == options.rule)
     if not removed:
-        raise UserError(f"no rule {options.rule} in {path}", hint="buddy approvals list shows them")
-    print(f"removed {removed} from {path}", file=sys.stderr)
+        raise UserError(f"no rule {options.rule} in {path}", hint="see 'buddy approvals list'")
+    print(f"removed {removed} {'rule' if removed == 1 else 'rules'} from {path}", file=sys.stderr)
     return 0
 
 
 def trust(options: Options) -> int:
-    """Let a folder's own files have an effect, as they are now; or no more."""
+    """Trust a folder's own settings as they are now, or stop trusting them."""
     root = os.path.realpath(options.folder)
 
     async def work() -> int:
         async with connected(options, "cli") as client:
-            wish = TrustFolder(root, not options.revoke)
-            reply = await client.request(wish, TrustFolderReply)
+            reply = await client.request(TrustFolder(root, not options.revoke), TrustFolderReply)
         print(f"{escape(root)} is {'not ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
         for effect in effects_of(root):
             print(f"  {escape(effect.name)}  {escape(effect.text)}", file=sys.stderr)
@@ -84,9 +83,9 @@ async def _list(options: Options) -> int:
     for rule in rules:
         print(f"{rule.rule_id}  {escape(rule.describe())}")
     for approval in waiting:
-        print(f"waiting  {approval.approval_id}  {escape(approval.title)}: {escape(approval.summary)}")
+        print(f"pending  {approval.approval_id}  {escape(approval.title)}: {escape(approval.summary)}")
     if not rules and not waiting:
-        print("no rules and nothing waiting; every side effect is asked for", file=sys.stderr)
+        print("no rules and nothing pending; Buddy asks before every side effect", file=sys.stderr)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`buddy attach` and `buddy ps`: look at what the daemon does, and leave again without stopping it."""
+"""`buddy attach` and `buddy ps`: watch what the daemon does, and leave without stopping it."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ def attach(options: Options) -> int:
     if not options.config:
         from buddy.cli.daemon import launch
 
-        launch(options)  # leaving must stop nothing, so what is looked at must not run in here
+        launch(options)  # leaving must stop nothing, so the session must not run in this process
 
     async def work() -> int:
         async with connected(options, "cli") as client:
@@ -32,7 +32,7 @@ def attach(options: Options) -> int:
             report.session(session_id)
             async for event in client.events():
                 report.conversation(event)
-        print("the runtime is gone", file=sys.stderr)
+        print("the daemon is gone", file=sys.stderr)
         return 75
 
     try:
@@ -58,12 +58,12 @@ def ps(options: Options) -> int:
         for session in active:
             print(f"{session.session_id}  {session.state:<17}  {escape(session.repo.root_path)}")
         if not active:
-            print("no run is active", file=sys.stderr)
+            print("no active runs", file=sys.stderr)
         return 0
 
     return asyncio.run(work())
 
 
 async def _observer(client: Client, session_id: str) -> str:
-    """A token that can only look: what this command cannot do, no key press can either."""
+    """A token that can only observe: what the token cannot do, no key press can."""
     return (await client.request(MintToken("observer", 86400.0), MintTokenReply, session_id)).attach_token

@@ -1,4 +1,4 @@
-"""The command line: from words to a command and its options."""
+"""The command line: from arguments to a command and its options."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ _COMMON = ("--config", "--state-dir", "--socket", "-C")
 
 _EPILOG = """\
 examples:
-  buddy                                           talk to an agent in this directory; /help tells more
-  buddy "why does the test fail?"                 the same, beginning with a question
+  buddy                                           talk to an agent in this directory; try /help
+  buddy "why does the test fail?"                 the same, with a first question
   buddy exec "what does this repository do?"      one question, the answer on stdout
   git diff | buddy exec - --json                  the prompt from stdin, the outcome as JSON
   buddy exec "fix the test" --approve all --accept "make test"
-  buddy resume --last                             go on with what was interrupted here
-  buddy demo                                      see all of it, with nothing configured
+  buddy resume --last                             resume what was interrupted here
+  buddy demo                                      a demo; nothing needs to be configured
 
-The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; buddy exec --help) go with buddy alone, too.
+The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; see buddy exec --help) work with plain buddy, too.
 """
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """A command, or the REPL with what it should begin with."""
+    """The options of a command, or of the REPL."""
     arguments = _command_first(arguments)
     first = arguments[0] if arguments else ""
     if first in COMMANDS:
@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str]) -> Options:
         parser = build_parser()
     else:
         _check_spelling(first)
-        from buddy.cli.parsing.running import repl_parser
+        from buddy.cli.parsing.runs import repl_parser
 
         parser = repl_parser()
     options, left = parser.parse_known_args(arguments, Options())
@@ -53,17 +53,17 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def build_parser(asked: str = "") -> Parser:
-    """The parser of all commands, or of the one that is asked for: all of them take 20 ms to build."""
+    """The parser of one command, or of all: building all of them takes 20 ms."""
     parser = Parser(
         prog="buddy",
         usage="buddy [PROMPT] [FLAGS]\n       buddy COMMAND ...",
-        description="Run AI agents as durable sessions. Without a command: talk to one here.",
+        description="Run AI agents as durable sessions. Without a command, talk to one here.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")
-    # With its own `prog` argparse need not ask for the width of the terminal, and load what finds that out.
+    # Given `prog`, argparse does not load what finds out the width of the terminal.
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="buddy")
     for name in [asked] if asked else COMMANDS:
         _add(commands, name)
@@ -73,18 +73,18 @@ def build_parser(asked: str = "") -> Parser:
 def _add(commands: "Subparsers", name: str) -> None:
     match name:
         case "exec" | "run" | "resume":
-            from buddy.cli.parsing.running import ADD
+            from buddy.cli.parsing.runs import ADD
         case "session" | "attach" | "ps" | "replay" | "memory":
             from buddy.cli.parsing.sessions import ADD
         case "approvals" | "trust":
-            from buddy.cli.parsing.deciding import ADD
+            from buddy.cli.parsing.approvals import ADD
         case _:
-            from buddy.cli.parsing.upkeep import ADD
+            from buddy.cli.parsing.admin import ADD
     ADD[name](commands)
 
 
 def _command_first(arguments: Sequence[str]) -> Sequence[str]:
-    """`-C DIR session list` as `session list -C DIR`: the common flags may stand before a command."""
+    """`-C DIR session list` as `session list -C DIR`: the common flags may come before a command."""
     at = 0
     while at < len(arguments) and arguments[at].partition("=")[0] in _COMMON:
         at += 1 if "=" in arguments[at] else 2
@@ -99,14 +99,14 @@ def _check_spelling(first: str) -> None:
         import difflib
 
         for near in difflib.get_close_matches(first, COMMANDS, 1):
-            hint = f"buddy -- {first} says it to the model"
-            raise UserError(f"no command {first!r}; did you mean {near}?", hint=hint)
+            hint = f"to send it as a prompt: buddy -- {first}"
+            raise UserError(f"unknown command {first!r}; did you mean {near}?", hint=hint)
 
 
 def _unknown(command: str, options: Options, left: Sequence[str]) -> UserError:
-    """What was not understood: a flag that there is not, or a prompt without its quotes."""
+    """An unknown flag, or a prompt without quotes."""
     words = f"buddy {command}".rstrip()
-    hint = f"{words} --help shows how"
+    hint = f"see '{words} --help'"
     if options.prompt is not None and not left[0].startswith("-"):
         hint = f'quote the prompt: {words} "{options.prompt} …"'
     return UserError(f"unrecognized arguments: {' '.join(left)}", hint=hint)

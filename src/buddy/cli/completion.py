@@ -1,6 +1,6 @@
-"""`buddy completion bash|zsh|fish`: what a shell offers after `buddy`, made from the command line itself.
+"""`buddy completion bash|zsh|fish`: completions for shells, generated from the parser.
 
-What always holds: commands and flags are in the script, so completing them asks nothing of a running Buddy; only ids of
+Invariants: commands and flags are in the script, so completing them asks nothing of a running Buddy; only ids of
 sessions are looked up, where one can stand. Words that are no commands (a prompt, a flag's value, an id) do not end it.
 """
 
@@ -20,7 +20,7 @@ VALUES = {"POLICY": "ask all none", "LEVEL": "host confined container"}
 
 
 class Word(Struct, frozen=True):
-    """Something that can be typed, after which words; a flag may take a value."""
+    """Something that can be typed after certain words; a flag may take a value."""
 
     after: tuple[str, ...]
     text: str
@@ -31,7 +31,7 @@ class Word(Struct, frozen=True):
 def completion(parser: argparse.ArgumentParser, options: Options) -> int:
     if options.shell == "sessions":
         return asyncio.run(_print_sessions(options))
-    from buddy.cli.parsing.running import repl_parser
+    from buddy.cli.parsing.runs import repl_parser
 
     words = [*words_of(parser), *words_of(repl_parser())]
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words), end="")
@@ -53,7 +53,7 @@ async def _print_sessions(options: Options) -> int:
 
 
 def words_of(parser: argparse.ArgumentParser, after: tuple[str, ...] = ()) -> Iterator[Word]:
-    """Every command, action and flag, the shown ones."""
+    """Every command, action and flag that is not hidden."""
     for action in parser._actions:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - argparse has no other list
         if action.help == argparse.SUPPRESS:
             continue
@@ -142,8 +142,8 @@ def _fish(words: list[Word]) -> str:
         if word.text == SESSIONS:
             lines.append(f"complete -c buddy -n '{when}' -a '(buddy completion sessions 2>/dev/null)'")
             continue
-        told = word.help.replace("\\", "\\\\").replace("'", "\\'")
-        lines.append(f"complete -c buddy -n '{when}' {_fish_word(word)} -d '{told}'")
+        described = word.help.replace("\\", "\\\\").replace("'", "\\'")
+        lines.append(f"complete -c buddy -n '{when}' {_fish_word(word)} -d '{described}'")
     return "\n".join(lines) + "\n"
 
 

@@ -55,12 +55,12 @@ def run(options: Options) -> int:
 def start(options: Options) -> int:
     """In the background; returns once it answers."""
     started = launch(options)
-    print(f"daemon {'started' if started else 'runs already'} on {places_of(options).socket}", file=sys.stderr)
+    print(f"daemon {'started' if started else 'is already running'} on {places_of(options).socket}", file=sys.stderr)
     return 0
 
 
 def launch(options: Options) -> bool:
-    """Start the daemon if none runs, and wait until it answers; False where one ran already."""
+    """Start the daemon if none is running, and wait until it answers; False where one was running already."""
     if asyncio.run(_is_running(options)):
         return False
     from buddy.daemon.instance_lock import safe_directory
@@ -71,7 +71,7 @@ def launch(options: Options) -> bool:
     safe_directory(output.parent)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "buddy", "daemon", "run", *_passed_on(options)],
+        [sys.executable, "-P", "-m", "buddy", "daemon", "run", *_forwarded_flags(options)],
         stdin=subprocess.DEVNULL,
         stdout=descriptor,
         stderr=descriptor,
@@ -88,7 +88,7 @@ def launch(options: Options) -> bool:
         # One that was refused because another was quicker: that one has the lock, and will answer.
         if child.poll() is not None and (child.returncode != TAKEN or _is_free(lock)):
             hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
-            why = _last_line(output, "error: ") or _last_line(output) or "no word from it"
+            why = _last_line(output, "error: ") or _last_line(output) or "it said nothing"
             code = child.returncode if child.returncode in (USAGE, TAKEN) else 1
             raise UserError(f"the daemon did not start: {why}", hint=hint, exit_code=code)
         time.sleep(0.02)
@@ -96,7 +96,7 @@ def launch(options: Options) -> bool:
 
 
 def logs(options: Options) -> int:
-    """What the daemon wrote, and with --follow what it goes on to write."""
+    """The daemon's log; with --follow, as it grows."""
     path = places_of(options).state_dir / "logs" / "daemon.log"
     if not path.exists():
         raise UserError(f"no daemon log at {path}", hint="buddy daemon start", exit_code=NOT_RUNNING)
@@ -110,7 +110,7 @@ def logs(options: Options) -> int:
 async def _stop(options: Options) -> int:
     link = await find_daemon(options)
     if link is None:
-        print("no daemon runs", file=sys.stderr)
+        print("no daemon is running", file=sys.stderr)
         return 0
     lock = places_of(options).state_dir / "daemon.lock"
     async with joined(link, options, "cli") as client:
@@ -159,7 +159,7 @@ async def _is_running(options: Options) -> bool:
         return True
 
 
-def _passed_on(options: Options) -> list[str]:
+def _forwarded_flags(options: Options) -> list[str]:
     places = places_of(options)
     given = ["--state-dir", str(places.state_dir), "--socket", str(places.socket)]
     for flag, value in (

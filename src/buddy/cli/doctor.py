@@ -1,6 +1,6 @@
-"""`buddy doctor`: looks at everything a run needs and says, line by line, what holds and what to do where it does not.
+"""`buddy doctor`: check everything a run needs and say, line by line, what is wrong and what to do about it.
 
-What always holds: looking changes nothing; a word says how each check went, colour only repeats it; a key is never
+Invariants: looking changes nothing; a word says how each check went, colour only repeats it; a key is never
 shown.
 """
 
@@ -19,7 +19,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.endpoint import look_at
+from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.options import Options
 from buddy.config.load import load_config
 from buddy.config.places import Places, find_places
@@ -97,8 +97,10 @@ def check_state(directory: Path) -> Check:
         if not os.path.lexists(directory):
             above = next(parent for parent in directory.parents if parent.exists())
             if not os.access(above, os.W_OK | os.X_OK):
-                raise UserError(f"{directory} cannot be made: {above} is not writable", hint="choose --state-dir DIR")
-            return Check("state", "ok", f"{directory} (is made when it is needed)")
+                raise UserError(
+                    f"{directory} cannot be created: {above} is not writable", hint="choose --state-dir DIR"
+                )
+            return Check("state", "ok", f"{directory} (created when needed)")
         check_private(directory)
         if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
             raise UserError(f"{directory} is not readable and writable for you", hint=f"chmod 700 {directory}")
@@ -129,7 +131,11 @@ def check_space(directory: Path) -> Check:
 
 def _configuration(config: Config, places: Places) -> Check:
     if config.source:
-        return Check("config", "ok", f"{config.source} ({len(config.models)} profiles)")
+        return Check(
+            "config",
+            "ok",
+            f"{config.source} ({len(config.models)} {'profile' if len(config.models) == 1 else 'profiles'})",
+        )
     return Check("config", "info", f"no {places.config_dir / 'buddy.toml'}; defaults and environment are used")
 
 
@@ -141,7 +147,7 @@ def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
             return _scripted(resolved)
         if resolved.auth == "login":
             return check_login(resolved, AuthFile(places.config_dir / "auth.json"))
-        status, text, hint = look_at(resolved)
+        status, text, hint = check_endpoint(resolved)
     except BuddyError as error:
         return _failure("model", error)
     return Check("model", status, f"{resolved.profile}/{resolved.model}: {text}", hint)
@@ -165,7 +171,7 @@ def check_login(resolved: Resolved, auth: AuthFile) -> Check:
 
 def _scripted(resolved: Resolved) -> Check:
     if resolved.script is None:
-        return Check("model", "ok", f"{resolved.profile}: scripted, repeats what it is told")
+        return Check("model", "ok", f"{resolved.profile}: scripted, echoes each message")
     load_script(resolved.script)
     return Check("model", "ok", f"{resolved.profile}: scripted by {resolved.script}")
 
@@ -175,7 +181,7 @@ def _programs() -> Iterator[Check]:
     there = [name for name, path in found.items() if path]
     missing = [name for name, path in found.items() if not path]
     if not found["bash"]:
-        yield Check("bash", "fail", "not found; commands are run with it", "install bash")
+        yield Check("bash", "fail", "not found; it runs the commands", "install bash")
     yield Check("programs", "info", ", ".join(there) + (f"; not found: {', '.join(missing)}" if missing else ""))
 
 
@@ -199,7 +205,7 @@ def _interrupted(database: Path) -> Check:
     except BuddyError as error:
         return _failure("sessions", error)
     if not waiting:
-        return Check("sessions", "ok", "no run was interrupted")
+        return Check("sessions", "ok", "no interrupted runs")
     names = ", ".join(waiting[:3]) + (f" and {len(waiting) - 3} more" if len(waiting) > 3 else "")
     return Check("sessions", "warn", f"interrupted: {names}", f"buddy resume {waiting[0]}")
 

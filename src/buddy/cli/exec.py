@@ -11,9 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from buddy.cli.connect import blocking_client
+from buddy.cli.folder_trust import note_untrusted
 from buddy.cli.options import Options
 from buddy.cli.session_options import check_positive, session_payload, without_none
-from buddy.cli.trusting import note_untrusted
 from buddy.client.steps import find_session, unknown_session
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import MAX_TEXT, Ulids
@@ -58,7 +58,7 @@ def read_prompt(options: Options) -> str:
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = _read_stdin().decode(errors="replace")
     if prompt is None or not prompt.strip():
-        raise UserError("there is no prompt", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
+        raise UserError("no prompt given", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
     return prompt
 
 
@@ -137,7 +137,7 @@ def _print_session(session_id: str) -> None:
 def _wanted(options: Options) -> tuple[str, str]:
     wanted = "last" if options.last else options.session_id
     if not wanted:
-        raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
+        raise UserError("no session given", hint="buddy resume ID, or buddy resume --last; see 'buddy session list'")
     return wanted, options.directory
 
 
@@ -181,6 +181,6 @@ def _check_cost(options: Options) -> None:
     found = resolve_profile(read_config(options), os.environ, options.profile, options.model)
     if find_prices(found, places_of(options).config_dir / "auth.json") is None:
         raise UserError(
-            f"--max-cost cannot be enforced: the price of {found.model or found.profile} is not known",
+            f"--max-cost can't be enforced: no known price for {found.model or found.profile}",
             hint=f"set input_price and output_price in [models.{found.profile}], or use --max-tokens",
         )

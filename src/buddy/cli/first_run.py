@@ -1,7 +1,7 @@
-"""The first start: the template is written, and where no model is configured, what could be used is looked for.
+"""The first start: write a template, and where no model is configured, look for one that could be used.
 
-What always holds: looking is done only where nothing is configured, and for less than a second; with a person at the
-terminal one can be chosen and is written down, else it is one error with hints and exit code 64; never a traceback.
+Invariants: the search runs only where nothing is configured, and for less than a second; a person at a terminal
+can choose one, and its profile is written; otherwise it is one error with hints and exit code 64.
 """
 
 import os
@@ -75,7 +75,7 @@ def _runs_daemon(options: Options) -> bool:
 
 
 def config_file(options: Options) -> "Path":
-    """The file that is read, or would be if it existed."""
+    """The configuration file, whether or not it exists."""
     from pathlib import Path
 
     from buddy.cli.settings import places_of
@@ -85,7 +85,7 @@ def config_file(options: Options) -> "Path":
 
 
 def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
-    """What to do, ready to be copied."""
+    """What to do, ready to copy."""
     if not found:
         return (
             "set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or do one of these:\n"
@@ -102,7 +102,7 @@ def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
 
 
 def prepare(options: Options) -> None:
-    """Write the template where there is no configuration yet."""
+    """Write a starter configuration where there is none."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return
     from buddy.config.places import find_places
@@ -116,7 +116,7 @@ def prepare(options: Options) -> None:
         print(f"warning: cannot write {where}: {error.strerror}", file=sys.stderr)
     else:
         if written is not None and _can_ask():
-            print(f"wrote {escape(str(written))}, a configuration to be filled in", file=sys.stderr)
+            print(f"created a starter config: {escape(str(written))}", file=sys.stderr)
 
 
 def _can_ask() -> bool:
@@ -124,7 +124,7 @@ def _can_ask() -> bool:
 
 
 def _choose(found: "Sequence[DiscoveredProfile]") -> "DiscoveredProfile | None":
-    """Ask which to use; None where there is nothing, or nothing was chosen."""
+    """Ask which one to use; None where nothing was found or chosen."""
     if not found:
         return None
     print("No model is configured yet. Found here:", file=sys.stderr)

@@ -1,6 +1,6 @@
 """`buddy login` and `buddy logout`: tokens of a person's account instead of a key.
 
-What always holds: a token is never printed; what the person must open or type goes to stderr; an address is only opened
+Invariants: a token is never printed; what the person must open or type goes to stderr; an address is only opened
 in a browser where there is a desktop and a person.
 """
 
@@ -58,10 +58,10 @@ def choose_profile(config: Config, name: str | None) -> tuple[str, Profile]:
     if name == DEFAULT and name not in config.models:
         return name, Profile(api="responses", auth="login")
     if name not in config.models:
-        there = ", ".join(logging_in) or "none that log in"
-        raise UserError(f"no profile {name!r}; there are {there}", hint="profiles are [models.NAME]")
+        available = ", ".join(logging_in) or "none that log in"
+        raise UserError(f"unknown profile {name!r}. Available: {available}", hint="profiles are [models.NAME]")
     if name not in logging_in:
-        raise UserError(f"profile {name!r} uses a key", hint=f'set auth = "login" in [models.{name}] to log in')
+        raise UserError(f"profile {name!r} uses an API key", hint=f'set auth = "login" in [models.{name}] to log in')
     return name, config.models[name]
 
 

@@ -1,6 +1,6 @@
-"""`buddy memory search|forget`: what would be recalled, and taking it out.
+"""`buddy memory search|forget`: search the memory, and remove from it.
 
-What always holds: it reads up what the log has first, so that what was just said is found; data goes to stdout, and how
+Invariants: it reads up what the log has first, so that what was just said is found; data goes to stdout, and how
 it was searched to stderr.
 """
 
@@ -79,7 +79,9 @@ async def _forget(found: Memory, options: Options) -> int:
         raise UserError("give the number of one snippet, or --session ID", hint="buddy memory search shows the numbers")
     if options.session is not None:
         count = await found.forget_session(options.session)
-        print(f"forgot {count} snippets of {escape(options.session)}; it is not read again", file=sys.stderr)
+        print(
+            f"forgot {count} snippets of {escape(options.session)}; the session is not indexed again", file=sys.stderr
+        )
         return 0
     if options.chunk is None or not await found.forget(options.chunk):
         raise UserError(f"nothing is remembered under {options.chunk}", exit_code=1)

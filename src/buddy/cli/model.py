@@ -1,6 +1,6 @@
-"""`buddy model list`: the profiles, what is known of their models, and what their servers offer.
+"""`buddy model list`: the profiles, their models, and what their servers offer.
 
-What always holds: all servers are asked at once, for three seconds at most; what does not answer is a word in its line,
+Invariants: all servers are asked at once, for three seconds at most; what does not answer is a word in its line,
 not a failure of the command; no key and no token is shown.
 """
 
@@ -56,7 +56,7 @@ def list_profiles(options: Options) -> int:
         return 0
     _print(rows, style_of(sys.stdout, os.environ))
     if not any(row.active for row in rows):
-        print("no model is configured; buddy exec says what can be used", file=sys.stderr)
+        print("no model is configured; buddy exec suggests some", file=sys.stderr)
     return 0
 
 
@@ -121,7 +121,7 @@ def _facts(resolved: Resolved, listing: Listing) -> Facts:
 
 
 def _shown(base_url: str) -> str:
-    """The address without what a URL can carry besides: a name and a password, a query."""
+    """The address without credentials and query."""
     parts = urlsplit(base_url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
@@ -155,5 +155,5 @@ def _server(row: Row) -> str:
         return f"{row.server}: {row.trouble}"
     more = len(row.models) - SHOWN
     names = ", ".join(row.models[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-    listed = "" if row.model in row.models else f"; {row.model} is not among them"
+    listed = "" if row.model in row.models else f"; {row.model} is not one of them"
     return f"{row.server} offers {names}{listed}"

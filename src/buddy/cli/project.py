@@ -1,4 +1,4 @@
-"""`buddy project create|list|show`: folders with a name and, where they want one, an agent runtime of their own."""
+"""`buddy project create|list|show`: named folders, optionally with an agent runtime of their own."""
 
 import asyncio
 import os
@@ -53,12 +53,12 @@ async def _list(client: Client, options: Options) -> int:
     for found in projects:
         print(_line(found))
     if not projects:
-        print("no projects; buddy project create NAME makes one of this folder", file=sys.stderr)
+        print("no projects; create one with: buddy project create NAME", file=sys.stderr)
     return 0
 
 
 async def _show(client: Client, options: Options) -> int:
-    """One project by its name or id, or the one this folder is in; and what its sessions can be run by."""
+    """One project by its name or id, or the one this folder is in; and the available agent runtimes."""
     projects = (await client.request(ListProjects(), ListProjectsReply)).projects
     found = _named(projects, options.name) if options.name else _around(projects, os.path.realpath(options.directory))  # noqa: ASYNC240 - one look
     runtimes = (await client.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes
@@ -67,9 +67,9 @@ async def _show(client: Client, options: Options) -> int:
     if found is not None:
         print(_line(found))
     else:
-        print("this folder is in no project; buddy project create NAME makes one of it", file=sys.stderr)
+        print("this folder is not in a project; create one with: buddy project create NAME", file=sys.stderr)
     effective = (found or {}).get("agent_runtime") or runtimes.default
-    print(f"agent runtime: {escape(str(effective))} (there are {escape(', '.join(runtimes.available))})")
+    print(f"agent runtime: {escape(str(effective))} (installed: {escape(', '.join(runtimes.available))})")
     return 0
 
 
@@ -77,7 +77,7 @@ def _named(projects: tuple[dict[str, Any], ...], name: str) -> dict[str, Any]:
     for found in projects:
         if name in (found["name"], found["projectId"]):
             return found
-    raise UserError(f"no project {name!r}", hint="buddy project list shows them")
+    raise UserError(f"no project {name!r}", hint="see 'buddy project list'")
 
 
 def _around(projects: tuple[dict[str, Any], ...], folder: str) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Bare `buddy`, and `resume` on a terminal: the REPL as a client of the daemon, which is started when needed.
 
-What always holds: leaving stops nothing that the daemon runs; the editor and its libraries are loaded only where there
+Invariants: leaving stops nothing that the daemon runs; the editor and its libraries are loaded only where there
 is a terminal for them.
 """
 
@@ -15,11 +15,11 @@ import msgspec
 
 from buddy.approvals.policy import parse_policy
 from buddy.cli.connect import connected
+from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.options import Options
 from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
 from buddy.cli.session_reader import read_lines
 from buddy.cli.settings import places_of, read_config
-from buddy.cli.trusting import ask_for_trust
 from buddy.client.bodies import full_body
 from buddy.client.client import Client
 from buddy.client.core import Fields
@@ -42,7 +42,7 @@ PATIENCE = 86_400.0
 
 
 class Wire:
-    """Tells the REPL when the daemon is gone and when it is back."""
+    """Connects to the daemon and notifies the REPL when the connection is lost or back."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -56,7 +56,7 @@ class Wire:
 
 
 def repl(options: Options) -> int:
-    """Start afresh; with a prompt, begin with it."""
+    """Start a new session, with the prompt as its first message."""
     _check_pane(options)
     resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
     return _run(options, None)
@@ -65,7 +65,7 @@ def repl(options: Options) -> int:
 def resume_here(options: Options) -> int:
     """Open the REPL on a session that exists."""
     if not options.last and not options.session_id:
-        raise UserError("which session?", hint="buddy resume ID, or buddy resume --last; buddy session list shows them")
+        raise UserError("no session given", hint="buddy resume ID, or buddy resume --last; see 'buddy session list'")
     return _run(options, "last" if options.last else options.session_id)
 
 
@@ -77,7 +77,7 @@ def _check_pane(options: Options) -> None:
     from buddy.targets.tmux.pane import WINDOW
 
     if current_tmux_window().endswith(f":{WINDOW}"):
-        raise UserError("commands run in this very pane", hint="start buddy in another terminal, or with --no-tmux")
+        raise UserError("commands run in this pane", hint="start buddy in another terminal, or with --no-tmux")
 
 
 def has_terminal() -> bool:

@@ -1,6 +1,6 @@
-"""`buddy replay ID`: a recorded session as it went, or at once; with `--verify`, the proof that it goes so again.
+"""`buddy replay ID`: play a recorded session; with `--verify`, prove that it replays identically.
 
-What always holds: nothing is done to the world, and the session itself is not touched.
+Invariants: nothing is executed, and the session itself does not change.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def _play(options: Options) -> int:
         async for line in read_lines(client, session_id):
             event = event_in(line)
             if before is not None and not options.fast:
-                # Nobody wants to wait as long as the person in the recording thought about an answer.
+                # A pause of the recorded person is not worth waiting for.
                 await asyncio.sleep(min(max(0, event.ts - before) / 1000 / options.speed, LONGEST_PAUSE))
             before = event.ts
             report.conversation(event)
@@ -51,9 +51,9 @@ def _verify(options: Options) -> int:
     recording = asyncio.run(_record(options))
     verdict = verify(recording, *_prompt_parts(options, recording))
     if verdict.difference is None:
-        print(f"{verdict.compared} events, all the same", file=sys.stderr)
+        print(f"{verdict.compared} events, all identical", file=sys.stderr)
         return 0
-    print(f"after {verdict.compared} events that are the same: {escape(verdict.difference.message)}")
+    print(f"after {verdict.compared} identical events: {escape(verdict.difference.message)}")
     print(f"  recorded: {escape(verdict.difference.recorded)}")
     print(f"  replayed: {escape(verdict.difference.replayed)}")
     return 1
@@ -84,9 +84,9 @@ async def _read(client: Client, session_id: str, blob: str) -> bytes:
 def _prompt_parts(options: Options, recording: Recording) -> tuple[PromptSettings, tuple[Definition, ...]]:
     """What prompts are made of here and now: how long they are decides when the history is shortened."""
     started = next((body for event in recording.events if isinstance(body := event.body(), SessionStarted)), None)
-    wished = started.options if started else None
+    requested = started.options if started else None
     config = read_config(options)
     tools = toolbox(config.tools, ToolDeps())
-    offered = tools if wished and wished.tmux else tools.without(PANE_TOOLS)
-    instructions = (wished.system_prompt if wished else None) or config.agent.system_prompt
+    offered = tools if requested and requested.tmux else tools.without(PANE_TOOLS)
+    instructions = (requested.system_prompt if requested else None) or config.agent.system_prompt
     return PromptSettings(instructions, places_of(options).config_dir), offered.specs()

@@ -128,7 +128,7 @@ def _status_line(body: EventBody | None) -> str | None:
         case ApprovalReceived():
             return f"{body.decision} by {escape(body.by)}"
         case ApprovalExpired():
-            return "nobody decided in time: denied"
+            return "approval timed out; denied"
         case AcceptanceResult():
             word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
             return f"check {escape(body.id)} {word}"

@@ -1,4 +1,4 @@
-"""A command from its words to its exit code, and how errors are told."""
+"""A command from its arguments to its exit code, and how errors are reported."""
 
 import os
 import sys
@@ -16,26 +16,26 @@ USAGE = frozenset({"PROVIDER_NOT_CONFIGURED", "SANDBOX_UNAVAILABLE", "INVALID_RE
 
 
 def run(arguments: "Sequence[str]") -> int:
-    """Parse and run; whatever goes wrong on purpose becomes one line, a hint and an exit code."""
+    """Parse and run; an expected error becomes one line, a hint and an exit code."""
     try:
         _check_text(arguments)
         return _run_command(parse(arguments))
     except UserError as error:
-        return _tell(str(error), error.hint, error.exit_code)
+        return _report(str(error), error.hint, error.exit_code)
     except ProtocolError as error:
         code = 75 if error.code in TRY_AGAIN else 64 if error.code in USAGE else 1
-        return _tell(error.message, error.detail or "", code)
+        return _report(error.message, error.detail or "", code)
     except BuddyError as error:
-        return _tell(str(error), "", 75 if isinstance(error, StorageFull) else 1)
+        return _report(str(error), "", 75 if isinstance(error, StorageFull) else 1)
     except BrokenPipeError:
         # The reader of our output is gone; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return _tell_system(error)
+        return _report_system(error)
     except KeyboardInterrupt:
         if sys.stderr.isatty():
-            print(file=sys.stderr)  # the shell's prompt should not stand behind ^C
+            print(file=sys.stderr)  # the shell's prompt should start a new line after ^C
         return 130
 
 
@@ -44,9 +44,7 @@ def _check_text(arguments: "Sequence[str]") -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise UserError(
-                f"{argument!a} is not UTF-8 text", hint="a prompt can be piped in: … | buddy exec -"
-            ) from None
+            raise UserError(f"{argument!a} is not UTF-8 text", hint="pipe the prompt in: … | buddy exec -") from None
 
 
 def _run_command(options: Options) -> int:
@@ -62,20 +60,20 @@ def _run_command(options: Options) -> int:
     return options.command(options)
 
 
-def _tell_system(error: OSError) -> int:
-    """What this machine refused: a place that cannot be written to, a disk without room, a connection that is gone."""
+def _report_system(error: OSError) -> int:
+    """An error of the system: a path that cannot be written, a full disk, a lost connection."""
     import errno
 
     what = error.strerror or str(error)
     message = f"{what}: {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else what
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return _tell(message, "free some disk and try again", 75)
+        return _report(message, "free some disk and try again", 75)
     if isinstance(error, (ConnectionError, TimeoutError)):
-        return _tell(message, "try again; buddy daemon logs may say why", 75)
-    return _tell(message, "buddy doctor checks the places that Buddy uses; --state-dir names another", 64)
+        return _report(message, "try again; buddy daemon logs may say why", 75)
+    return _report(message, "buddy doctor checks the directories that Buddy uses; --state-dir names another", 64)
 
 
-def _tell(message: str, hint: str, code: int) -> int:
+def _report(message: str, hint: str, code: int) -> int:
     from buddy.terminal.escape import escape
 
     try:
@@ -83,5 +81,5 @@ def _tell(message: str, hint: str, code: int) -> int:
         if hint:
             print(f"hint: {escape(hint)}", file=sys.stderr)
     except OSError:
-        pass  # nobody hears it; the exit code says it too
+        pass  # stderr is closed; the exit code remains
     return code

@@ -1,6 +1,6 @@
-"""`buddy session list|show|search|export|fork|import|delete`: what there is, what happened in it, every byte of it.
+"""`buddy session list|show|search|export|fork|import|delete`: list sessions, show what happened, export every byte.
 
-What always holds: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
+Invariants: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from buddy.cli.connect import connected
 from buddy.cli.options import Options
 from buddy.cli.session_reader import event_in, read_lines
 from buddy.cli.settings import places_of
-from buddy.cli.story import tell
+from buddy.cli.transcript import render
 from buddy.client.bodies import full_body
 from buddy.client.client import Client
 from buddy.client.opening import first_prompt
@@ -69,7 +69,7 @@ class Row(Struct, frozen=True):
 
 def session(options: Options) -> int:
     if options.action == "import":
-        from buddy.cli.importing import import_sessions
+        from buddy.cli.session_import import import_sessions
 
         asyncio.run(import_sessions(options))
         return 0
@@ -102,7 +102,7 @@ async def _list(client: Client, options: Options) -> None:
     else:
         print(f"no sessions{f' in {escape(root)}' if root else ''}", file=sys.stderr)
         if root:
-            print("hint: buddy session list --all shows those of other directories", file=sys.stderr)
+            print("hint: buddy session list --all shows other directories", file=sys.stderr)
 
 
 async def _show(client: Client, options: Options) -> None:
@@ -112,9 +112,9 @@ async def _show(client: Client, options: Options) -> None:
     async for line in read_lines(client, session_id):
         event = event_in(line)
         body = await client.perform(full_body(event))
-        for told in tell(body, style, clean) if body is not None else ():
-            number = f"{event.seq:>6}" if told.heads else " " * 6
-            print(f"{style.dim(number)}  {told.text}")
+        for shown in render(body, style, clean) if body is not None else ():
+            number = f"{event.seq:>6}" if shown.heads else " " * 6
+            print(f"{style.dim(number)}  {shown.text}")
 
 
 async def _export(client: Client, options: Options) -> None:
@@ -126,7 +126,7 @@ async def _export(client: Client, options: Options) -> None:
 
 
 async def _search(client: Client, options: Options) -> None:
-    """Every message in which the text was said, newest session first; letter case does not matter."""
+    """Every message that contains the text, newest session first, ignoring case."""
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     sessions = (await client.request(ListSessions(MAX_LISTED, root), ListSessionsReply)).sessions
     wanted, found = options.text.casefold(), list[dict[str, object]]()
@@ -144,11 +144,11 @@ async def _search(client: Client, options: Options) -> None:
     for match in found:
         print(f"{match['sessionId']}  {match['seq']:>6}  {one_line(str(match['text']))}")
     if not found:
-        print(f"nobody said {escape(options.text)!r}", file=sys.stderr)
+        print(f"no message contains {escape(options.text)!r}", file=sys.stderr)
 
 
 def _around(text: str, wanted: str) -> str:
-    """What stands around the first place where it was said."""
+    """The text around the first match."""
     at = max(0, text.casefold().find(wanted))
     start = max(0, at - 40)
     return ("…" if start else "") + text[start : at + len(wanted) + 60]
@@ -166,7 +166,7 @@ async def _fork(client: Client, options: Options) -> None:
     except ProtocolError as error:
         if error.code != "UNSUPPORTED_REQUEST_TYPE":
             raise
-        raise UserError("this runtime cannot fork sessions", exit_code=1) from error
+        raise UserError("this runtime can't fork sessions", exit_code=1) from error
     print(forked.session_id)
 
 
@@ -177,7 +177,7 @@ async def _delete(client: Client, options: Options) -> None:
 
 
 def _interrupted(options: Options) -> list[str]:
-    """Sessions that say they run while nobody runs them; what the log holds cannot tell the two apart."""
+    """Sessions that are marked as running while no process runs them; the log alone does not show the difference."""
     database = places_of(options).state_dir / DATABASE
     return find_interrupted(database, int(time.time() * 1000)) if database.exists() else []
 
@@ -204,7 +204,7 @@ def _print_table(rows: list[Row]) -> None:
         print(style.bold(text) if number == 0 else text)
     for row in rows:
         if row.interrupted:
-            print(f"hint: buddy resume {row.summary.session_id} goes on with what was interrupted", file=sys.stderr)
+            print(f"hint: buddy resume {row.summary.session_id} resumes the interrupted run", file=sys.stderr)
 
 
 def _short_path(path: str) -> str:
@@ -213,7 +213,7 @@ def _short_path(path: str) -> str:
 
 
 def ago(milliseconds: int) -> str:
-    """How long something is past, in one unit: `3 min ago`."""
+    """How long ago, in one unit: `3 min ago`."""
     seconds = max(0, milliseconds // 1000)
     if seconds < 60:
         return "just now"

@@ -1,7 +1,7 @@
-"""`buddy demo`: a whole session with nothing configured, told as it happens and checked afterwards.
+"""`buddy demo`: a complete session with nothing configured, shown as it happens and checked afterwards.
 
 A first process works until it is killed in the middle of a tool call; a second one brings the session to its outcome;
-then the log is read by a third and compared with what was seen. What always holds: the demo is a success only if every
+then the log is read by a third and compared with what was seen. Invariants: the demo is a success only if every
 expectation of `checks` was met; all it makes is in one temporary directory, kept only where it failed.
 """
 
@@ -65,7 +65,7 @@ def _until_killed(directory: Path, story: Story, evidence: Evidence) -> None:
     """The first process. It is killed once the slow command says that it has done its deed."""
     with _Process(directory) as process:
         for event in process.events(evidence.first):
-            story.tell(event)
+            story.show(event)
             evidence.session_id = event.session_id
             if event.type == "tool_output" and (evidence.workspace / "outbox").exists():
                 process.kill()
@@ -80,7 +80,7 @@ def _until_complete(directory: Path, story: Story, evidence: Evidence) -> None:
     with _Process(directory, "--resume", evidence.session_id, "--after", str(seen)) as process:
         story.resumed(process.pid)
         for event in process.events(evidence.second):
-            story.tell(event)
+            story.show(event)
         evidence.ended = process.wait() == 0
 
 
@@ -91,7 +91,7 @@ def _exported(directory: Path, session_id: str) -> list[bytes]:
 
 
 class _Process:
-    """A real `buddy` that works in the demo's directory and writes every event it is told on a line."""
+    """A real `buddy` that works in the demo's directory and writes every event it receives on a line."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         command = [*BUDDY, "demo", "--child", str(directory), *arguments]
@@ -108,7 +108,7 @@ class _Process:
             self._process.stdout.close()
 
     def events(self, seen: list[Event]) -> Iterator[Event]:
-        """What its client was told, as it comes; kept in `seen`."""
+        """What its client received, as it arrives; collected in `seen`."""
         for line in self._process.stdout or ():
             match parse_incoming(line.rstrip(b"\n")):
                 case Event() as event:

@@ -1,6 +1,6 @@
 """What must have been true of the demo, judged offline: the log, what the clients saw, and the files that were written.
 
-What always holds: every expectation can fail; one that could not be looked at counts as failed.
+Invariants: every expectation can fail; one that could not be looked at counts as failed.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ TOOLS = ["read_file", "write_file", "run_shell", "run_shell", "read_file"]
 
 
 class Evidence(Struct):
-    """What is left of the demo. `first` and `second` are what the two clients were told, `log` the exported lines."""
+    """What is left of the demo. `first` and `second` are what the two clients received, `log` the exported lines."""
 
     workspace: Path
     session_id: str = ""
@@ -44,7 +44,7 @@ def expectations(evidence: Evidence) -> list[Result]:
     return [
         ("a process was killed with SIGKILL, the next one ended by itself", evidence.killed and evidence.ended),
         (f"seq runs from 1 to {len(log)} without a gap", _is_gapless(log)),
-        ("both clients together were told exactly what the log holds", _is_all_told(evidence)),
+        ("both clients together received exactly what the log holds", _is_all_received(evidence)),
         ("the model's text was streamed; five tool calls have one result each", _is_worked(bodies)),
         ("every claimed call was approved before, by its digest", _is_approved(bodies)),
         ("the interrupted command ran once, and nothing of it is left running", _is_once(evidence, bodies)),
@@ -56,9 +56,9 @@ def _is_gapless(log: list[Event]) -> bool:
     return bool(log) and [event.seq for event in log] == list(range(1, len(log) + 1))
 
 
-def _is_all_told(evidence: Evidence) -> bool:
-    told = [event.line().rstrip(b"\n") for event in (*evidence.first, *evidence.second)]
-    return bool(evidence.log) and told == evidence.log
+def _is_all_received(evidence: Evidence) -> bool:
+    received = [event.line().rstrip(b"\n") for event in (*evidence.first, *evidence.second)]
+    return bool(evidence.log) and received == evidence.log
 
 
 def _is_worked(bodies: list[EventBody]) -> bool:

@@ -1,6 +1,6 @@
 """One process of the demo: a runtime, and a client of it that approves what it is asked and writes down what it sees.
 
-What always holds: a line is written for each event, in order, after the client was told of it.
+Invariants: a line is written for each event, in order, after the client received it.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ async def _work(directory: Path, resume: str | None, after: int) -> None:
 
 
 async def _start(client: Client, workspace: Path) -> None:
-    wish = StartSession(
+    request = StartSession(
         "interactive", "demo", "local", Repo(str(workspace)), options=SessionOptions(approval_policy="ask")
     )
-    session = await client.start_session(wish)
+    session = await client.start_session(request)
     criteria = (Criterion("report", CHECK),)
     await client.send(SendUserMessage(session.session_id, "msg_demo", PROMPT, criteria))
 

@@ -1,6 +1,6 @@
-"""The demo as it is told: one line per event that matters, with its seq; plain ASCII words, painted on a terminal.
+"""What the demo shows: one line per event that matters, with its seq; plain ASCII words, painted on a terminal.
 
-What always holds: what runs is shown whole before it runs; a piece of text appears when it arrives.
+Invariants: what runs is shown whole before it runs; a piece of text appears when it arrives.
 """
 
 import time
@@ -41,7 +41,7 @@ class Story:
         print(self._style.bold("A session that is killed in the middle, comes back and finishes"))
         print(self._style.dim(f"built-in model, no key, no network; everything is in {escape(str(directory))}"))
 
-    def tell(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         body = event.body()
         match body:
             case None:
@@ -89,12 +89,15 @@ class Story:
             case ToolClaimed() if body.tier == "privileged":
                 return "claimed", f"{body.call_id}: from here on it may have happened"
             case ToolResult() if body.structured_error and body.structured_error.type == "UNKNOWN_OUTCOME":
-                return "unknown", f"{body.call_id} ended with UNKNOWN_OUTCOME, is not run again, and the model is told"
+                return (
+                    "unknown",
+                    f"{body.call_id} ended with UNKNOWN_OUTCOME, is not run again, and the model is informed",
+                )
             case ToolResult():
                 text = body.text.removeprefix("exit code: ") if body.exit_code is not None else body.text
                 return body.tool_name, f"{self._calls.get(body.call_id or '', '')}: {one_line(text, 60)}"
             case RunStarted() if body.recovered:
-                return "recovered", "the run goes on by itself"
+                return "recovered", "the run continues by itself"
             case AcceptanceResult():
                 return "check", f"{body.id}: {'passed' if body.passed else 'failed'}"
             case RunComplete():

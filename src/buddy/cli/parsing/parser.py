@@ -1,4 +1,4 @@
-"""The parser, and the flags that commands share."""
+"""The argument parser, and the flags that commands share."""
 
 import argparse
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from buddy.cli.options import Options
 from buddy.errors import UserError
 
-RUNTIMES = "who does the work: native, droid, opencode, acp:COMMAND, or auto"
+RUNTIMES = "agent runtime: native, droid, opencode, acp:COMMAND or auto"
 EXITS = """\
-exit codes: 0 success, 1 failed, 2 cancelled, 3 denied, 4 a check of --accept fails, 5 a budget is used up,
-            64 it cannot be run like this, 75 try again later, 130 interrupted before a run began
+exit codes: 0 success, 1 failed, 2 cancelled, 3 denied, 4 an --accept check failed, 5 budget exhausted,
+            64 usage or configuration error, 75 try again later, 130 interrupted before the run started
 """
 
 
@@ -18,7 +18,7 @@ class Parser(argparse.ArgumentParser):
     """Usage errors are one line and a hint, with exit code 64."""
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(message, hint=f"{self.prog} --help shows how")
+        raise UserError(message, hint=f"see '{self.prog} --help'")
 
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: "Subparsers", name: str, does: str, epilog: str | None = None) -> Parser:
-    """A command or an action: what it does is said in the list, and in its own help."""
+    """A command or an action, described in the list of commands and in its own help."""
     parser = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.", epilog=epilog)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     return parser
@@ -57,41 +57,47 @@ def add_output(parser: Parser) -> None:
 
 
 def add_run_flags(parser: Parser) -> None:
-    parser.add_argument("--approve", metavar="POLICY", help="what may run: ask, all, none or, for so long all, 10m")
-    parser.add_argument("--max-turns", type=int, metavar="N", help="so many replies of the model at most (50)")
-    parser.add_argument("--max-cost", type=float, metavar="USD", help="so much money at most, where the price is known")
-    parser.add_argument("--max-time", metavar="DURATION", help="so long at most, such as 90s or 10m")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="so many tokens at most, read and written")
-    parser.add_argument("--profile", metavar="NAME", help="a model profile of buddy.toml")
-    parser.add_argument("-m", "--model", metavar="MODEL", help="another model of that profile's server")
+    parser.add_argument(
+        "--approve", metavar="POLICY", help="approval policy: ask, all, none, or a duration to approve everything (10m)"
+    )
+    parser.add_argument("--max-turns", type=int, metavar="N", help="stop after N model turns (default 50)")
+    parser.add_argument("--max-cost", type=float, metavar="USD", help="spending limit, if the price is known")
+    parser.add_argument("--max-time", metavar="DURATION", help="time limit, such as 90s or 10m")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="token limit, input and output together")
+    parser.add_argument("--profile", metavar="NAME", help="model profile from buddy.toml")
+    parser.add_argument("-m", "--model", metavar="MODEL", help="another model on the profile's server")
     parser.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--container", metavar="NAME", help="work in this running container; -C is a path in there")
-    place.add_argument("--ssh", metavar="HOST", help="work on this machine; -C is a path over there")
+    place.add_argument("--container", metavar="NAME", help="work in the running container NAME; -C is a path in it")
+    place.add_argument("--ssh", metavar="HOST", help="work on HOST over SSH; -C is a path on HOST")
     pane = parser.add_mutually_exclusive_group()
-    pane.add_argument("--tmux", nargs="?", const=True, metavar="SESSION", help="run commands in a pane to watch")
-    pane.add_argument("--no-tmux", action="store_true", help="run commands without a pane")
-    parser.add_argument("--sandbox", metavar="LEVEL", help="how commands are confined: host, confined or container")
-    parser.add_argument("--plan", action="store_true", help="only look: offer the model no tool that changes anything")
+    pane.add_argument(
+        "--tmux", nargs="?", const=True, metavar="SESSION", help="run commands in a tmux pane that you can watch"
+    )
+    pane.add_argument("--no-tmux", action="store_true", help="do not use a tmux pane")
+    parser.add_argument("--sandbox", metavar="LEVEL", help="sandbox level: host, confined or container")
+    parser.add_argument("--plan", action="store_true", help="plan only: offer the model read-only tools")
 
 
 def add_common(parser: Parser) -> None:
     parser.register("type", None, _named)
-    parser.add_argument("--config", metavar="FILE", help="this configuration, in place of your buddy.toml")
-    parser.add_argument("--state-dir", metavar="DIR", help="where sessions are kept")
-    parser.add_argument("--socket", metavar="PATH", help="where the daemon listens")
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="the workspace (this directory)")
+    parser.add_argument("--config", metavar="FILE", help="use this configuration instead of your buddy.toml")
+    parser.add_argument("--state-dir", metavar="DIR", help="directory where sessions are stored")
+    parser.add_argument("--socket", metavar="PATH", help="socket of the daemon")
+    parser.add_argument(
+        "-C", dest="directory", metavar="DIR", default=".", help="workspace (default: the current directory)"
+    )
 
 
 def finish(actions: dict[str, Parser], command: Callable[[Options], int]) -> None:
-    """Actions of one command: what runs them, and which one it was."""
+    """Give every action of a command the common flags and the function that runs it."""
     for name, action in actions.items():
         add_common(action)
         action.set_defaults(command=command, action=name)
 
 
 def _named(text: str) -> str:
-    """A word as it is; an empty variable in a script must not mean what it means to leave the flag out."""
+    """A value as it is; an empty variable in a script must not act as if the flag were left out."""
     if not text:
-        raise argparse.ArgumentTypeError("needs a value, and this one is empty")
+        raise argparse.ArgumentTypeError("the value must not be empty")
     return text

@@ -1,4 +1,4 @@
-"""`session`, `attach`, `ps`, `replay` and `memory`: what ran, and what is left of it."""
+"""The arguments of `session`, `attach`, `ps`, `replay` and `memory`."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -9,73 +9,75 @@ from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, add
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
-_ALL = "of all directories, not only this one"
-_EVENTS = "every event, one JSON object per line"
+_ALL = "include all directories"
+_EVENTS = "print every event, one JSON object per line"
 
 
 def add_sessions(commands: "Subparsers") -> None:
     actions = add_actions(add(commands, "session", "list, show, search, export, fork, import or delete sessions"))
-    listing = add(actions, "list", "sessions by last use")
+    listing = add(actions, "list", "list sessions, most recently used first")
     listing.add_argument("--all", action="store_true", help=_ALL)
-    listing.add_argument("--limit", type=int, default=20, metavar="N", help="so many at most (20)")
+    listing.add_argument("--limit", type=int, default=20, metavar="N", help="maximum number of sessions (default 20)")
     add_json(listing)
-    showing = add(actions, "show", "what happened, readable")
+    showing = add(actions, "show", "show a readable transcript")
     exporting = add(actions, "export", _EVENTS)
-    deleting = add(actions, "delete", "remove a session and its log")
-    searching = add(actions, "search", "the sessions in which a text was said")
-    searching.add_argument("text", metavar="TEXT", help="letter case does not matter")
+    deleting = add(actions, "delete", "delete a session and its log")
+    searching = add(actions, "search", "find messages that contain a text")
+    searching.add_argument("text", metavar="TEXT", help="text to find, ignoring case")
     searching.add_argument("--all", action="store_true", help=_ALL)
     add_json(searching)
-    forking = add(actions, "fork", "a copy that goes its own way")
+    forking = add(actions, "fork", "create an independent copy")
     for action in (showing, exporting, deleting, forking):
         add_session(action)
-    forking.add_argument("--seq", type=int, metavar="N", help="up to this event; without it, all of it")
-    importing = add(actions, "import", "take up .buddyx and .agentx session files")
-    importing.add_argument("folder", metavar="DIR", help="where they lie")
+    forking.add_argument("--seq", type=int, metavar="N", help="copy up to event N (default: everything)")
+    importing = add(actions, "import", "import .buddyx and .agentx session files")
+    importing.add_argument("folder", metavar="DIR", help="folder that contains them")
     named = {"list": listing, "show": showing, "export": exporting, "delete": deleting, "search": searching}
     finish({**named, "fork": forking, "import": importing}, _session)
 
 
 def add_attach(commands: "Subparsers") -> None:
-    parser = add(commands, "attach", "follow a session, line by line")
+    parser = add(commands, "attach", "watch a session, line by line")
     add_session(parser)
-    parser.add_argument("--read-only", action="store_true", help="look, and be unable to do more")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only what came after this event")
+    parser.add_argument("--read-only", action="store_true", help="attach as a read-only observer")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event")
     parser.add_argument("--stream-json", action="store_true", help=_EVENTS)
     add_common(parser)
     parser.set_defaults(command=_attach)
 
 
 def add_ps(commands: "Subparsers") -> None:
-    parser = add(commands, "ps", "the active runs")
+    parser = add(commands, "ps", "list active runs")
     add_json(parser)
     add_common(parser)
     parser.set_defaults(command=_ps)
 
 
 def add_replay(commands: "Subparsers") -> None:
-    parser = add(commands, "replay", "play a session back, or prove that it plays the same again")
+    parser = add(commands, "replay", "play a session back, or verify that it replays identically")
     add_session(parser)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="so many times as fast")
-    how.add_argument("--fast", action="store_true", help="at once")
-    how.add_argument("--verify", action="store_true", help="run it again with what was recorded, and compare")
+    how.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="playback speed (default 1)")
+    how.add_argument("--fast", action="store_true", help="no delays")
+    how.add_argument("--verify", action="store_true", help="run it again from the recorded inputs and compare")
     parser.add_argument("--stream-json", action="store_true", help=_EVENTS)
     add_common(parser)
     parser.set_defaults(command=_replay)
 
 
 def add_memory(commands: "Subparsers") -> None:
-    actions = add_actions(add(commands, "memory", "what is remembered of earlier sessions: search, forget"))
-    searching = add(actions, "search", "what would be recalled")
-    searching.add_argument("query", metavar="QUERY", help="as you would ask the model")
+    actions = add_actions(add(commands, "memory", "search or forget what is remembered from earlier sessions"))
+    searching = add(actions, "search", "search the memory")
+    searching.add_argument("query", metavar="QUERY", help="question or keywords")
     searching.add_argument("--all", action="store_true", help=_ALL)
-    searching.add_argument("--session", metavar="ID", help="of one session")
-    searching.add_argument("--limit", type=_count, default=8, metavar="N", help="so many at most (8)")
+    searching.add_argument("--session", metavar="ID", help="only this session")
+    searching.add_argument(
+        "--limit", type=_count, default=8, metavar="N", help="maximum number of snippets (default 8)"
+    )
     add_json(searching)
-    forgetting = add(actions, "forget", "take a snippet out, or all of a session")
-    forgetting.add_argument("chunk", nargs="?", type=int, metavar="ID", help="a snippet's number")
-    forgetting.add_argument("--session", metavar="ID", help="everything of this session")
+    forgetting = add(actions, "forget", "remove a snippet, or everything from a session")
+    forgetting.add_argument("chunk", nargs="?", type=int, metavar="ID", help="snippet number")
+    forgetting.add_argument("--session", metavar="ID", help="remove everything from this session")
     finish({"search": searching, "forget": forgetting}, _memory)
 
 

@@ -1,7 +1,7 @@
-"""The question whether a folder's own files may have an effect: asked once in a terminal, and a note elsewhere.
+"""Whether a folder's own settings are trusted: asked once in a terminal, noted elsewhere.
 
-What always holds: nothing but a clear yes trusts; both answers are remembered until one of the files changes, but not
-the end of the input; where there is nothing to ask about, nothing is loaded for it.
+Invariants: only a clear yes trusts; both answers are remembered until one of the files changes, an end of
+input is not; where there is nothing to ask, nothing is loaded.
 """
 
 import os
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from buddy.approvals.trust import Effect, Trust
 
-# Those of `trust.HONOURED`, looked for before any of that is loaded.
+# The names in `trust.HONOURED`, checked before that module is loaded.
 NAMES = ("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory")
 
 
 def ask_for_trust(options: Options) -> None:
-    """Where a person can be asked and has not answered for these files yet, ask."""
+    """Ask a person who can be asked and has not answered for these files yet."""
     found = _undecided(options)
     if found is None:
         return
@@ -39,7 +39,7 @@ def ask_for_trust(options: Options) -> None:
 
 
 def note_untrusted(options: Options) -> None:
-    """Where nobody is asked: say that the folder's own files have no effect."""
+    """Where nobody is asked, say that the folder's own files are ignored."""
     found = _undecided(options)
     if found is not None:
         _note(found[0], found[2])
@@ -47,7 +47,7 @@ def note_untrusted(options: Options) -> None:
 
 def _undecided(options: Options) -> "tuple[str, Trust, list[Effect]] | None":
     root = os.path.realpath(options.directory)
-    if target_of(options) != "local" or not any(os.path.lexists(os.path.join(root, name)) for name in NAMES):  # noqa: PTH118
+    if target_of(options) != "local" or not any(os.path.lexists(os.path.join(root, name)) for name in NAMES):  # noqa: PTH118 - pathlib is not loaded before a message is sent
         return None
     from buddy.approvals.trust import Trust, effects_of
     from buddy.cli.settings import places_of
@@ -60,7 +60,7 @@ def _note(root: str, effects: "list[Effect]") -> None:
     from buddy.terminal.escape import escape
 
     names = ", ".join(effect.name for effect in effects)
-    print(f"note: {escape(names)} has no effect before you say: buddy trust {escape(root)}", file=sys.stderr)
+    print(f"note: ignoring {escape(names)} in this folder. To use it: buddy trust {escape(root)}", file=sys.stderr)
 
 
 def _ask(root: str, effects: "list[Effect]") -> str:
@@ -68,9 +68,9 @@ def _ask(root: str, effects: "list[Effect]") -> str:
 
     from buddy.terminal.escape import escape, one_line
 
-    print(f"{escape(root)} has files that want to have a say:", file=sys.stderr)
+    print(f"{escape(root)} has its own Buddy settings:", file=sys.stderr)
     for effect in effects:
         print(f"  {escape(effect.name)}  {one_line(effect.text, 300)}", file=sys.stderr)
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before is no answer
-    print("trust them as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before the question does not answer it
+    print("Trust these files as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
     return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""`buddy approvals log`: who decided what, when, from which client, by which rule; the newest last."""
+"""`buddy approvals log`: who decided what, when, from which client and by which rule, newest last."""
 
 import datetime as dt
 import sys
@@ -25,8 +25,8 @@ async def audit(options: Options) -> int:
     since = _moment(options.since) if options.since else 0
     async with connected(options, "cli") as client:
         session = await client.perform(find_session(options.session, options.directory)) if options.session else None
-        wish = ListDecisions(options.limit, session, since)
-        found = (await client.request(wish, ListDecisionsReply)).decisions
+        request = ListDecisions(options.limit, session, since)
+        found = (await client.request(request, ListDecisionsReply)).decisions
     if options.json:
         text = msgspec.json.encode({"decisions": found}).decode()
         print(escape_json(text) if sys.stdout.isatty() else text)
@@ -34,7 +34,7 @@ async def audit(options: Options) -> int:
     for made in found:
         print(_line(made))
     if not found:
-        print("no decision was made yet", file=sys.stderr)
+        print("no decisions yet", file=sys.stderr)
     return 0
 
 
@@ -48,11 +48,11 @@ def _line(made: DecisionMade) -> str:
 
 
 def _moment(text: str) -> int:
-    """A duration that is counted back from now, or a date."""
+    """A duration before now, or a date."""
     seconds = parse_duration(text)
     if seconds is not None:
         return max(0, int((time.time() - seconds) * 1000))
     try:
         return max(0, int(dt.datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
-        raise UserError(f"--since {text[:40]} is no time", hint="such as 2h, 7d, or 2026-01-31T12:00") from None
+        raise UserError(f"--since {text[:40]} is not a time", hint="for example 2h, 7d or 2026-01-31T12:00") from None

@@ -1,4 +1,4 @@
-"""`buddy`, `exec`, `run` and `resume`: what runs."""
+"""The arguments of `buddy`, `exec`, `run` and `resume`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -9,12 +9,12 @@ from buddy.cli.parsing.parser import EXITS, Parser, add, add_common, add_output,
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
-_ONE_RUN = "run one prompt to its outcome; the answer on stdout"
+_ONE_RUN = "run one prompt to completion; the answer goes to stdout"
 
 
 def repl_parser() -> Parser:
     parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
-    parser.add_argument("prompt", nargs="?", help="what to begin with")
+    parser.add_argument("prompt", nargs="?", help="first message")
     add_run_flags(parser)
     add_common(parser)
     parser.set_defaults(command=_repl, needs_model=True)
@@ -26,30 +26,34 @@ def add_exec(commands: "Subparsers") -> None:
 
 
 def add_run(commands: "Subparsers") -> None:
-    parser = add(commands, "run", "the same as exec", EXITS)
-    parser.add_argument("--headless", action="store_true", required=True, help="no interaction")
-    parser.add_argument("--task", dest="task", metavar="PROMPT", help="another way to give the prompt")
+    parser = add(commands, "run", "same as exec", EXITS)
+    parser.add_argument("--headless", action="store_true", required=True, help="run without interaction")
+    parser.add_argument("--task", dest="task", metavar="PROMPT", help="same as PROMPT")
     _add_one_run(parser)
 
 
 def _add_one_run(parser: Parser) -> None:
-    parser.add_argument("prompt", nargs="?", help="what to do; - reads it from stdin")
+    parser.add_argument("prompt", nargs="?", help="what to do; - reads stdin")
     add_output(parser)
     parser.add_argument(
-        "--accept", action="append", default=[], metavar="CMD", help="a check that must pass; repeatable"
+        "--accept",
+        action="append",
+        default=[],
+        metavar="CMD",
+        help="command that must succeed for the run to pass (repeatable)",
     )
-    parser.add_argument("--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (3)")
+    parser.add_argument(
+        "--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (default 3)"
+    )
     add_run_flags(parser)
     add_common(parser)
     parser.set_defaults(command=_exec, needs_model=True)
 
 
 def add_resume(commands: "Subparsers") -> None:
-    parser = add(
-        commands, "resume", "go on with a session: on a terminal in the REPL, else to its run's outcome", EXITS
-    )
+    parser = add(commands, "resume", "resume a session (interactively in a terminal, otherwise to completion)", EXITS)
     add_session(parser, nargs="?")
-    parser.add_argument("--last", action="store_true", help="the last session of this directory")
+    parser.add_argument("--last", action="store_true", help="the last session in this directory")
     add_output(parser)
     add_common(parser)
     parser.set_defaults(command=_resume)

@@ -38,7 +38,7 @@ def test_an_old_session_becomes_one_that_can_be_gone_on_with(home: Home) -> None
     old_session(home.work / ".buddyx" / "sessions", MESSAGES)
     done = home.run("session", "import", ".")
     assert done.code == 0, done.err
-    assert "broken.json is passed over" in done.err
+    assert "broken.json skipped" in done.err
     session_id = done.out.strip()
     told = home.run("session", "show", session_id).out
     for text in ("what is in /tmp?", "exit code: 0", "Nothing but dust.", "thanks", "success"):
@@ -59,4 +59,4 @@ def test_what_was_said_can_be_found(home: Home) -> None:
     assert found.out.startswith("sess_")
     assert "A needle, in a haystack." in found.out
     assert len(json.loads(home.run("session", "search", "look", "--json").out)["found"]) == 1
-    assert "nobody said" in home.run("session", "search", "thimble").err
+    assert "no message contains" in home.run("session", "search", "thimble").err

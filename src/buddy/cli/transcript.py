@@ -1,6 +1,6 @@
-"""Events as a person reads them: who said what, what was called and what came of it, how it ended.
+"""A readable transcript of events: who said what, what was called and with what result, how it ended.
 
-What always holds: what came from outside passes `clean` before it is part of a line; events that only say that work is
+Invariants: what came from outside passes `clean` before it is part of a line; events that only say that work is
 under way are left out.
 """
 
@@ -40,15 +40,15 @@ Clean = Callable[[str], str]
 
 
 class Line(Struct, frozen=True):
-    """A line of the story; the first one of an event `heads` it."""
+    """A line of the transcript; the first one of an event `heads` it."""
 
     text: str
     heads: bool
 
 
-def tell(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
-    """The lines of one event; none for what a reader does not miss."""
-    found = _told(body)
+def render(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
+    """The lines of one event; none for events that a reader would not miss."""
+    found = _entry(body)
     if found is None:
         return
     word, text, paint = found
@@ -58,7 +58,7 @@ def tell(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
         yield Line(f"{head}  {line}".rstrip(), heads=number == 0)
 
 
-def _told(body: EventBody) -> tuple[str, str, str] | None:
+def _entry(body: EventBody) -> tuple[str, str, str] | None:
     match body:
         case SessionStarted():
             place = body.repo.root_path if body.repo else "."
@@ -78,10 +78,10 @@ def _told(body: EventBody) -> tuple[str, str, str] | None:
             checks = f", {body.acceptance.passed} of {body.acceptance.total} checks passed" if body.acceptance else ""
             return "complete", f"{body.outcome}{why}{checks}", "green" if body.outcome == "success" else "red"
         case _:
-            return _decided(body) or _noted(body)
+            return _decision(body) or _note(body)
 
 
-def _decided(body: EventBody) -> tuple[str, str, str] | None:
+def _decision(body: EventBody) -> tuple[str, str, str] | None:
     match body:
         case ApprovalRequired():
             return "approval", f"{body.title}: {body.summary}\n{_details(body)}", "yellow"
@@ -89,7 +89,7 @@ def _decided(body: EventBody) -> tuple[str, str, str] | None:
             comment = f": {body.comment}" if body.comment else ""
             return "decided", f"{body.decision} by {body.by}{comment}", "green" if body.decision == "approve" else "red"
         case ApprovalExpired():
-            return "decided", "nobody decided in time: denied", "red"
+            return "decided", "approval timed out; denied", "red"
         case ApprovalPolicyChanged():
             return "policy", f"{body.policy} by {body.by}", ""
         case ToolClaimed():
@@ -102,10 +102,10 @@ def _decided(body: EventBody) -> tuple[str, str, str] | None:
             return None
 
 
-def _noted(body: EventBody) -> tuple[str, str, str] | None:
+def _note(body: EventBody) -> tuple[str, str, str] | None:
     match body:
         case RunStarted():
-            return ("recovered", "an interrupted run goes on", "yellow") if body.recovered else None
+            return ("recovered", "resuming the interrupted run", "yellow") if body.recovered else None
         case Recovery():
             about = f" {body.call_id}" if body.call_id else ""
             return "recovery", f"{body.action.replace('_', ' ')}{about}", "yellow"

@@ -1,4 +1,4 @@
-"""`daemon`, `project`, `model`, `login`, `logout` and the small ones: what is set up, and looked after."""
+"""The arguments of `daemon`, `project`, `model`, `login`, `logout`, `doctor`, `demo`, `completion` and `help`."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 
 
 def add_daemon(commands: "Subparsers") -> None:
-    actions = add_actions(add(commands, "daemon", "the runtime that all clients share: run, start, stop, status, logs"))
-    running = add(actions, "run", "in the foreground")
-    starting = add(actions, "start", "in the background")
+    actions = add_actions(add(commands, "daemon", "manage the daemon, the runtime that all clients share"))
+    running = add(actions, "run", "run in the foreground")
+    starting = add(actions, "start", "start in the background")
     for action in (running, starting):
-        action.add_argument("--listen", metavar="[HOST:]PORT", help="also a WebSocket, on this machine only")
-        action.add_argument("--allow-remote", action="store_true", help="let --listen name any address")
-        action.add_argument("--tls-cert", metavar="FILE", help="the WebSocket's certificate")
-        action.add_argument("--tls-key", metavar="FILE", help="the certificate's key")
-    stopping = add(actions, "stop", "cancel what runs, and end")
-    telling = add(actions, "status", "what it is doing")
-    add_json(telling)
-    logging = add(actions, "logs", "what it wrote")
-    logging.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="so many of the last lines (50)")
-    logging.add_argument("-f", "--follow", action="store_true", help="and what it goes on to write")
-    named = {"run": running, "start": starting, "stop": stopping, "status": telling, "logs": logging}
+        action.add_argument("--listen", metavar="[HOST:]PORT", help="also serve WebSocket, on a loopback address")
+        action.add_argument("--allow-remote", action="store_true", help="let --listen use any address")
+        action.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
+        action.add_argument("--tls-key", metavar="FILE", help="TLS key")
+    stopping = add(actions, "stop", "cancel active runs and shut down")
+    status = add(actions, "status", "show whether it runs, and what it does")
+    add_json(status)
+    logging = add(actions, "logs", "show the log")
+    logging.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="number of lines (default 50)")
+    logging.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
+    named = {"run": running, "start": starting, "stop": stopping, "status": status, "logs": logging}
     finish(named, _daemon)
 
 
 def add_project(commands: "Subparsers") -> None:
-    actions = add_actions(add(commands, "project", "folders with an agent runtime of their own: create, list, show"))
-    creating = add(actions, "create", "make a project of this folder")
-    creating.add_argument("name", metavar="NAME", help="what to call it")
+    actions = add_actions(add(commands, "project", "per-folder agent settings: create, list, show"))
+    creating = add(actions, "create", "make this folder a project")
+    creating.add_argument("name", metavar="NAME", help="project name")
     creating.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
-    listing = add(actions, "list", "all projects")
-    showing = add(actions, "show", "one project, or this folder's, and what its sessions can be run by")
+    listing = add(actions, "list", "list projects")
+    showing = add(actions, "show", "show a project and the agent runtimes available to it")
     named = "project name (default: the project of this directory)"
     showing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help=named)
     add_json(listing)
@@ -45,41 +45,41 @@ def add_project(commands: "Subparsers") -> None:
 
 
 def add_model(commands: "Subparsers") -> None:
-    actions = add_actions(add(commands, "model", "list the models that can be used"))
-    listing = add(actions, "list", "profiles, what their servers offer, context windows, prices")
+    actions = add_actions(add(commands, "model", "list available models"))
+    listing = add(actions, "list", "list profiles, their servers' models, context windows and prices")
     add_json(listing)
     add_common(listing)
     listing.set_defaults(command=_model)
 
 
 def add_login(commands: "Subparsers") -> None:
-    parser = add(commands, "login", "use an account instead of a key")
+    parser = add(commands, "login", "log in with an account instead of an API key")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--device", action="store_true", help="with a code that is entered on any device")
-    way.add_argument("--browser", action="store_true", help="with a browser on this machine")
-    parser.add_argument("profile", nargs="?", metavar="PROFILE", help='a profile with auth = "login"')
+    way.add_argument("--device", action="store_true", help="enter a code on any device")
+    way.add_argument("--browser", action="store_true", help="use a browser on this machine")
+    parser.add_argument("profile", nargs="?", metavar="PROFILE", help='profile with auth = "login"')
     add_common(parser)
     parser.set_defaults(command=_login)
 
 
 def add_logout(commands: "Subparsers") -> None:
-    parser = add(commands, "logout", "forget an account")
-    parser.add_argument("profile", nargs="?", metavar="PROFILE", help='a profile with auth = "login"')
+    parser = add(commands, "logout", "log out")
+    parser.add_argument("profile", nargs="?", metavar="PROFILE", help='profile with auth = "login"')
     add_common(parser)
     parser.set_defaults(command=_logout)
 
 
 def add_doctor(commands: "Subparsers") -> None:
-    parser = add(commands, "doctor", "check this installation and say what is wrong")
+    parser = add(commands, "doctor", "check this installation")
     add_json(parser)
     add_common(parser)
     parser.set_defaults(command=_doctor)
 
 
 def add_demo(commands: "Subparsers") -> None:
-    parser = add(commands, "demo", "a whole session with nothing configured: run, crash, recovery, outcome")
-    parser.add_argument("--fast", action="store_true", help="do not pause for reading")
-    # How the demo starts its own processes.
+    parser = add(commands, "demo", "run a complete session with nothing configured: crash and recovery included")
+    parser.add_argument("--fast", action="store_true", help="do not pause")
+    # The demo starts its own processes with these.
     parser.add_argument("--child", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--resume", metavar="ID", help=argparse.SUPPRESS)
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help=argparse.SUPPRESS)
@@ -93,16 +93,14 @@ def add_completion(commands: "Subparsers") -> None:
         "print a completion script for a shell",
         'bash, zsh: eval "$(buddy completion bash)"        fish: buddy completion fish | source',
     )
-    parser.add_argument(
-        "shell", choices=("bash", "zsh", "fish", "sessions"), metavar="bash|zsh|fish", help="whose script"
-    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "sessions"), metavar="bash|zsh|fish", help="shell")
     add_common(parser)
     parser.set_defaults(command=_completion)
 
 
 def add_help(commands: "Subparsers") -> None:
-    parser = add(commands, "help", "show this help, or a command's")
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="such as exec, or session list")
+    parser = add(commands, "help", "show this help, or the help of a command")
+    parser.add_argument("words", nargs="*", metavar="COMMAND", help="command, such as exec or session list")
     parser.set_defaults(command=_help)
 
 
@@ -172,6 +170,6 @@ def _help(options: Options) -> int:
     from buddy.cli.commands import COMMANDS, parse
 
     if options.words and options.words[0] not in COMMANDS:
-        raise UserError(f"no command {options.words[0][:40]!r}", hint="buddy help lists them")
+        raise UserError(f"unknown command {options.words[0][:40]!r}", hint="see 'buddy help'")
     parse([*options.words, "--help"])
     return 0

@@ -1,7 +1,7 @@
-"""`buddy session import DIR`: conversations of `.buddyx` and `.agentx` become sessions of their own.
+"""`buddy session import DIR`: turn `.buddyx` and `.agentx` conversations into sessions.
 
-What always holds: a file is read whole and checked before anything of it is written; each becomes one session whose log
-holds the conversation as events; the files are left as they are, and what is no conversation is named and passed over.
+Invariants: a file is read completely and checked before anything is written; each becomes one session whose log
+holds the conversation as events; the files do not change, and what is not a conversation is reported and skipped.
 """
 
 import os
@@ -71,10 +71,10 @@ async def import_sessions(options: Options) -> None:
     root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     try:
         for name, old in found:
-            wish = StartSession(
+            request = StartSession(
                 "interactive", "default", "local", Repo(root), {"source": "import", "importedId": old.id}
             )
-            session, _ = await runtime.sessions.start(wish)
+            session, _ = await runtime.sessions.start(request)
             for body, run_id in events_of(old):
                 session.journal.record(body, run_id)
             await session.journal.commit(durable=True)
@@ -106,7 +106,7 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
             case "tool" if run_id and message.tool_call_id in names:
                 yield _result(message.tool_call_id, names.pop(message.tool_call_id), message.content or ""), run_id
             case _:
-                pass  # the system prompt is made anew; what belongs to no run cannot be told
+                pass  # the system prompt is built again; messages outside a run are dropped
     if run_id:
         yield _complete(run_id), run_id
 
@@ -139,14 +139,14 @@ def _read_all(folder: Path) -> list[tuple[str, OldSession]]:
         try:
             sessions.append((path.name, _read(path)))
         except (OSError, ValueError) as error:
-            print(f"warning: {escape(str(path))} is passed over: {escape(str(error))}", file=sys.stderr)
+            print(f"warning: {escape(str(path))} skipped: {escape(str(error))}", file=sys.stderr)
     if not sessions:
-        hint = "DIR is a project with .buddyx or .agentx in it, or that folder itself"
+        hint = "DIR is a project that contains .buddyx or .agentx, or that folder itself"
         raise UserError(f"no session files in {folder}", hint=hint)
     return sessions
 
 
 def _read(path: Path) -> OldSession:
     if path.stat().st_size > MAX_FILE:
-        raise ValueError("it is too large")
+        raise ValueError("the file is too large")
     return msgspec.json.decode(path.read_bytes(), type=OldSession)

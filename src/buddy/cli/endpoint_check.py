@@ -1,4 +1,4 @@
-"""Whether a model's endpoint answers: one cheap question, a short wait, and what the answer means for a user."""
+"""Whether a model's endpoint answers: one cheap request, a short timeout, and what the answer means."""
 
 from typing import Literal
 
@@ -21,17 +21,17 @@ class _Models(Struct):
     data: tuple[_Model, ...] = ()
 
 
-def look_at(resolved: Resolved) -> Finding:
-    """Ask for the list of models; give how it went, in words, and what to do."""
+def check_endpoint(resolved: Resolved) -> Finding:
+    """Request the list of models; return the result in words, and what to do."""
     headers = {"authorization": f"Bearer {resolved.api_key}"} if resolved.api_key else {}
     try:
         answer = httpx2.get(f"{resolved.base_url}/models", headers=headers, timeout=SECONDS)
     except httpx2.TimeoutException:
         return "fail", f"{_shown(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
     except httpx2.InvalidURL:
-        return "fail", f"{_shown(resolved)} is no URL", _CHECK_URL
+        return "fail", f"{_shown(resolved)} is not a URL", _CHECK_URL
     except (httpx2.LocalProtocolError, UnicodeEncodeError):
-        return "fail", "the key has characters that no header can have", "set BUDDY_API_KEY to the key alone"
+        return "fail", "the key has characters that are not allowed in a header", "set BUDDY_API_KEY to the key alone"
     except httpx2.HTTPError as error:
         return "fail", f"{_shown(resolved)} does not answer: {error}", _CHECK_URL
     return _meaning(resolved, answer)
@@ -49,15 +49,15 @@ def _meaning(resolved: Resolved, answer: httpx2.Response) -> Finding:
     try:
         names = [model.id for model in msgspec.json.decode(answer.content, type=_Models).data]
     except msgspec.DecodeError:
-        return "warn", f"{place} answers, but not as a model API does", _CHECK_URL
+        return "warn", f"{place} answers, but not like a model API", _CHECK_URL
     if names and resolved.model not in names:
-        hint = f"there are {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
+        hint = f"available: {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
         return "warn", f"{place} answers, but does not list this model", hint
     return "ok", f"{place} answers", ""
 
 
 def _shown(resolved: Resolved) -> str:
-    """The address without what a URL can carry besides: a name and a password, a query."""
+    """The address without credentials and query."""
     try:
         url = httpx2.URL(resolved.base_url)
     except httpx2.InvalidURL:

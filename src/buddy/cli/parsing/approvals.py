@@ -1,0 +1,50 @@
+"""The arguments of `approvals` and `trust`."""
+
+from typing import TYPE_CHECKING
+
+from buddy.cli.options import Options
+from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, finish
+
+if TYPE_CHECKING:
+    from buddy.cli.parsing.parser import Subparsers
+
+
+def add_approvals(commands: "Subparsers") -> None:
+    actions = add_actions(add(commands, "approvals", "approval rules, why they apply, and pending approvals"))
+    listing = add(actions, "list", "list rules and pending approvals")
+    add_json(listing)
+    explaining = add(actions, "explain", "show what the rules decide for a command (exit 0 allow, 3 deny, 10 ask)")
+    explaining.add_argument("text", metavar="CMD", help="shell command, quoted")
+    explaining.add_argument("--sandbox", metavar="LEVEL", help="assume this sandbox level")
+    explaining.add_argument("--network", action="store_true", help="assume the confined sandbox, with network access")
+    revoking = add(actions, "revoke", "remove a rule")
+    revoking.add_argument("rule", metavar="RULE", help="rule id, as listed")
+    logging = add(actions, "log", "show who decided what, when and by which rule, newest last")
+    logging.add_argument("--session", metavar="ID", help="only this session")
+    logging.add_argument("--since", metavar="TIME", help="only decisions since then: 2h, 7d or 2026-01-31")
+    logging.add_argument("--limit", type=int, default=50, metavar="N", help="maximum number of entries (default 50)")
+    add_json(logging)
+    finish({"list": listing, "explain": explaining, "revoke": revoking, "log": logging}, _approvals)
+
+
+def add_trust(commands: "Subparsers") -> None:
+    parser = add(commands, "trust", "let a folder's own buddy.toml tighten the rules")
+    parser.add_argument("folder", metavar="DIR", help="folder; . is the current one")
+    parser.add_argument("--revoke", action="store_true", help="stop trusting it")
+    add_common(parser)
+    parser.set_defaults(command=_trust)
+
+
+ADD = {"approvals": add_approvals, "trust": add_trust}
+
+
+def _approvals(options: Options) -> int:
+    from buddy.cli.approvals import approvals
+
+    return approvals(options)
+
+
+def _trust(options: Options) -> int:
+    from buddy.cli.approvals import trust
+
+    return trust(options)
