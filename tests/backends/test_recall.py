@@ -18,8 +18,9 @@ from buddy.protocol.ids import Ulids
 from buddy.protocol.requests import SendUserMessage, StartSession
 from buddy.protocol.shapes import Repo, ToolCallItem
 from buddy.scrub import Scrubber
-from buddy.sessions.session import Session, Surroundings
-from buddy.sessions.sessions import Makers, Sessions
+from buddy.sessions.services import SessionServices
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.local import Local
 from buddy.tools.contract import Place
 from buddy.tools.read_file import ReadFile
@@ -40,12 +41,12 @@ async def talk(place: Path, model: Worker, recall: Recall, *messages: str) -> Se
     def backend(_started: SessionStarted, _profile: str | None, _model: str | None) -> Native:
         return Native(lambda _profile, _model: model, FixedSource(registry), lambda: True, settings)
 
-    makers = Makers(place=lambda _: Place(Local(), str(place)), backend=backend)
-    sessions = Sessions(Surroundings(MemoryLog(unix_ms), unix_ms, Ulids(), Scrubber()), makers, this_owner())
+    makers = SessionFactories(place=lambda _: Place(Local(), str(place)), backend=backend)
+    sessions = Sessions(SessionServices(MemoryLog(unix_ms), unix_ms, Ulids(), Scrubber()), makers, this_owner())
     session, _ = await sessions.start(StartSession("interactive", "default", "local", Repo(str(place))))
     for number, text in enumerate(messages):
-        await session.send(SendUserMessage(session.session_id, f"msg_{number}", text), "cli")
-        await session.wait_idle()
+        await session.runs.send(SendUserMessage(session.session_id, f"msg_{number}", text), "cli")
+        await session.runs.wait_idle()
     await sessions.close()
     return session
 

@@ -80,7 +80,7 @@ async def test_a_message_whose_run_was_pruned_is_refused_and_not_run_again(
         async with stage(tmp_path, Puppet(answer("new")), log=logs(), pruned=True) as after, after.client() as again:
             again.session_id = session_id
             await again.client.attach(session_id)
-            with pytest.raises(ProtocolError, match="taken up before") as refusal:
+            with pytest.raises(ProtocolError, match="was used before") as refusal:
                 await again.send("go", message_id="msg_1")
             assert refusal.value.code == "INVALID_REQUEST"
             await again.send("go on", message_id="msg_2")

@@ -37,8 +37,8 @@ from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.scrub import Scrubber
-from buddy.sessions.session import Surroundings
-from buddy.sessions.sessions import Makers, Sessions
+from buddy.sessions.services import SessionServices
+from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, close_connections
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
@@ -101,7 +101,7 @@ class Runtime:
         self._tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self.rulebook = RuleBook(config, places)
-        around = Surroundings(
+        services = SessionServices(
             self.log,
             overrides.clock,
             overrides.ids,
@@ -117,8 +117,8 @@ class Runtime:
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
         self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
-        makers = Makers(self._place, self._backend, self._settle)
-        self.sessions = Sessions(around, makers, this_owner(), self.limits.active_runs)
+        factories = SessionFactories(self._place, self._backend, self._settle)
+        self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
         self._dispatch = Dispatcher(
             self.sessions, make_handlers(self.sessions, self.log, overrides.clock, self)
         ).dispatch
@@ -157,7 +157,7 @@ class Runtime:
 
     def status(self) -> DaemonStatusReply:
         sessions = self.sessions.open_sessions
-        running = sum(session.is_running for session in sessions)
+        running = sum(session.runs.is_running for session in sessions)
         uptime = round(time.monotonic() - self._started, 3)
         return DaemonStatusReply(PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
 

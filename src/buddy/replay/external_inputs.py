@@ -33,7 +33,10 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import AcceptanceOptions, RunOptions
 from buddy.replay.process_spans import ProcessSpan
+from buddy.sessions.compaction import compact
 from buddy.sessions.fork import Entry
+from buddy.sessions.model_switch import switch_model
+from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
 
 Act = Callable[[Session], Awaitable[object]]
@@ -82,25 +85,25 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
         case SessionStarted():
             return lambda session: session.begin(body)
         case UserMessage() if body.steers:
-            return lambda session: session.steer(SteerRun(run_id, body.text), body.by)
+            return lambda session: session.runs.steer(SteerRun(run_id, body.text), body.by)
         case UserMessage():
             message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
-            return lambda session: session.send(message, body.by)
+            return lambda session: session.runs.send(message, body.by)
         case ApprovalReceived():
             submission = _submission(session_id, run_id, body, event.ts)
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
-            return lambda session: session.cancel(CancelRun(session_id, run_id, body.reason), body.by)
+            return lambda session: session.runs.cancel(CancelRun(session_id, run_id, body.reason), body.by)
         case ApprovalPolicyChanged():
             policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts))
-            return lambda session: session.set_policy(policy, body.by)
+            return lambda session: set_policy(session, policy, body.by)
         case ModelSwitched():
             model = SwitchModel(body.after.get("profile"), body.after.get("model"))
-            return lambda session: session.switch_model(model, body.by)
+            return lambda session: switch_model(session, model, body.by)
         case SessionResumed():
             return lambda session: session.resume(body.by)
         case SessionCompacted():
-            return lambda session: session.compact(body.by, undo=body.undo)
+            return lambda session: compact(session, body.by, undo=body.undo)
         case _:
             return None
 

@@ -29,7 +29,8 @@ from buddy.replay.replay_cursor import ReplayCursor
 from buddy.replay.replay_log import Difference, ReplayLog, excerpt
 from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
-from buddy.sessions.session import Session, Surroundings
+from buddy.sessions.services import SessionServices
+from buddy.sessions.session import Session
 from buddy.sessions.spill import whole_body
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
@@ -147,7 +148,7 @@ class _Player:
         inputs = inputs_in(self._entries, span)
         cursor.expect([given.gate for given in inputs])
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(_tolerant(session.recover()))] if span.first > 1 else []
+        tasks = [loop.create_task(_tolerant(session.runs.recover()))] if span.first > 1 else []
         for given in inputs:
             await cursor.wait_reached(given.gate)
             # Not awaited: a client does not wait for the answer to another one. Its first step comes before whatever
@@ -158,7 +159,7 @@ class _Player:
             await cursor.wait_change()
         if span.is_complete:
             await asyncio.gather(*tasks)
-            await session.wait_idle()  # one event too many is a difference, too
+            await session.runs.wait_idle()  # one event too many is a difference, too
         session.broken = True
         await session.abandon()
 
@@ -173,7 +174,7 @@ class _Player:
                 fold.apply(event, body)
                 backend.observe(event.seq, body)
         place = Place(RecordedTarget(span.target, self._cursor), self._root(), span.sandbox)
-        return Session(self._surroundings(), lease, place, backend, fold, span.first - 1)
+        return Session(self._services(), lease, place, backend, fold, span.first - 1)
 
     def _backend(self) -> Backend:
         cursor, started = self._cursor, self._started
@@ -186,9 +187,9 @@ class _Player:
 
         return RecordedExternal(runtime, started.session_id, cursor)
 
-    def _surroundings(self) -> Surroundings:
+    def _services(self) -> SessionServices:
         root, calls = self._root(), self._calls
-        return Surroundings(
+        return SessionServices(
             self._log,
             self._cursor.clock,
             ids_in(self._entries, self._span),

@@ -1,44 +1,20 @@
-"""Acceptance checks: commands of the user's that say whether a run did what it was for.
+"""Acceptance checks: commands of the user that decide whether a run did what it was for.
 
-They run in the run's target and sandbox, without approval (the user wrote them), as events. A check that fails is told
-to the model, which tries again, for a bounded number of rounds.
+They run in the run's target and sandbox, without approval (the user wrote them), and are recorded as events.
 """
 
 from buddy.approvals.digest import nonce_of
-from buddy.backends.contract import Backend, Run
+from buddy.backends.contract import Run
 from buddy.backends.native.bounds import bounded
-from buddy.errors import RunEnded
-from buddy.protocol.actors import RuntimeActor
-from buddy.protocol.events import AcceptanceResult, Status, UserMessage
+from buddy.protocol.events import AcceptanceResult, Status
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
 from buddy.tools.output_buffer import OutputBuffer
 
-KEPT = 1024 * 1024
-
-
-class AcceptanceFailed(RunEnded):
-    def __init__(self, message: str) -> None:
-        super().__init__("acceptance_failed", message)
-
-
-async def work_until_accepted(run: Run, backend: Backend) -> None:
-    """Work, check, tell what failed, and again; returns when every check has passed."""
-    while True:
-        await backend.execute(run)
-        failed = [result for result in await _check(run) if not result.passed]
-        if not failed:
-            return
-        if run.state.round >= run.state.options.max_rounds:
-            names = ", ".join(result.id for result in failed)
-            raise AcceptanceFailed(f"acceptance checks still fail after {run.state.round} rounds: {names}")
-        number = run.state.round
-        run.emit(
-            UserMessage(message_id=f"{run.run_id}.round{number}", text=_report(failed), by=RuntimeActor.ACCEPTANCE)
-        )
+MAX_OUTPUT = 1024 * 1024
 
 
 def acceptance_of(run: Run) -> Acceptance | None:
-    """The last word on each check, for run_complete; None where there are no checks."""
+    """The latest result of each check, for run_complete; None if there are no checks."""
     criteria = run.state.options.acceptance_criteria
     if not criteria:
         return None
@@ -51,7 +27,7 @@ def acceptance_of(run: Run) -> Acceptance | None:
     return Acceptance(len(results), sum(result.passed for result in results), results)
 
 
-async def _check(run: Run) -> list[AcceptanceResult]:
+async def check(run: Run) -> list[AcceptanceResult]:
     """Run the checks of this round that have no result yet (a restart may find some done)."""
     for criterion in run.state.options.acceptance_criteria:
         if criterion.id not in run.state.checks:
@@ -62,10 +38,10 @@ async def _check(run: Run) -> list[AcceptanceResult]:
 
 
 async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
-    kept = OutputBuffer(KEPT)
+    output = OutputBuffer(MAX_OUTPUT)
 
     async def on_output(_stream: str, data: bytes) -> None:
-        kept.add("stdout", data)
+        output.add("stdout", data)
 
     nonce = nonce_of(run.session_id, f"{run.run_id}/{criterion.id}")
     await run.place.target.kill_orphans(nonce)
@@ -74,7 +50,7 @@ async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
         id=criterion.id,
         passed=finished.exit_code == criterion.exit_code,
         exit_code=finished.exit_code,
-        output=bounded(run.scrub(kept.text("stdout")), 4096),
+        output=bounded(run.scrub(output.text("stdout")), 4096),
         round=run.state.round,
     )
 
@@ -83,6 +59,6 @@ def _not_checked(criterion: Criterion) -> CriterionResult:
     return CriterionResult(criterion.id, False, -1, "not checked")
 
 
-def _report(failed: list[AcceptanceResult]) -> str:
+def report(failed: list[AcceptanceResult]) -> str:
     parts = [f"Check {result.id} failed with exit code {result.exit_code}:\n{result.output}" for result in failed]
     return "The work is not accepted yet.\n" + "\n".join(parts)

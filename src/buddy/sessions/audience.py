@@ -1,6 +1,6 @@
-"""Who follows a session, and the last events for them: only those that are further behind read the log.
+"""The followers of a session, and its latest events: only followers that are further behind read the log.
 
-What always holds: whoever listens is told of every commit, and of whatever else may end what it follows.
+Invariant: every follower is notified of every commit, and of whatever else may end what it follows.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from itertools import islice
 
 from buddy.protocol.envelopes import Event
 
-# With a hundred runs at once, what is kept here is most of a session.
-KEPT = 32
-KEPT_AT_REST = 16
+# With a hundred runs at once, these events are most of the memory of a session.
+RECENT = 32
+RECENT_AT_REST = 16
 
 
 class Audience:
     def __init__(self) -> None:
-        self._recent: deque[Event] = deque(maxlen=KEPT)
+        self._recent: deque[Event] = deque(maxlen=RECENT)
         self._listening: set[asyncio.Event] = set()
 
     def __bool__(self) -> bool:
@@ -34,7 +34,7 @@ class Audience:
         for heard in self._listening:
             heard.set()
 
-    def tell(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """These were committed."""
         self._recent.extend(events)
         self.wake()
@@ -47,8 +47,8 @@ class Audience:
         return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
 
     def rest(self) -> None:
-        """Between runs, keep little: whoever comes later reads the log."""
-        while len(self._recent) > KEPT_AT_REST:
+        """Between runs, hold fewer events: later followers read the log."""
+        while len(self._recent) > RECENT_AT_REST:
             self._recent.popleft()
 
     def forget(self, before: int) -> None:

@@ -1,9 +1,10 @@
-"""A user's message at the door: whether it may come in, and under what limits its run starts.
+"""Checks on a user's message, and the options under which its run starts.
 
-What always holds: whatever can be wrong with a message is found here, before anything of it is recorded.
+Invariant: whatever can be wrong with a message is found here, before anything about it is recorded.
 """
 
 from buddy.approvals.policy import parse_policy
+from buddy.backends.contract import Backend
 from buddy.errors import ProtocolError
 from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
@@ -26,13 +27,27 @@ def check_criteria(message: SendUserMessage) -> None:
         raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")
 
 
+async def check_cost(backend: Backend, limits: BudgetLimits) -> None:
+    """Refuse a limit on the cost that could not be enforced; asking for the price may take a moment."""
+    if limits.max_cost_usd is None or await backend.is_priced():
+        return
+    model = backend.model()
+    ours = f"set input_price and output_price in [models.{model.profile}], or use budget.maxTokens"
+    theirs = f"{model.profile} does not report its cost: use budget.maxTurns, maxTokens or maxSeconds"
+    raise ProtocolError(
+        "INVALID_REQUEST",
+        f"budget.maxCostUsd cannot be enforced: the price of {model.model or model.profile} is unknown",
+        detail=ours if backend.name == "native" else theirs,
+    )
+
+
 def options_of(message: SendUserMessage, started: SessionStarted | None, now: int, max_turns: int) -> StartedOptions:
-    """What belongs to the run: its own wishes, then the session's, then the defaults."""
-    wish = message.options or RunOptions()
+    """The options of the run: its own, then the session's, then the defaults."""
+    requested = message.options or RunOptions()
     outer = started.options.budget if started and started.options else None
     return StartedOptions(
-        budget=_budget(wish.budget or BudgetLimits(), outer or BudgetLimits(), max_turns),
-        approval_policy=parse_policy(wish.approval_policy, now).text() if wish.approval_policy else None,
+        budget=_budget(requested.budget or BudgetLimits(), outer or BudgetLimits(), max_turns),
+        approval_policy=parse_policy(requested.approval_policy, now).text() if requested.approval_policy else None,
         acceptance_criteria=message.acceptance_criteria,
         max_rounds=(message.acceptance or AcceptanceOptions()).max_rounds,
     )

@@ -24,7 +24,8 @@ from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import Past, read_entries, read_past
-from buddy.sessions.session import Session, Surroundings
+from buddy.sessions.services import SessionServices
+from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
 from buddy.targets.choose import verify_target
 from buddy.targets.contract import Terminal
@@ -36,7 +37,7 @@ HEARTBEAT_SECONDS = 5.0
 DORMANT_MS = 10 * 60 * 1000
 
 
-class Makers(Struct, frozen=True):
+class SessionFactories(Struct, frozen=True):
     """How a session gets its place and its backend; both refuse what is not to be had.
 
     `settle` decides, once and for good, what a start leaves open, and may have a word for the user on it.
@@ -48,9 +49,11 @@ class Makers(Struct, frozen=True):
 
 
 class Sessions:
-    def __init__(self, around: Surroundings, makers: Makers, owner: str, active_runs: int = 128) -> None:
-        self._around = around
-        self._makers = makers
+    def __init__(
+        self, services: SessionServices, factories: SessionFactories, owner: str, active_runs: int = 128
+    ) -> None:
+        self._services = services
+        self._factories = factories
         self._owner = owner
         self._active_runs = active_runs
         self._open: dict[str, Session] = {}
@@ -69,8 +72,8 @@ class Sessions:
 
     async def start(self, wish: StartSession) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
-        session_id = self._around.ids("sess")
-        options = _with_fixed_policy(wish.options, self._around.clock())
+        session_id = self._services.ids("sess")
+        options = _with_fixed_policy(wish.options, self._services.clock())
         started = SessionStarted(
             session_id=session_id,
             state="idle",
@@ -81,18 +84,18 @@ class Sessions:
             options=options,
             metadata=wish.metadata,
         )
-        started, notes = self._makers.settle(started)
-        place = self._makers.place(started)
+        started, notes = self._factories.settle(started)
+        place = self._factories.place(started)
         await verify_target(place.target, place.root)
         if isinstance(place.target, Terminal):
             started = replace(started, watch=place.target.attach_hint())
-        backend = self._makers.backend(
+        backend = self._factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
-        now = self._around.clock()
+        now = self._services.clock()
         record = SessionRecord(session_id, self._kept(wish.repo), wish.mode, "idle", now, now, 1, 0)
-        lease = await self._around.log.create(record, self._owner)
-        session = Session(self._around, lease, place, backend, SessionFold(), 0)
+        lease = await self._services.log.create(record, self._owner)
+        session = Session(self._services, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
         self._beat()
         await session.begin(started, notes)
@@ -105,15 +108,15 @@ class Sessions:
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
             raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
-        entries = await read_entries(self._around.log, session_id)
+        entries = await read_entries(self._services.log, session_id)
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = starts[-1] if starts else _unknown_start(record)
-        new, now = self._around.ids("sess"), self._around.clock()
+        new, now = self._services.ids("sess"), self._services.clock()
         copy = forked(entries, seq, replace(started, session_id=new, state="idle"), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
-        lease = await self._around.log.create(row, self._owner)
-        await self._around.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
-        await self._around.log.release(lease)
+        lease = await self._services.log.create(row, self._owner)
+        await self._services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
+        await self._services.log.release(lease)
         return await self.open(new), await self.mint(new, "driver")
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
@@ -133,12 +136,12 @@ class Sessions:
 
     def admit_run(self) -> None:
         """Refuse one more run where as many as may be are active."""
-        if sum(session.is_running for session in self._open.values()) >= self._active_runs:
+        if sum(session.runs.is_running for session in self._open.values()) >= self._active_runs:
             raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active already", retryable=True)
 
     async def record(self, session_id: str) -> SessionRecord:
         """The session's row; anything that is not one of our ids is not looked up anywhere."""
-        record = await self._around.log.get(session_id) if is_id(session_id, "sess") else None
+        record = await self._services.log.get(session_id) if is_id(session_id, "sess") else None
         if record is None:
             raise ProtocolError("SESSION_NOT_FOUND", f"no session {session_id[:80]!r}")
         return record
@@ -146,7 +149,7 @@ class Sessions:
     async def recover(self) -> list[Session]:
         """Take up every session whose run was active when its process died."""
         recovered: list[Session] = []
-        for record in await self._around.log.active():
+        for record in await self._services.log.active():
             try:
                 recovered.append(await self.open(record.session_id))
             except ProtocolError as error:
@@ -157,22 +160,22 @@ class Sessions:
         """A new attach token; only its hash is kept. The scrubber knows tokens by their form: there can be many."""
         # All of it at random: ids of one millisecond follow each other, and one could be guessed from another.
         token = f"att_{encode_ulid(int.from_bytes(os.urandom(16)))}"
-        await self._around.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
+        await self._services.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
 
     async def role_of(self, token: str, session_id: str) -> Role | None:
         """What a token allows on this session, if anything."""
-        known = await self._around.log.token(token_hash(token))
+        known = await self._services.log.token(token_hash(token))
         if known is None or known.session_id != session_id:
             return None
-        return known.role if known.expires_at is None or known.expires_at > self._around.clock() else None
+        return known.role if known.expires_at is None or known.expires_at > self._services.clock() else None
 
     async def seconds_left(self, token: str) -> float | None:
         """How long a token is still valid; None for ever."""
-        known = await self._around.log.token(token_hash(token))
+        known = await self._services.log.token(token_hash(token))
         if known is None or known.expires_at is None:
             return None
-        return max(0.0, (known.expires_at - self._around.clock()) / 1000)
+        return max(0.0, (known.expires_at - self._services.clock()) / 1000)
 
     async def delete(self, session_id: str) -> bool:
         session = self.live(session_id)
@@ -181,9 +184,9 @@ class Sessions:
         if session is not None:
             del self._open[session_id]
             await session.close()
-        if await self._around.log.acquire(session_id, self._owner) is None:
+        if await self._services.log.acquire(session_id, self._owner) is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
-        return await self._around.log.delete(session_id)
+        return await self._services.log.delete(session_id)
 
     async def close(self) -> None:
         """The clean end of all of them."""
@@ -200,28 +203,30 @@ class Sessions:
         if broken is not None:
             await broken.abandon()
         record = await self.record(session_id)
-        lease = await self._around.log.acquire(session_id, self._owner)
+        lease = await self._services.log.acquire(session_id, self._owner)
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         record = await self.record(session_id)  # whoever held it before may have written until now
-        past = await read_past(self._around.log, session_id, record.last_seq)
+        past = await read_past(self._services.log, session_id, record.last_seq)
         fold = await past.fold()
         try:
             place, backend = await self._rebuild(record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
-                from buddy.sessions.gone import Gone
+                from buddy.sessions.unavailable import UnavailableBackend
                 from buddy.targets.local import Local
 
                 place = Place(Local(), record.repo.root_path)
-                await Session(self._around, lease, place, Gone(str(error)), fold, record.last_seq).end_run()
+                backend = UnavailableBackend(str(error))
+                unavailable = Session(self._services, lease, place, backend, fold, record.last_seq)
+                await unavailable.runs.end_unrecoverable()
             raise
-        opened = Session(self._around, lease, place, backend, fold, record.last_seq)
+        opened = Session(self._services, lease, place, backend, fold, record.last_seq)
         self._open[session_id] = opened
         self._beat()
         if opened.journal.last_seq == 0 and fold.started is not None:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
-        await opened.recover()
+        await opened.runs.recover()
         return opened
 
     async def _rebuild(
@@ -233,13 +238,13 @@ class Sessions:
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
         located = replace(started, repo=record.repo)  # what an event says of a place may be scrubbed
-        place = self._makers.place(located)
+        place = self._factories.place(located)
         try:
-            backend = self._makers.backend(located, profile, model)
+            backend = self._factories.backend(located, profile, model)
         except ProtocolError:
             if instead is None or fold.run is not None:
                 raise
-            backend = self._makers.backend(located, instead.profile, instead.model)
+            backend = self._factories.backend(located, instead.profile, instead.model)
         for event, body in await past.entries(backend.lasting | {"tool_result"}):
             if body is not None:
                 backend.observe(event.seq, body)
@@ -249,16 +254,16 @@ class Sessions:
 
     def _kept(self, repo: Repo) -> Repo:
         """As it may be kept: an address may have a password in it. The folder must be found again as it is."""
-        scrubber = self._around.scrubber
+        scrubber = self._services.scrubber
         if scrubber.is_clean(repo):
             return repo
         return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
     def forget_dormant(self) -> None:
         """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""
-        since = self._around.clock() - DORMANT_MS
+        since = self._services.clock() - DORMANT_MS
         for session_id, session in list(self._open.items()):
-            if not session.is_running:
+            if not session.runs.is_running:
                 session.audience.rest()
             if session.is_dormant(since):
                 del self._open[session_id]
@@ -274,7 +279,7 @@ class Sessions:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with suppress(LogError):  # a full disk; the next beat may find room
-                await self._around.log.renew(self._owner)
+                await self._services.log.renew(self._owner)
             self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:

@@ -6,6 +6,9 @@ from buddy.daemon.handlers.host import Host
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Shape
+from buddy.sessions.compaction import compact
+from buddy.sessions.model_switch import switch_model
+from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
@@ -33,17 +36,17 @@ class RunRequests:
             self._sessions.admit_run()
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
-        return ask.SendUserMessageReply(await session.send(request, peer.name), True)
+        return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
     async def queue_message(self, peer: Connection, request: ask.QueueMessage, session: Session) -> Shape:
-        return ask.QueueMessageReply(await session.queue(request, peer.name))
+        return ask.QueueMessageReply(await session.runs.queue(request, peer.name))
 
     async def steer_run(self, peer: Connection, request: ask.SteerRun, session: Session) -> Shape:
-        await session.steer(request, peer.name)
+        await session.runs.steer(request, peer.name)
         return ask.AcceptedReply(True)
 
     async def cancel_run(self, peer: Connection, request: ask.CancelRun, session: Session) -> Shape:
-        await session.cancel(request, peer.name)
+        await session.runs.cancel(request, peer.name)
         return ask.AcceptedReply(True)
 
     async def submit_approval(self, peer: Connection, request: ask.SubmitApproval, session: Session) -> Shape:
@@ -51,13 +54,13 @@ class RunRequests:
         return ask.AcceptedReply(True)
 
     async def set_approval_policy(self, peer: Connection, request: ask.SetApprovalPolicy, session: Session) -> Shape:
-        policy = await session.set_policy(request, peer.name)
+        policy = await set_policy(session, request, peer.name)
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
 
     async def switch_model(self, peer: Connection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
         session = await self._sessions.open(record.session_id, request)
-        chosen = await session.switch_model(request, peer.name)
-        return ask.SwitchModelReply(chosen["profile"], chosen["model"], chosen["api"])
+        chosen = await switch_model(session, request, peer.name)
+        return ask.SwitchModelReply(chosen.profile, chosen.model, chosen.api)
 
     async def compact_session(self, peer: Connection, request: ask.CompactSession, session: Session) -> Shape:
-        return await session.compact(peer.name, undo=request.undo)
+        return await compact(session, peer.name, undo=request.undo)

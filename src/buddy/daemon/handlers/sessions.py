@@ -8,6 +8,7 @@ from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Replay, SessionSummary, Shape
+from buddy.sessions.pruning import prune
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
@@ -71,7 +72,7 @@ class SessionRequests:
         return ask.DeleteSessionReply(deleted)
 
     async def prune_session(self, _peer: Connection, request: ask.PruneSession, session: Session) -> Shape:
-        return ask.PruneSessionReply(await session.prune(request.before_seq))
+        return ask.PruneSessionReply(await prune(session, request.before_seq))
 
     async def _visible_to(self, peer: Connection, request: ask.ListSessions) -> list[SessionRecord]:
         found = [await self._log.get(session_id) for session_id in peer.roles.sessions]
@@ -86,7 +87,7 @@ class SessionRequests:
         was_live = self._sessions.live(session_id) is not None
         try:
             session = await self._sessions.open(session_id)
-            if not was_live and not session.is_running:  # a recovered run records that itself
+            if not was_live and not session.runs.is_running:  # a recovered run records that itself
                 await session.resume(by)
         except ProtocolError as error:
             if error.code == "SESSION_NOT_FOUND":

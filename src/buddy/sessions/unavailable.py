@@ -1,6 +1,6 @@
-"""The backend of a session that cannot be opened any more: its folder, its target or its profile is gone.
+"""The backend of a session that can no longer be opened: its folder, its target or its profile is gone.
 
-What always holds: the run that was under way ends as failed, and says why; nobody is left waiting for it.
+Invariant: the run that was in flight ends as failed and says why; nobody is left waiting for it.
 """
 
 from typing import NoReturn
@@ -11,8 +11,8 @@ from buddy.errors import RunEnded, UserError
 from buddy.protocol.events import EventBody
 
 
-class Gone:
-    name = "gone"
+class UnavailableBackend:
+    name = "unavailable"
     lasting: frozenset[str] = frozenset()
 
     def __init__(self, why: str) -> None:
@@ -35,6 +35,6 @@ class Gone:
 
     async def execute(self, run: Run) -> None:
         await end_started_calls(run)
-        raise RunEnded("interrupted", f"the run was cut off and cannot be taken up: {self._why}")
+        raise RunEnded("interrupted", f"the run was interrupted and cannot continue: {self._why}")
 
     async def close(self) -> None: ...

@@ -1,4 +1,7 @@
-"""How a run ends: exactly one `run_complete`, its last event, whatever happened before it."""
+"""Performs a run: the backend works, acceptance checks judge it, and the run ends.
+
+Invariant: exactly one `run_complete`, its last event, whatever happened before it.
+"""
 
 import asyncio
 import traceback
@@ -10,13 +13,14 @@ from buddy.backends.contract import Backend, Run
 from buddy.backends.interrupted import end_started_calls
 from buddy.backends.runstate import OpenCall
 from buddy.errors import LogError, ProviderError, RunEnded
+from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, BudgetLimit, Outcome
-from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult
+from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult, UserMessage
 from buddy.protocol.shapes import Headless, ToolFailure
-from buddy.sessions.acceptance import acceptance_of, work_until_accepted
+from buddy.sessions.acceptance import acceptance_of, check, report
 
 _NOT_RUN = "Not run: "
-_STOPPED = "Ended while it was running: the run was stopped. What it did until then stands; its outcome is unknown."
+_STOPPED = "Ended while it was running: the run was stopped. Its effects up to then remain; its outcome is unknown."
 
 _EXITS = {"budget_exceeded": EXIT_BUDGET, "acceptance_failed": EXIT_ACCEPTANCE}
 SUMMARY = 2000
@@ -30,8 +34,8 @@ class Ending(Struct, frozen=True):
 
 
 async def perform(run: Run, backend: Backend) -> None:
-    """Work until the run has ended, and record how; only a refused append gets out of here."""
-    ending = await _work(run, backend)
+    """Work until the run has ended, and record how; only a refused append is raised."""
+    ending = await _outcome_of(run, backend)
     if run.state.cancelling is not None:
         ending = Ending("cancelled", f"cancelled: {run.state.cancelling}", "cancelled")
     complete(run, ending)
@@ -44,7 +48,7 @@ async def perform(run: Run, backend: Backend) -> None:
 
 
 def complete(run: Run, ending: Ending) -> None:
-    """Close what is open and record the outcome. Nothing awaits here, so no cancel can fall between."""
+    """Close the open calls and record the outcome. Nothing awaits here, so no cancel can come between."""
     for call in list(run.state.open_calls.values()):
         if call.stage == "requested":
             run.emit(_unseen_call(run, call))
@@ -63,15 +67,15 @@ def complete(run: Run, ending: Ending) -> None:
     )
 
 
-async def _work(run: Run, backend: Backend) -> Ending:
+async def _outcome_of(run: Run, backend: Backend) -> Ending:
     limit = run.state.options.budget.max_seconds
     left = None if limit is None else max(0.0, limit - run.seconds())
     deadline = asyncio.timeout(left)
     try:
-        await _end_left_behind(run, left)
+        await _end_interrupted_calls(run, left)
         async with deadline:
             if run.state.cancelling is None:
-                await work_until_accepted(run, backend)
+                await _work_until_accepted(run, backend)
     except TimeoutError as error:
         if not deadline.expired():
             return _bug(run, error)
@@ -93,6 +97,26 @@ async def _work(run: Run, backend: Backend) -> Ending:
     return Ending("success", run.state.last_text)
 
 
+async def _end_interrupted_calls(run: Run, left: float | None) -> None:
+    """A run that was over when its process died does not continue, so its backend cannot end what it started."""
+    if run.state.cancelling is not None or left == 0:
+        await end_started_calls(run)
+
+
+async def _work_until_accepted(run: Run, backend: Backend) -> None:
+    """Work, check, report what failed, and try again, until every check has passed or the rounds are used up."""
+    while True:
+        await backend.execute(run)
+        failed = [result for result in await check(run) if not result.passed]
+        if not failed:
+            return
+        number = run.state.round
+        if number >= run.state.options.max_rounds:
+            names = ", ".join(result.id for result in failed)
+            raise RunEnded("acceptance_failed", f"acceptance checks still fail after {number} rounds: {names}")
+        run.emit(UserMessage(message_id=f"{run.run_id}.round{number}", text=report(failed), by=RuntimeActor.ACCEPTANCE))
+
+
 def _stopped(run: Run, ended: RunEnded) -> Ending:
     if ended.reason == "storage_full":
         run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
@@ -107,15 +131,8 @@ def _bug(run: Run, error: Exception) -> Ending:
     return Ending("failed", f"internal error: {message}", "internal_error")
 
 
-async def _end_left_behind(run: Run, left: float | None) -> None:
-    """A run that was over when its process died is not taken up again, so its backend cannot end what it started."""
-    if run.state.cancelling is None and left != 0:
-        return
-    await end_started_calls(run)
-
-
 def _unseen_call(run: Run, call: OpenCall) -> ToolCall:
-    """A call that nobody was told of yet: each result has its call, also where the run ended between the two."""
+    """A call that was not announced yet: each result has its call, even if the run ended between the two."""
     item = call.item
     return ToolCall(
         source="unknown",

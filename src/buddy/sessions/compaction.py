@@ -1,0 +1,34 @@
+"""Compacting the history of a session at a client's request, and undoing that."""
+
+from buddy.backends.contract import Compaction, compacted
+from buddy.protocol.actors import Client
+from buddy.protocol.events import SessionCompacted
+from buddy.protocol.requests import CompactSessionReply
+from buddy.sessions.session import Session
+
+
+async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionReply:
+    """Record a shorter history; messages that were queued meanwhile start afterwards."""
+    session.runs.check_idle("compact")
+    compaction = None if undo else await _compaction(session)
+    before = compaction.before_tokens if compaction else session.fold.context.used
+    if undo and session.fold.saved:
+        after = before + session.fold.saved[-1]
+        body = SessionCompacted(before_tokens=before, after_tokens=after, through_seq=0, summary="", by=by, undo=True)
+    elif compaction is None:
+        await session.runs.start_queued()
+        return CompactSessionReply(before, before)
+    else:
+        body = compacted(compaction, Client(by))
+    session.journal.record(body)
+    await session.commit(durable=True)
+    await session.runs.start_queued()
+    return CompactSessionReply(body.before_tokens, body.after_tokens)
+
+
+async def _compaction(session: Session) -> Compaction | None:
+    session.runs.is_compacting = True
+    try:
+        return await session.backend.compact()
+    finally:
+        session.runs.is_compacting = False

@@ -1,0 +1,24 @@
+"""Changing the approval policy of a session."""
+
+from buddy.approvals.policy import Effective
+from buddy.errors import ProtocolError
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.events import ApprovalPolicyChanged
+from buddy.protocol.requests import SetApprovalPolicy
+from buddy.sessions.session import Session
+
+
+async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> Effective:
+    """Change the policy from now on; if it no longer asks, it also decides what is pending."""
+    clock = session.services.clock
+    if (request.policy == "until") != (request.duration_seconds is not None):
+        raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with policy 'until', and only with it")
+    expires = None if request.duration_seconds is None else clock() + int(request.duration_seconds * 1000)
+    policy = Effective(request.policy, expires)
+    session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=expires, by=by))
+    await session.commit(durable=True)
+    now = session.approvals.policy().at(clock())
+    if now != "ask":
+        decision = "approve" if now == "all" else "deny"
+        await session.guard(session.approvals.settle_pending(decision, RuntimeActor.POLICY))
+    return policy

@@ -1,0 +1,32 @@
+"""Pruning the beginning of a session's log."""
+
+from msgspec.structs import replace
+
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.events import ApprovalPolicyChanged, ModelSwitched
+from buddy.sessions.session import Session
+
+
+async def prune(session: Session, before_seq: int) -> int:
+    """Remove the events before a seq; returns the seq of the first that is left."""
+    session.runs.check_idle("prune")
+    last_seq = session.journal.last_seq
+    if session.fold.started_seq < min(before_seq, last_seq):
+        _restate(session)
+    await session.commit(durable=True)
+    first = await session.services.log.prune(session.journal.lease, min(before_seq, last_seq))
+    session.audience.forget(first)
+    return first
+
+
+def _restate(session: Session) -> None:
+    """Record again what holds for the entire session, because the events that said so are about to be removed."""
+    fold, journal, model = session.fold, session.journal, session.backend.model()
+    if fold.started is not None:
+        journal.record(replace(fold.started, state=fold.state))
+    if fold.policy is not None:
+        expires = fold.policy_expires_at
+        journal.record(ApprovalPolicyChanged(policy=fold.policy, expires_at=expires, by=RuntimeActor.RESTART))
+    if fold.profile is not None:
+        named = {"profile": model.profile, "model": model.model, "api": model.api}
+        journal.record(ModelSwitched(before=named, after=named, by=RuntimeActor.RESTART))

@@ -1,0 +1,287 @@
+"""The runs of a session: started, queued, steered, cancelled, recovered; one at a time.
+
+Invariants: a message is recorded together with the start of its run, or not at all; a run that is recorded as started
+has a task, or gets one when its session is opened again.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from buddy.backends.contract import Backend
+from buddy.errors import LogError, ProtocolError
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.events import (
+    RECORDING,
+    ApprovalPolicyChanged,
+    Recovery,
+    RunCancelling,
+    RunStarted,
+    StartedOptions,
+    UserMessage,
+)
+from buddy.protocol.requests import CancelRun, QueueMessage, SendUserMessage, SteerRun
+from buddy.sessions.active import ActiveRun
+from buddy.sessions.approvals import Approvals
+from buddy.sessions.audience import Audience
+from buddy.sessions.inbox import Inbox
+from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of
+from buddy.sessions.runner import perform
+from buddy.sessions.services import SessionServices
+from buddy.sessions.state import SessionFold
+from buddy.tools.contract import Place
+
+
+class RunOwner(Protocol):
+    """What runs need of their session."""
+
+    session_id: str
+    services: SessionServices
+    place: Place
+    backend: Backend
+    fold: SessionFold
+    journal: Journal
+    approvals: Approvals
+    audience: Audience
+    is_closing: bool
+
+    @property
+    def broken(self) -> bool: ...
+
+    @broken.setter
+    def broken(self, broken: bool) -> None: ...
+
+    async def commit(self, rows: Rows | None = None, *, durable: bool = False) -> None: ...
+
+    async def guard(self, work: Coroutine[object, object, None]) -> None: ...
+
+
+class Runs:
+    """`is_compacting`: the history is being compacted, so no run may start."""
+
+    def __init__(self, session: RunOwner) -> None:
+        self.is_compacting = False
+        self._session = session
+        self._task: asyncio.Task[None] | None = None
+        services = session.services
+        self._inbox = Inbox(services.log, session.session_id, services.scrubber)
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.is_running or self.is_compacting or self._session.fold.run is not None
+
+    def check_idle(self, action: str) -> None:
+        """Refuse what cannot be done during a run or a compaction."""
+        active = "a run" if self._session.fold.run else "a compaction" if self.is_compacting else ""
+        if active:
+            raise ProtocolError("RUN_IN_PROGRESS", f"cannot {action} while {active} is active", retryable=True)
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    async def send(self, message: SendUserMessage, by: str) -> str:
+        """Accept a message and start its run; the same clientMessageId gives the same run."""
+        session = self._session
+        await check_cost(session.backend, self._options(message).budget)
+        known = session.fold.runs.get(message.client_message_id)
+        if known is not None:
+            await session.commit()
+            return known
+        check_text(message.text)
+        self.check_idle("start a run")
+        check_criteria(message)
+        run_id = self._accept(message, by)
+        await session.commit(Rows(key=message.client_message_id))
+        self._start()
+        return run_id
+
+    async def queue(self, message: QueueMessage, by: str) -> int:
+        """Store a message until the runs before it are complete; 0 if it starts at once."""
+        session = self._session
+        check_text(message.text)
+        as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
+        await check_cost(session.backend, self._options(as_sent).budget)
+        if message.client_message_id in session.fold.runs:
+            return 0
+        position = await self._inbox.queue(message, by)
+        if session.fold.run is None:
+            await self.start_queued()
+            return 0
+        return position
+
+    async def steer(self, request: SteerRun, by: str) -> None:
+        run = self._session.fold.run
+        if run is None or run.run_id != request.run_id:
+            raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
+        check_text(request.text)
+        await self._inbox.steer(QueueMessage(self._session.services.ids("msg"), request.text), by)
+
+    async def cancel(self, request: CancelRun, by: str) -> None:
+        run = self._session.fold.run
+        if run is None or run.run_id != request.run_id:
+            raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
+        if run.cancelling is None:
+            await self._cancel(request.reason or "user_cancelled", by)
+
+    # --- lifecycle -------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Continue what was in flight when the process died: the same code continues from the folded state."""
+        session = self._session
+        for expired in session.approvals.expire_overdue():
+            await session.commit(Rows(decision=expired))
+        if session.approvals.session_policy().policy == "until":
+            session.journal.record(ApprovalPolicyChanged(policy="ask", by=RuntimeActor.RESTART))
+        run = session.fold.run
+        if run is None:
+            await session.commit()
+            await self.start_queued()
+            return
+        restarted = RunStarted(run_id=run.run_id, options=run.options, recovered=True, recording=RECORDING)
+        session.journal.record(restarted, run.run_id)
+        if not run.open_calls:
+            session.journal.record(Recovery(action="restarted" if run.partial else "continued"), run.run_id)
+        for call in run.open_calls.values():
+            if call.stage != "claimed" and not call.is_delegate:
+                session.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
+        await session.commit(durable=True)
+        self._start()
+
+    async def start_queued(self) -> None:
+        """Start a run for the next queued message."""
+        session = self._session
+        while session.fold.run is None and not session.is_closing and not self.is_compacting:
+            queued = await self._inbox.first()
+            if queued is None or session.fold.run is not None:
+                return
+            message = queued.message
+            if message.client_message_id in session.fold.runs:
+                await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
+                continue
+            self._accept(message, queued.by)
+            await session.commit(Rows(key=message.client_message_id, taken=(queued.item_id,)))
+            self._start()
+
+    async def end_unrecoverable(self) -> None:
+        """End the run that was in flight and release the session: its backend cannot continue it."""
+        session, run = self._session, self._active()
+        if run is not None:
+            await session.guard(perform(run, session.backend))
+        await session.services.log.release(session.journal.lease)
+
+    async def stop(self, reason: str) -> None:
+        """Cancel the active run, if there is one, for a clean shutdown."""
+        if self._session.fold.run is not None and self._task is not None:
+            with suppress(ProtocolError):  # the log is another process's, or full: all that is left is to stop
+                await self._cancel(reason, RuntimeActor.DAEMON)
+
+    async def abandon(self) -> None:
+        """Wait for the run's task; in a broken session it is cancelled, because it can record nothing more."""
+        task = self._task
+        if task is not None:
+            if self._session.broken:
+                task.cancel()
+            await asyncio.wait([task])
+
+    async def wait_idle(self) -> None:
+        """Wait until no run is active."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    # --- one run ---------------------------------------------------------------------------------------------------
+
+    def _accept(self, message: SendUserMessage, by: str) -> str:
+        session = self._session
+        model, place = session.backend.model(), session.place
+        options = replace(
+            self._options(message),
+            profile=model.profile,
+            model=model.model,
+            target=place.target.name,
+            sandbox=place.sandbox,
+        )
+        # From here on nothing may be refused: a recorded message without its run would count as known.
+        run_id = session.services.ids("run")
+        said = UserMessage(message_id=message.client_message_id, text=message.text, by=by)
+        session.journal.record(said, run_id)
+        session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING), run_id)
+        return run_id
+
+    def _options(self, message: SendUserMessage) -> StartedOptions:
+        services = self._session.services
+        return options_of(message, self._session.fold.started, services.clock(), services.max_turns)
+
+    def _start(self) -> None:
+        session = self._session
+        blocked = self._task is not None or session.broken or session.is_closing
+        run = None if blocked else self._active()
+        if run is not None:
+            self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
+            self._task.add_done_callback(self._restart_if_unstarted)
+
+    def _active(self) -> ActiveRun | None:
+        session = self._session
+        if session.fold.run is None:
+            return None
+        return ActiveRun(
+            session.fold.run,
+            session.place,
+            session.journal,
+            session.approvals,
+            clock=session.services.clock,
+            keep=session.services.log.put_blob,
+            steers=self._take_steers,
+        )
+
+    def _restart_if_unstarted(self, task: asyncio.Task[None]) -> None:
+        # A task that is cancelled before its first step never enters its own body, and the session would stay busy
+        # forever: the run is started again, and ends as what it is, cancelled.
+        if task.cancelled() and self._task is task:
+            self._task = None
+            self._start()
+
+    async def _perform(self, run: ActiveRun) -> None:
+        session = self._session
+        try:
+            await perform(run, session.backend)
+        except LogError:
+            session.broken = True
+        finally:
+            self._task = None
+            session.audience.wake()
+        if session.fold.run is not None:
+            self._start()  # a message was accepted while the last run's outcome was being committed
+        elif not session.broken:
+            with suppress(ProtocolError):  # the log refused: the session is read again by whoever needs it next
+                await self.start_queued()
+
+    async def _cancel(self, reason: str, by: str) -> None:
+        session = self._session
+        task, run = self._task, session.fold.run
+        if run is None:
+            return
+        session.journal.record(RunCancelling(reason=reason, by=by), run.run_id)
+        await session.guard(session.approvals.settle_pending("deny", by, reason))
+        if task is not None and self._task is task and session.fold.run is run:
+            task.cancel()
+        await session.commit()
+
+    async def _take_steers(self) -> bool:
+        session = self._session
+        run = session.fold.run
+        steers = await self._inbox.steers() if run is not None else []
+        if run is None or not steers:
+            return False
+        for steer in steers:
+            message = steer.message
+            said = UserMessage(message_id=message.client_message_id, text=message.text, by=steer.by, steers=True)
+            session.journal.record(said, run.run_id)
+        await session.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
+        return True

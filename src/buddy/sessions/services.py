@@ -1,0 +1,35 @@
+"""What every session of a process gets from outside."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from buddy.log.contract import Log
+from buddy.protocol.envelopes import Event
+from buddy.protocol.ids import Ids
+from buddy.scrub import Scrubber
+from buddy.sessions.journal import MERGE_SECONDS
+
+if TYPE_CHECKING:
+    from buddy.approvals.permissions import Permissions
+
+
+def without_rules(root: str) -> "Permissions":
+    from buddy.approvals.permissions import Permissions
+
+    return Permissions(root)
+
+
+class SessionServices(Struct, frozen=True):
+    """The same for all sessions. `listeners` receive what was committed, in order; they may only note it."""
+
+    log: Log
+    clock: Callable[[], int]
+    ids: Ids
+    scrubber: Scrubber
+    approval_timeout: float = 300.0
+    max_turns: int = 50
+    permissions: "Callable[[str], Permissions]" = without_rules
+    listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
+    merge_seconds: float = MERGE_SECONDS
