@@ -105,7 +105,7 @@ def copy(tmp_path: Path) -> Copy:
 def test_a_tool_that_is_added_as_described_is_offered(copy: Copy) -> None:
     copy.follow("tool")
     assert not copy.passes("tests/tools/test_descriptions.py")
-    assert copy.run("-m", "buddy.tools.descriptions").returncode == 0
+    assert copy.run("-m", "tools.tool_descriptions").returncode == 0
     assert copy.passes("tests/tools/test_descriptions.py")
     assert "word_count" in (copy.root / "src/buddy/tools/descriptions.json").read_text(encoding="utf-8")
 

@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
+from tools.tool_descriptions import generate
 
 from buddy.config.settings import ToolSettings
-from buddy.tools import descriptions
+from buddy.tools.descriptions import FILE
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import ToolDeps, builtin, toolbox
 
@@ -21,10 +21,8 @@ assert not {"buddy.tools.grep", "buddy.tools.edit_file", "buddy.tools.fetch.fetc
 
 
 def test_the_file_is_that_of_the_tools() -> None:
-    kept = Path(descriptions.__file__).with_name("descriptions.json").read_bytes()
-    assert msgspec.json.decode(kept) == msgspec.json.decode(descriptions.generate()), (
-        "run python -m buddy.tools.descriptions"
-    )
+    kept = FILE.read_bytes()
+    assert msgspec.json.decode(kept) == msgspec.json.decode(generate()), "run python -m tools.tool_descriptions"
 
 
 def test_what_is_offered_is_what_the_tools_themselves_say() -> None:

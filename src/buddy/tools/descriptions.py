@@ -1,4 +1,4 @@
-"""The descriptions of the built-in tools, generated: `python -m buddy.tools.descriptions` writes `descriptions.json`.
+"""The descriptions of the built-in tools, generated: `python -m tools.tool_descriptions` writes `descriptions.json`.
 
 A start needs the names, texts and schemas of all tools, and the code of none of them; importing that and generating the
 schemas would take 15 ms. Invariant: the file says the same as the tools (a test compares them).
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from buddy.protocol.codes import Tier
 
-_FILE = Path(__file__).with_name("descriptions.json")
+FILE = Path(__file__).with_name("descriptions.json")
 
 
 class Description(Struct, frozen=True):
@@ -26,23 +26,10 @@ class Description(Struct, frozen=True):
 
 @cache
 def builtin_descriptions() -> dict[str, Description]:
-    return msgspec.json.decode(_FILE.read_bytes(), type=dict[str, Description])
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Description])
 
 
 def builtin_tier(name: str) -> Tier | None:
     """The tier of a built-in tool; None for any other."""
     found = builtin_descriptions().get(name)
     return found.tier if found is not None else None
-
-
-def generate() -> bytes:
-    """The content of `descriptions.json`."""
-    from buddy.tools.arguments import schema_of
-    from buddy.tools.toolbox import builtin
-
-    described = {tool.name: Description(tool.tier, tool.description, schema_of(tool.args)) for tool in builtin()}
-    return msgspec.json.format(msgspec.json.encode(described), indent=1) + b"\n"
-
-
-if __name__ == "__main__":
-    _FILE.write_bytes(generate())
