@@ -1,12 +1,11 @@
 """What still breaks a budget, by rule and package; it may only shrink, and a number that is too high fails a test."""
 
 ALLOWED = {
-    ("banned word", "."): 1,
-    ("banned word", "src/buddy/backends"): 32,
+    ("banned word", "src/buddy/backends"): 9,
     ("banned word", "src/buddy/daemon"): 15,
     ("banned word", "src/buddy/log"): 16,
     ("banned word", "src/buddy/replay"): 2,
-    ("banned word", "src/buddy/sessions"): 49,
+    ("banned word", "src/buddy/sessions"): 17,
     ("banned word", "src/buddy/tools"): 39,
     ("banned word", "tests/approvals"): 1,
     ("banned word", "tests/backends"): 4,
@@ -16,7 +15,6 @@ ALLOWED = {
     ("large class", "tests/daemon"): 1,
     ("large class", "tests/faults"): 1,
     ("long file", "src/buddy/protocol"): 1,
-    ("long file", "src/buddy/sessions"): 1,
     ("long file", "tests/backends"): 2,
     ("long file", "tests/cli"): 1,
     ("long file", "tests/log"): 1,
