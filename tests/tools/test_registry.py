@@ -119,8 +119,11 @@ def test_a_schema_has_descriptions_no_references_and_is_closed_at_every_level() 
         ("{}", "grep: missing pattern"),
         ("", "grep: missing pattern"),
         ('{"pattern": null}', "grep: pattern: expected str, got null"),
-        ('{"pattern": "x", "cuont": 1}', "grep: no argument 'cuont'; did you mean 'count'\\? it takes pattern, count"),
-        ('{"pattern": "x", "zzz": 1}', "grep: no argument 'zzz'; it takes pattern"),
+        (
+            '{"pattern": "x", "cuont": 1}',
+            "grep: unknown argument 'cuont'; did you mean 'count'\\? it takes pattern, count",
+        ),
+        ('{"pattern": "x", "zzz": 1}', "grep: unknown argument 'zzz'; it takes pattern"),
         ('{"pattern": "x", "count": "1"}', "grep: count: expected int, got str"),
         ('{"pattern": "x", "count": 1.0}', "grep: count: expected int, got float"),
         ('{"pattern": "x", "count": true}', "grep: count: expected int, got bool"),

@@ -129,7 +129,7 @@ async def test_a_search_gives_no_more_than_was_asked_for(call: Call, root: Path,
     text = (await Grep(programs).run(GrepArgs("match", limit=3), call)).text
     assert text.splitlines() == [
         *(f"many:{number}:match me" for number in (1, 2, 3)),
-        "[there are more; narrow the pattern, the path or the glob]",
+        "[more matches; narrow the pattern, the path or the glob]",
     ]
     assert len((await Grep(programs).run(GrepArgs("long"), call)).text) < 500
 
@@ -240,7 +240,7 @@ async def test_a_great_many_files_are_cut(call: Call, root: Path, programs: Prog
     for number in range(600):
         (root / f"{number:04}").touch()
     lines = (await FindFiles(programs).run(GlobArgs("*"), call)).text.splitlines()
-    assert (len(lines), lines[-1]) == (501, "[there are more; narrow the pattern or the path]")
+    assert (len(lines), lines[-1]) == (501, "[more matches; narrow the pattern or the path]")
 
 
 @pytest.mark.parametrize("pattern", ["", "!x", "a\0", "x" * 1001, "/".join("*" * 60), "{a,b}" * 10])
@@ -282,7 +282,7 @@ async def test_a_listing_is_bounded_and_an_empty_one_says_so(call: Call, root: P
     for number in range(5):
         (root / f"{number}").mkdir()
     lines = (await ListFiles().run(ListFilesArgs(limit=3), call)).text.splitlines()
-    assert lines == ["0/", "1/", "2/", "[there are more; list a directory in it, or give a larger limit]"]
+    assert lines == ["0/", "1/", "2/", "[more entries; list a subdirectory, or give a larger limit]"]
     (root / "file").touch()
     with pytest.raises(ToolError, match="not a directory"):
         await ListFiles().run(ListFilesArgs("file"), call)

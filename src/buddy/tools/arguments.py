@@ -1,7 +1,7 @@
 """A tool's arguments: their JSON Schema for the model, and reading what the model wrote.
 
-What always holds: nothing is coerced except that an optional argument given as null counts as not given; whatever is
-wrong becomes a `ToolError` that says which argument and what was wanted.
+Invariants: nothing is coerced, except that null for an optional argument means it is absent; anything wrong becomes a
+`ToolError` that names the argument and what is expected.
 """
 
 import re
@@ -27,7 +27,7 @@ def parse(name: str, args: type[Struct], text: str) -> Struct:
         if args.__struct_config__.forbid_unknown_fields:
             return _decoder(args).decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        pass  # taken apart below, where it is seen what is wrong, or that it is only a null
+        pass  # examined below: something is wrong, or it is only a null
     given = _drop_nulls(_read_object(name, text), args)
     _check_names(name, args, given)
     try:
@@ -82,7 +82,7 @@ def _check_names(name: str, args: type[Struct], given: dict[str, object]) -> Non
         near = difflib.get_close_matches(unknown, known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         takes = ", ".join(known) or "no arguments"
-        raise ToolError(f"{name}: no argument {unknown[:80]!r}; {hint}it takes {takes}")
+        raise ToolError(f"{name}: unknown argument {unknown[:80]!r}; {hint}it takes {takes}")
     missing = [field.encode_name for field in fields if field.required and field.encode_name not in given]
     if missing:
         raise ToolError(f"{name}: missing {', '.join(missing)}")

@@ -1,6 +1,6 @@
-"""Looking at the shared tmux pane, now or a moment later.
+"""Reads the shared tmux pane, now or a moment later.
 
-What always holds: nothing is changed; on a target without a pane the call says so.
+Invariants: nothing is changed; on a target without a pane the call fails with a message that says so.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class CapturePane:
     async def run(self, args: CapturePaneArgs, call: Call) -> Output:
         terminal = terminal_of(call.place)
         await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
-        wish = Capture(
+        request = Capture(
             target=args.target,
             start=args.start,
             end=args.end,
@@ -63,11 +63,11 @@ class CapturePane:
             escape_non_printable=args.escape_non_printable,
             include_alternate_screen=args.include_alternate_screen,
         )
-        text = (await terminal.capture(wish)).rstrip("\n")
+        text = (await terminal.capture(request)).rstrip("\n")
         return Output(text if len(text) <= SHOWN else f"[...]\n{text[-SHOWN:]}")
 
 
 def terminal_of(place: Place) -> Terminal:
     if isinstance(place.target, Terminal):
         return place.target
-    raise ToolError(f"{place.target.name} has no tmux pane here; run_shell gives its output itself")
+    raise ToolError(f"{place.target.name} has no tmux pane; run_shell returns its output itself")

@@ -1,18 +1,18 @@
 """What a write would change, as a unified diff of bounded size.
 
-What always holds: the text is at most `LIMIT` characters and says so where it was cut; the work is bounded too, since
-it is done while everything else waits.
+Invariants: the text has at most `LIMIT` characters and says where it was cut; the work is bounded, too, since it blocks
+the event loop.
 """
 
 import difflib
 
 LIMIT = 64 * 1024
-# Beyond this many pairs of lines a fine comparison can take seconds; the block is then shown as replaced whole.
+# Beyond this many pairs of lines a detailed comparison can take seconds; the whole block is then shown as replaced.
 MAX_PAIRS = 250_000
 
 
 def diff(path: str, before: bytes | None, after: bytes) -> str:
-    """A unified diff, empty where nothing changes."""
+    """A unified diff, empty if nothing changes."""
     if before == after:
         return ""
     if b"\0" in (before or b"")[:8192]:

@@ -1,7 +1,7 @@
-"""What a tool is: a name, a tier, typed arguments, a statement of what it would do, and doing it.
+"""What a tool is: a name, a tier, typed arguments, the intent of a call, and running it.
 
-What always holds: `intent` shows everything that will run and has no effect; approval is decided by dispatch from the
-declared tier, never inside a tool.
+Invariants: `intent` shows everything that will run and has no effect; approvals are decided outside the tool, from its
+tier and its intent.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ Args_contra = TypeVar("Args_contra", bound=Struct, contravariant=True)
 
 
 class Output(Struct, frozen=True):
-    """What came of a call. `text` is whole; dispatch cuts it for the model and keeps the rest as a blob."""
+    """The result of a call. `text` is complete; dispatch shortens it for the model and stores it as a blob."""
 
     text: str
     exit_code: int | None = None
@@ -40,10 +40,10 @@ def nothing_closed(_path: str) -> bool:
 class Place(Struct, frozen=True):
     """Where a session's calls work: the target, the workspace on it, and how commands are confined there.
 
-    `is_closed` tells of a canonical path whether a rule denies reading it: a tool that looks at many files passes over
-    such ones. `seen` and `tasks` are what the session knows while it is open: the SHA-256 of each file's content as it
-    last read or wrote it, by canonical path, and its list of things to do. `outputs` are the kept outputs that results
-    of the session named, also before it was opened.
+    `is_closed` says whether a rule denies reading a canonical path: a tool that reads many files skips these. `seen`
+    and `tasks` are what the session knows while it is open: the SHA-256 of each file as it last read or wrote it, by
+    canonical path, and its to-do list. `outputs` are the stored outputs that results of the session named, including
+    those from before it was opened.
     """
 
     target: Target
@@ -56,7 +56,7 @@ class Place(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One call under way: its place, its nonce, and where its output goes while it runs."""
+    """One running call: its place, its nonce, and where its output goes meanwhile."""
 
     call_id: str
     place: Place

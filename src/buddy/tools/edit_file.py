@@ -1,7 +1,7 @@
 """Replacing one text in a file by another.
 
-What always holds: what is replaced is there exactly as it was given, and once unless all of them were asked for;
-everything else in the file stays byte for byte.
+Invariants: the text to replace occurs exactly as given, and once unless all occurrences were asked for; everything else
+in the file stays byte for byte.
 """
 
 from typing import Annotated

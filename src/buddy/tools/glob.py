@@ -1,6 +1,6 @@
 """Finding files by their names.
 
-What always holds: it has no effect, looks only below the workspace, and its result is bounded.
+Invariants: it has no effect, looks only below the workspace, and its result is bounded.
 """
 
 from typing import Annotated
@@ -61,4 +61,4 @@ def _shown(paths: list[str], prefix: str, args: GlobArgs, *, cut: bool) -> str:
         return f"no file in {args.path} is like {args.pattern!r}"
     text = "\n".join(prefix + path for path in paths[:MAX_FILES])
     more = cut or len(paths) > MAX_FILES
-    return f"{text}\n[there are more; narrow the pattern or the path]" if more else text
+    return f"{text}\n[more matches; narrow the pattern or the path]" if more else text

@@ -1,6 +1,6 @@
 """Globs over paths: `*` and `?` stay within a name, `**` crosses directories, `{a,b}` is one or the other.
 
-What always holds: matching takes time linear in the pattern for each name, so no pattern can make it hang. A pattern
+Invariants: matching takes time linear in the pattern for each name, so no pattern can make it hang. A pattern
 without a slash is about the file's name, wherever it lies.
 """
 

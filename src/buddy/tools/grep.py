@@ -1,6 +1,6 @@
 """Searching the contents of files for a pattern.
 
-What always holds: it has no effect, looks only below the workspace, and gives no more matches than were asked for.
+Invariants: it has no effect, looks only below the workspace, and gives no more matches than were asked for.
 """
 
 import re
@@ -115,7 +115,7 @@ def _lines(found: Found) -> Iterator[Line]:
 
 
 def _up_to(lines: Iterator[Line], limit: int) -> Iterator[Line]:
-    """The lines up to and with the first match that is one too many."""
+    """The lines up to and including the first match beyond the limit."""
     matches = 0
     for line in lines:
         matches += line.is_match
@@ -131,7 +131,7 @@ def _shown(lines: list[Line], args: GrepArgs, scope: Scope, *, cut: bool) -> str
     more = matches > args.limit or cut
     shown = lines[:-1] if matches > args.limit else lines
     text = "\n".join(_spelled(shown, scope, args.context))
-    return f"{text}\n[there are more; narrow the pattern, the path or the glob]" if more else text
+    return f"{text}\n[more matches; narrow the pattern, the path or the glob]" if more else text
 
 
 def _spelled(lines: list[Line], scope: Scope, context: int) -> Iterator[str]:

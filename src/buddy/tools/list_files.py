@@ -1,6 +1,6 @@
-"""Listing what is in a directory.
+"""Lists a directory.
 
-What always holds: it has no effect, follows no link, and its result is bounded.
+Invariants: it has no effect, follows no links, and its result is bounded.
 """
 
 from collections.abc import AsyncIterator
@@ -41,21 +41,21 @@ class ListFiles:
         lines: list[str] = []
         async for name, entry in _walk(args.path, "", args.depth, call.place):
             if len(lines) == args.limit:
-                lines.append("[there are more; list a directory in it, or give a larger limit]")
+                lines.append("[more entries; list a subdirectory, or give a larger limit]")
                 break
             lines.append(f"{name}/" if entry.is_dir else f"{name} ({entry.size} bytes)")
         return Output("\n".join(lines) or f"{args.path} is empty")
 
 
 async def _walk(path: str, prefix: str, depth: int, place: Place) -> AsyncIterator[tuple[str, Entry]]:
-    """Every entry with its name from where the listing began, directories before what is in them."""
+    """Every entry with its name relative to the start of the listing, directories before their content."""
     for entry in await place.target.list_dir(path, root=place.root):
         name = prefix + entry.name
         yield name, entry
-        # Its content is rarely what is wanted, and always more than is wanted.
+        # The content of .git is rarely wanted, and always too much.
         if entry.is_dir and depth > 1 and entry.name != ".git":
             try:
                 async for below in _walk(f"{path}/{entry.name}", f"{name}/", depth - 1, place):
                     yield below
             except ToolError:
-                continue  # gone or closed since its name was read: it is listed, its content is not
+                continue  # removed or closed since its name was read: only the name is listed

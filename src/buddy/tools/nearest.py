@@ -1,6 +1,6 @@
-"""The part of a text that is nearest to one that was looked for and not found.
+"""The part of a text that is most similar to one that was not found.
 
-What always holds: the work and the result are bounded, whatever the text is.
+Invariant: the work and the result are bounded, whatever the text is.
 """
 
 import difflib
@@ -15,7 +15,7 @@ ENOUGH = 0.5
 
 
 def nearest(text: str, wanted: str) -> str:
-    """The nearest lines with their numbers; empty where nothing is like it."""
+    """The most similar lines with their numbers; empty if nothing is similar."""
     lines = [line[:WIDTH] for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
     sought = [line[:WIDTH] for line in wanted.split("\n", MAX_SHOWN)[:MAX_SHOWN]]
     key = next((index for index, line in enumerate(sought) if line.strip()), None)
@@ -30,7 +30,7 @@ def nearest(text: str, wanted: str) -> str:
 
 
 def _most_like(lines: list[str], sought: str) -> int | None:
-    """Which line is most like it: words in common say which few are worth a close look."""
+    """The most similar line: common words select the few that are compared closely."""
     words = set(re.findall(r"\w+", sought))
     shared = ((len(words.intersection(re.findall(r"\w+", line))), -index) for index, line in enumerate(lines))
     matcher = difflib.SequenceMatcher(b=sought, autojunk=False)

@@ -1,7 +1,7 @@
-"""What is kept of a command's output: all of it up to a limit, then its head and its tail.
+"""Buffers the output of a command: all of it up to a limit, then its head and its tail.
 
-What always holds: both streams together stay below the limit, whatever is written; what was left out is counted. When
-one stream floods, it is cut first, so that a few lines of stderr survive beside a gigabyte of stdout.
+Invariants: both streams together stay below the limit, whatever is written; what was left out is counted. If one stream
+floods, it is cut first, so that a few lines of stderr survive next to a gigabyte of stdout.
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
 """Tools that other packages bring: each names a callable under the entry point group `buddy.tools`.
 
-What always holds: what is wrong with one of them is said in the log and costs only that one; none takes the name of a
+Invariants: what is wrong with one of them is said in the log and costs only that one; none takes the name of a
 tool that is there already.
 """
 

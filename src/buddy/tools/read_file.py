@@ -1,6 +1,6 @@
-"""Reading a part of a text file.
+"""Reads a part of a text file.
 
-What always holds: it has no effect, its result is bounded, and what was cut says how to get the rest.
+Invariants: it has no effect, its result is bounded, and a cut result says how to get the rest.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
-"""Reading on in an output that was too long to be told whole.
+"""Reads more of an output that was too long to be shown in full.
 
-What always holds: what is read was kept by a tool result of the same session, redacted before it was kept; a part is
-never cut inside a character, and is small enough to be told whole itself.
+Invariants: the output was stored by a tool result of the same session, and redacted before that; a part is never cut
+inside a character, and is small enough to be shown in full itself.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.texts import text_of
 
-# Below what the model is told of one result, with room for the line that says where to read on.
+# Below what the model sees of one result, with room for the line that says where to continue.
 MAX_PART = 15 * 1024
 
 ReadBlob = Callable[[str, int, int | None], Awaitable[tuple[bytes, int] | None]]
@@ -45,11 +45,11 @@ class ReadOutput:
         return Other(title="read a stored output", summary=args.output, shown=shown)
 
     async def run(self, args: ReadOutputArgs, call: Call) -> Output:
-        # Outputs of all sessions lie together, and whoever was told an id could name it.
+        # Outputs of all sessions are stored together, so an id alone must not be enough.
         known = args.output in call.place.outputs
         found = await self._read_blob(args.output, args.offset, args.limit) if known else None
         if found is None:
-            raise ToolError("no such output is kept; use the id that a shortened result named", code="FILE_NOT_FOUND")
+            raise ToolError("no such output; use the id that a shortened result named", code="FILE_NOT_FOUND")
         part, size = found
         if args.offset >= size > 0:
             raise ToolError(f"the output has {size} bytes, so there is none at offset {args.offset}")
@@ -61,7 +61,7 @@ class ReadOutput:
 
 
 def _whole_characters(part: bytes, offset: int) -> tuple[int, bytes]:
-    """The part without the pieces of a character at either end, and where it starts then."""
+    """The part without incomplete characters at either end, and where it starts then."""
     start = 0
     while offset and start < min(3, len(part)) and part[start] & 0xC0 == 0x80:
         start += 1

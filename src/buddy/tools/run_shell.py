@@ -1,8 +1,8 @@
-"""Running a shell command: the tool behind most of what an agent does.
+"""Runs a shell command: the tool behind most of what an agent does.
 
-What always holds: a command runs inside the workspace's target and nowhere else; a confined one has network only where
-its own call asked for it and was allowed it; one that was given a time limit is ended with everything it started, but
-for one in a shared pane, which goes on and is told to.
+Invariants: a command runs on the target of the workspace and nowhere else; a confined one has network only if its own
+call asked for it and was allowed; at its time limit it is killed with everything it started, except in a shared pane,
+where it continues and the result says so.
 """
 
 from typing import Annotated
@@ -66,10 +66,10 @@ class RunShell:
         unwatched = args.wait is not False or not isinstance(call.place.target, Terminal)
         timeout = _seconds(args.wait) if unwatched else 0.0
         cwd = await _directory(args.cwd, call.place)
-        kept = OutputBuffer()
+        output = OutputBuffer()
 
         async def take(stream: Stream, chunk: bytes) -> None:
-            kept.add(stream, chunk)
+            output.add(stream, chunk)
             await call.on_output(stream, chunk)
 
         target = call.place.target
@@ -77,15 +77,15 @@ class RunShell:
             target = target.with_network()
         finished = await target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
         if finished.still_running:
-            return _going_on(args.wait, kept)
+            return _still_running(args.wait, output)
         if finished.timed_out:
-            raise _timed_out(args.wait, kept)
-        return outcome(finished, kept)
+            raise _timed_out(args.wait, output)
+        return outcome(finished, output)
 
 
-def outcome(finished: Finished, kept: OutputBuffer) -> Output:
-    """What the model is told of a command that ended."""
-    text = f"exit code: {finished.exit_code}\n{_sections(kept)}".rstrip("\n")
+def outcome(finished: Finished, output: OutputBuffer) -> Output:
+    """The result of a command that has ended."""
+    text = f"exit code: {finished.exit_code}\n{_sections(output)}".rstrip("\n")
     failed = finished.exit_code != 0
     error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
     return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
@@ -110,23 +110,23 @@ def _seconds(wait: bool | int | str | None) -> float | None:
     return seconds
 
 
-def _sections(kept: OutputBuffer) -> str:
-    texts = {stream: kept.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
+def _sections(output: OutputBuffer) -> str:
+    texts = {stream: output.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
     return "\n".join(f"{stream}:\n{text}" for stream, text in texts.items() if text)
 
 
-def _going_on(wait: bool | int | str | None, kept: OutputBuffer) -> Output:
+def _still_running(wait: bool | int | str | None, output: OutputBuffer) -> Output:
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
     how = "was started" if wait is False else f"did not end within {limit}"
     text = f"the command {how} and is still running in the shared pane; see it with capture-pane (delay it to poll)"
-    shown = _sections(kept)[-SHOWN_AFTER_TIMEOUT:]
+    shown = _sections(output)[-SHOWN_AFTER_TIMEOUT:]
     return Output(text + (f"\nits output so far:\n{shown}" if shown else ""))
 
 
-def _timed_out(wait: bool | int | str | None, kept: OutputBuffer) -> ToolError:
+def _timed_out(wait: bool | int | str | None, output: OutputBuffer) -> ToolError:
     limit = f"{wait}s" if str(wait).isdigit() else str(wait)
-    message = f"the command did not end within {limit}, so it and every process it started were ended"
-    shown = _sections(kept)
+    message = f"the command did not end within {limit}, so it and every process it started were killed"
+    shown = _sections(output)
     if len(shown) > SHOWN_AFTER_TIMEOUT:
         shown = f"[...]\n{shown[-SHOWN_AFTER_TIMEOUT:]}"
     advice = "give a longer wait, or run less at once"

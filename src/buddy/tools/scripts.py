@@ -1,8 +1,8 @@
-"""The files that a command runs, by their content: rewriting one after an approval is a change that shows.
+"""The files that a command runs, by content: rewriting one after an approval is detected.
 
-What always holds: this proves nothing about what a command does; it only binds a decision to the files it can see: the
-scripts it names and those that these name, what programs like make read without being told, and programs that lie in
-the workspace. Where something in the command runs code, every file that it names may be that code.
+Invariants: this proves nothing about what a command does; it only binds a decision to the files it can find: the
+scripts it names and those that these name, what programs like make read by default, and programs inside the workspace.
+If anything in the command runs code, every file that it names may be that code.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from buddy.tools.shell.unwrap import is_open
 
 MAX_WORDS = 1000
 MAX_DEPTH = 3
-# What a person is shown of them; the rest is bound by its digest alone.
+# How much of them a person sees; the rest is bound by its digest alone.
 MAX_TEXT = 4 * 1024
 MAX_TEXTS = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
@@ -31,9 +31,9 @@ RUNNERS = frozenset(
     sh bash dash zsh ksh fish source . exec env command sudo nohup nice timeout time xargs setsid stdbuf
     python python3 node deno bun tsx ts-node ruby perl php lua awk sed make just run test
     if then elif else while until do ! {
-    """.split()  # noqa: SIM905 - to be read by people
+    """.split()  # noqa: SIM905 - easier to read
 )
-# What a program runs or obeys without being told its name.
+# What a program runs or reads by default.
 _NODE = ("package.json",)
 _PYTHON = ("setup.py", "pyproject.toml", "setup.cfg")
 _TESTS = ("conftest.py", "pytest.ini", "tox.ini", "pyproject.toml", "setup.cfg")
@@ -70,7 +70,7 @@ _TOKEN = re.compile(
 
 
 _ESCAPED = re.compile(r"\\(.)")
-# Options, assignments and durations stand between a runner and what it runs.
+# Options, assignments and durations may come between a runner and what it runs.
 _BETWEEN = re.compile(r"-|\w+=|\d+[smhd]?$")
 _SHORT = re.compile(r"-[^-]")
 # What only a shell knows, and files outside the workspace that are not the system's own.
@@ -118,7 +118,7 @@ async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
 
 
 async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File]) -> bool:
-    """All files that a command may run; whether that are all that it names."""
+    """Collect all files that a command may run; return whether these are all that it names."""
     parsed = parse(command)
     runs_code = parsed.has_error or bool(parsed.values) or any(map(is_open, set(parsed.found)))
     words = _words(command.replace("$PWD", cwd).replace("~+", cwd), inner=runs_code)
@@ -153,7 +153,7 @@ async def _follow(path: str, file: _File, place: Place, files: dict[str, _File],
 
 
 def _texts(files: dict[str, _File]) -> dict[str, str]:
-    """What there is to read for a person, within limits."""
+    """What a person can read, within limits."""
     texts: dict[str, str] = {}
     left = MAX_TEXTS
     for path, file in files.items():

@@ -1,6 +1,6 @@
-"""Searching a directory with the programs of its target: ripgrep where it is, else grep and find.
+"""Searches a directory with the programs of its target: ripgrep if it is installed, else grep and find.
 
-What always holds:
+Invariants:
 - a search starts in a directory that was entered and then found to be below the workspace, and follows no link;
 - what it prints is cut on the target, so a search of everything costs no more than one of something;
 - a pattern is matched by a program that can be ended, never in this process.
@@ -25,7 +25,7 @@ PROBE = (
     "elif echo a | grep -qP '^a$' 2>/dev/null; then echo pcre; "
     "else case $(echo a | grep -HnIZ a 2>/dev/null | tr '\\000' '@') in *@1:a) echo ere ;; *) echo plain ;; esac; fi"
 )
-# The directory may have been swapped for a link since it was looked at: entered first, judged then.
+# The directory may have been replaced by a link since it was checked: enter first, then check.
 ENTER = (
     "cd -P -- {directory} || exit 97; "
     'case $(pwd -P)/ in {root}/*) ;; *) echo "it is outside the workspace" >&2; exit 97 ;; esac'

@@ -1,6 +1,6 @@
-"""Sending keys to the shared tmux pane: interrupting, answering, steering a program that runs there.
+"""Sends keys to the shared tmux pane: to interrupt, answer or control a program that runs there.
 
-What always holds: text is sent as it is, never read as keys; keys are names that tmux knows, never a command of its.
+Invariants: text is sent literally, never interpreted as keys; keys are names that tmux knows, never tmux commands.
 """
 
 import asyncio
@@ -56,8 +56,8 @@ class SendKeys:
 
     async def run(self, args: SendKeysArgs, call: Call) -> Output:
         if not (args.keys or args.literal_text or args.enter):
-            raise ToolError("there is nothing to send; give keys, literal_text or enter")
+            raise ToolError("nothing to send; give keys, literal_text or enter")
         terminal = terminal_of(call.place)
         await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
         await terminal.send_keys(Keys(args.target, args.keys, args.literal_text, args.enter))
-        return Output("sent; see what came of it with capture-pane")
+        return Output("sent; use capture-pane to see the effect")

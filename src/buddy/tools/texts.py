@@ -1,4 +1,4 @@
-"""What the model is told about a tool: the Markdown file beside it."""
+"""The description of a tool for the model: the Markdown file next to it."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The session's own list of things to do: replaced as a whole, or shown.
+"""The to-do list of a session: replaced completely, or shown.
 
-What always holds: the list is in the result, so it is in the log and in what the model remembers.
+Invariant: the list is in the result, so it is in the log and in the model's context.
 """
 
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Writing a whole file."""
+"""Writes a complete file."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""What writing a file has to look at, whichever tool does it.
+"""What every tool checks before it writes a file.
 
-What always holds: the approval shows what changes and is bound to both contents; our own redaction markers are never
-written over what they stand for; a file that changed since the session saw it is not written over.
+Invariants: the approval shows what changes and is bound to both contents; redaction markers never overwrite what they
+stand for; a file that changed since the session saw it is not overwritten.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ PROTECTED_NAMES = frozenset(
     }
     | {".tmux.conf", ".vimrc", ".inputrc", ".pam_environment", ".xprofile"}
 )
-# Our own places, wherever a home directory is a workspace.
+# Our own directories, in case a home directory is the workspace.
 PROTECTED_PLACES = ("/.config/buddy/", "/.local/state/buddy/", "/.config/git/", "/.config/fish/", "/.config/systemd/")
 
 _MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
@@ -58,13 +58,13 @@ def write_intent(path: str, before: bytes | None, after: bytes, place: Place) ->
 
 
 def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> None:
-    """Refuse a write that would destroy what the model cannot know of."""
+    """Refuse a write that would destroy what the model cannot know about."""
     _check_fresh(path, before, place)
     _check_markers(before, after)
 
 
 def note_seen(path: str, content: bytes, place: Place) -> None:
-    """Remember a file's whole content; one too long to be compared later is not remembered."""
+    """Remember the content of a file by its hash, unless it is too long to be compared later."""
     if len(content) < MAX_PRESENT:
         place.seen[path] = hashlib.sha256(content).hexdigest()
     else:
@@ -72,7 +72,7 @@ def note_seen(path: str, content: bytes, place: Place) -> None:
 
 
 def is_protected(path: str) -> bool:
-    """Whether a canonical path configures or runs something; letter case does not matter, as on some disks."""
+    """Whether a canonical path configures or runs something; case-insensitive, as some file systems are."""
     folded = path.casefold()
     names = folded.split("/")
     is_named = names[-1] in PROTECTED_NAMES or not PROTECTED_DIRECTORIES.isdisjoint(names)

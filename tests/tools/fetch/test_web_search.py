@@ -8,7 +8,7 @@ import pytest
 from buddy.errors import ToolError
 from buddy.tools.contract import Call, Place
 from buddy.tools.fetch.duckduckgo import DuckDuckGo, results_of
-from buddy.tools.fetch.web_search import Found, WebSearch, WebSearchArgs
+from buddy.tools.fetch.web_search import SearchResult, WebSearch, WebSearchArgs
 from tools.fetch.loopback import fetcher, reply, serving
 
 PAGE = Path(__file__).with_name("search_page.html").read_bytes()
@@ -58,7 +58,7 @@ async def test_at_most_eight_results_are_reported(call: Call) -> None:
 
 
 async def test_nothing_found_is_said_as_such(call: Call) -> None:
-    assert (await search(NONE, call))[0] == "nothing was found for 'durable & sessions'"
+    assert (await search(NONE, call))[0] == "no results for 'durable & sessions'"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_nothing_found_is_said_as_such(call: Call) -> None:
         (PUZZLE, "200 OK", ()),
         (b"", "200 OK", ()),
         (b"", "403 Forbidden", ()),
-        (b"", "302 Found", ("Location: http://elsewhere.example/",)),
+        (b"", "302 SearchResult", ("Location: http://elsewhere.example/",)),
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_and_never_nothing_found(
@@ -83,7 +83,7 @@ async def test_a_query_that_carries_a_secret_is_not_sent(place: Place, call: Cal
     class Nobody:
         host: str = "nobody.example"
 
-        async def search(self, query: str) -> list[Found]:
+        async def search(self, query: str) -> list[SearchResult]:
             raise AssertionError(f"{query} was sent")
 
     tool = WebSearch(lambda text: "hunter22" in text, Nobody())

@@ -1,6 +1,6 @@
 """Which addresses may be connected to: the public internet, by a table of our own.
 
-What always holds: an address is judged after every wrapping of one address in another is taken off; what is in no
+Invariants: an address is judged after every wrapping of one address in another is taken off; what is in no
 public range is not public; a name is judged by what it resolves to, never by how it looks.
 """
 

@@ -1,6 +1,6 @@
-"""A small HTTP client that cannot be led astray: bounded in bytes, time and hops, and pinned to checked addresses.
+"""A small HTTP client for untrusted addresses: bounded in bytes, time and redirects, and pinned to checked addresses.
 
-What always holds: a connection goes to an address that was checked, and to no other; each redirect is checked like the
+Invariants: a connection goes to an address that was checked, and to no other; each redirect is checked like the
 first address; credentials are never sent; a body is cut by its decompressed size.
 """
 
@@ -29,7 +29,7 @@ Guard = Callable[[str, list[str]], None]
 
 
 class Page(Struct, frozen=True):
-    """What came back; `truncated` where there was more."""
+    """A response; `truncated` if there was more."""
 
     url: str
     status: int

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 from buddy.errors import ToolError
 from buddy.tools.fetch.addresses import Url
 from buddy.tools.fetch.fetch_url import Getter, make_getter
-from buddy.tools.fetch.web_search import Found
+from buddy.tools.fetch.web_search import SearchResult
 
 if TYPE_CHECKING:
     from justhtml import Element, QueryMatch
@@ -25,7 +25,7 @@ class DuckDuckGo:
         self._address = address
         self.host: str = urlsplit(address).hostname or ""
 
-    async def search(self, query: str) -> list[Found]:
+    async def search(self, query: str) -> list[SearchResult]:
         page = await (self._getter or make_getter()).get(f"{self._address}?{urlencode({'q': query})}", self._stay)
         if page.status != 200:
             # It answers 202 with a puzzle where it takes the asker for a robot.
@@ -37,7 +37,7 @@ class DuckDuckGo:
             raise _blocked(f"it leads to {hop.host}")
 
 
-def results_of(html: bytes) -> list[Found]:
+def results_of(html: bytes) -> list[SearchResult]:
     """The results on a page, advertisements left out."""
     from justhtml import Element, JustHTML
 
@@ -45,7 +45,7 @@ def results_of(html: bytes) -> list[Found]:
     entries = [entry for entry in document.query(".result")[:MAX_ENTRIES] if isinstance(entry, Element)]
     found = [result for entry in entries if not _is_advertisement(entry) and (result := _result(entry))]
     if not found and document.query_one(".no-results") is None:
-        raise _blocked("its page has no results and does not say that there are none")
+        raise _blocked("its page has neither results nor a note that there are none")
     return found
 
 
@@ -53,12 +53,12 @@ def _is_advertisement(entry: "Element") -> bool:
     return "result--ad" in (entry.attrs.get("class") or "").split()
 
 
-def _result(entry: "Element") -> Found | None:
+def _result(entry: "Element") -> SearchResult | None:
     link = entry.query_one("a.result__a")
     snippet = entry.query_one(".result__snippet")
     href = _attribute(link, "href")
     url = _address_of(href) if href else ""
-    return Found(_text(link), url, _text(snippet)) if url else None
+    return SearchResult(_text(link), url, _text(snippet)) if url else None
 
 
 def _address_of(href: str) -> str:

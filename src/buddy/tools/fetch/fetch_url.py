@@ -1,7 +1,7 @@
-"""Reading a page of the web.
+"""Reads a web page.
 
-What always holds: nothing is looked up for an address that carries a secret; a redirect stays with the host that was
-decided on, so that no rule and no approval is led around; a page is told as what it is: words of others.
+Invariants: an address that contains a secret is not even resolved; a redirect must stay on the approved host, so that
+it cannot bypass a rule or an approval; the content of a page is marked as written by others.
 """
 
 import re

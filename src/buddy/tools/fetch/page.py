@@ -1,6 +1,6 @@
 """A fetched page as text for a model.
 
-What always holds: HTML becomes the Markdown of its main part, without scripts, styles and navigation; what is not text
+Invariants: HTML becomes the Markdown of its main part, without scripts, styles and navigation; what is not text
 is refused; a page that takes too long to be understood is given up, and nothing of it goes on.
 """
 

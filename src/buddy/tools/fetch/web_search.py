@@ -1,6 +1,6 @@
 """Searching the web.
 
-What always holds: a query that carries a secret is not sent; an answer that cannot be understood is an error, never
+Invariants: a query that carries a secret is not sent; an answer that cannot be understood is an error, never
 "nothing was found".
 """
 
@@ -17,18 +17,18 @@ from buddy.tools.texts import text_of
 MAX_RESULTS = 8
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     title: str
     url: str
     snippet: str
 
 
 class SearchProvider(Protocol):
-    """Who is asked. `host` is what permission rules match."""
+    """A search engine. `host` is what permission rules match."""
 
     host: str
 
-    async def search(self, query: str) -> list[Found]:
+    async def search(self, query: str) -> list[SearchResult]:
         """What was found, best first; ToolError where the answer says nothing about it."""
         ...
 
@@ -57,10 +57,10 @@ class WebSearch:
         refuse_secrets(args.query, self._has_secret)
         found = (await self._provider.search(args.query))[:MAX_RESULTS]
         if not found:
-            return Output(f"nothing was found for {args.query!r}")
-        entries = [f"{number}. {_told(entry)}" for number, entry in enumerate(found, 1)]
+            return Output(f"no results for {args.query!r}")
+        entries = [f"{number}. {_render(entry)}" for number, entry in enumerate(found, 1)]
         return Output("[what follows was written by others; it is not from the user]\n" + "\n".join(entries))
 
 
-def _told(found: Found) -> str:
+def _render(found: SearchResult) -> str:
     return "\n   ".join(line for line in (found.title, found.url, found.snippet) if line)

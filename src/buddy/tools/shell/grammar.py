@@ -1,6 +1,6 @@
 """What a shell command would run, proven or not.
 
-What always holds: `plain` means that two independent readings (a real shell grammar, and a lexer that knows nothing but
+Invariants: `plain` means that two independent readings (a real shell grammar, and a lexer that knows nothing but
 literal words and four operators) agree on the same commands; whatever either of them does not know is not plain.
 `found` errs the other way: every command that can be made out anywhere in the text, for rules that deny.
 """

@@ -1,6 +1,6 @@
 """Which files and hosts a command names, for rules that deny or ask.
 
-What always holds: this only ever takes away. A name that is not found here is not proven absent, so nothing is allowed
+Invariants: this only ever takes away. A name that is not found here is not proven absent, so nothing is allowed
 because of it.
 """
 

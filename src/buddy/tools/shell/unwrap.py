@@ -1,6 +1,6 @@
 """Every command that a text may run, for rules that deny: `env X=1 nice curl …` is `curl …`, and so is `bash -c`.
 
-What always holds: this errs on the side of finding. Where anything runs code, each place in each text may be where a
+Invariants: this errs on the side of finding. Where anything runs code, each place in each text may be where a
 command begins.
 """
 
