@@ -129,6 +129,9 @@ class Keys(Struct, frozen=True):
 class Terminal(Protocol):
     """A target whose commands run in a pane that people can watch."""
 
+    without_terminal: Target
+    """The same place without the pane, for commands that nobody needs to see."""
+
     async def capture(self, request: Capture) -> str: ...
 
     async def send_keys(self, keys: Keys) -> None: ...
@@ -140,3 +143,8 @@ class Terminal(Protocol):
     def attach_hint(self) -> str:
         """The command line for a person to watch."""
         ...
+
+
+def without_terminal(target: Target) -> Target:
+    """The target itself, or the one behind its pane."""
+    return target.without_terminal if isinstance(target, Terminal) else target

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from buddy.errors import ToolError
 from buddy.targets.cancellation import finish_despite_cancel
-from buddy.targets.contract import Target
+from buddy.targets.contract import Target, without_terminal
 from buddy.targets.environment import environment
 from buddy.targets.local import Local
 from buddy.targets.orphans import NONCE_VARIABLE
@@ -83,7 +83,7 @@ class Program:
 
 def runs_locally(target: Target) -> bool:
     """Whether a program started on this target runs on this machine."""
-    return type(getattr(target, "without_terminal", target)) is Local
+    return type(without_terminal(target)) is Local
 
 
 async def start_program(
@@ -91,7 +91,7 @@ async def start_program(
 ) -> Program:
     """Start a program on a target; ToolError if that is not possible there."""
     given = {**env, NONCE_VARIABLE: nonce}
-    target = getattr(target, "without_terminal", target)
+    target = without_terminal(target)
     if runs_locally(target):
         return await _start(words, cwd, environment(given), target, nonce)
     from buddy.targets.remote import Remote

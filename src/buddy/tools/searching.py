@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.targets.contract import Target
+from buddy.targets.contract import Target, without_terminal
 from buddy.tools.contract import Call, Place
 
 Program = Literal["rg", "pcre", "ere", "plain"]
@@ -47,13 +47,6 @@ class Found(Struct, frozen=True):
     errors: str
     exit_code: int
     cut: bool
-
-
-@runtime_checkable
-class Watched(Protocol):
-    """A target whose commands people see; `without_terminal` is the same place without an audience."""
-
-    without_terminal: Target
 
 
 @runtime_checkable
@@ -124,5 +117,5 @@ async def _run(command: str, call: Call) -> Found:
 
 
 def _quiet(place: Place) -> Target:
-    target = place.target.without_terminal if isinstance(place.target, Watched) else place.target
+    target = without_terminal(place.target)
     return target.without_cgroups if isinstance(target, Careful) else target

@@ -1,7 +1,7 @@
-"""What of a repository OpenCode would run by itself: plugins are loaded when a directory is opened, without a question.
+"""Detects repository files that make OpenCode run code: it loads plugins when it opens a directory, without asking.
 
-Invariants: no such directory is opened unless the folder that holds it is trusted. No setting of OpenCode's
-keeps it from loading them, so the only way to keep them without effect is not to open it.
+Invariants: such a directory is opened only if the folder that contains the files is trusted. OpenCode has no setting
+that prevents loading them, so not opening the directory is the only protection.
 """
 
 import shlex
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from buddy.errors import ToolError, UserError
-from buddy.targets.contract import Target
+from buddy.targets.contract import Target, without_terminal
 
 SETTINGS = ("opencode.json", "opencode.jsonc")
 FILES = (*SETTINGS, *(f".opencode/{name}" for name in (*SETTINGS, "plugin", "plugins")))
 SECONDS = 30.0
-# From the workspace up to the repository's root, or to the top: by the path that was given, and by where it leads.
+# From the workspace up to the repository's root, or to /: along the path as given, and along its real path.
 _FIND_SETTINGS = """
 look() {
   while :; do
@@ -33,34 +33,33 @@ look %s; look "$(pwd -P)"
 async def check_repository(
     target: Target, directory: str, nonce: str, home: str, is_trusted: Callable[[str], bool]
 ) -> None:
-    """UserError where the workspace, or a folder above it, has such files and is not trusted.
+    """UserError if the workspace, or a folder above it, has such files and is not trusted.
 
-    What a container holds can do no harm outside it; `home` has the user's own.
+    Files in a container can do no harm outside it; those in `home` are the user's own.
     """
     if target.name.startswith("container:"):
         return
-    is_here = target.name == "local"
+    is_local = target.name == "local"
     for folder, name in await _find_settings(target, directory, nonce):
-        if is_here and (folder == home or is_trusted(folder or "/")):
+        if is_local and (folder == home or is_trusted(folder or "/")):
             continue
         raise UserError(
-            f"{folder}/{name} is settings of the repository's own, whose plugins OpenCode would run unasked",
-            hint=f"look at them, then: buddy trust {folder}" if is_here else "take them away",
+            f"{folder}/{name} can make OpenCode run code without asking, and the folder is not trusted",
+            hint=f"review it, then run: buddy trust {folder}" if is_local else "remove it, or use a container",
         )
 
 
 async def _find_settings(target: Target, directory: str, nonce: str) -> list[tuple[str, str]]:
-    """Each folder that has such a file, and its name there."""
-    said: list[bytes] = []
+    """Each such file: its folder, and its path in it."""
+    output: list[bytes] = []
 
-    async def hear(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+    async def collect(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         if stream == "stdout":
-            said.append(chunk)
+            output.append(chunk)
 
-    place: Target = getattr(target, "without_terminal", target)
     command = _FIND_SETTINGS % (" ".join(FILES), shlex.quote(directory))
-    ended = await place.run(command, cwd=directory, nonce=nonce, on_output=hear, timeout=SECONDS)
+    ended = await without_terminal(target).run(command, cwd=directory, nonce=nonce, on_output=collect, timeout=SECONDS)
     if ended.exit_code or ended.timed_out:
-        raise ToolError(f"it could not be looked at what is in {directory} on {target.name}")
-    words = b"".join(said).decode(errors="surrogateescape").split("\0")
+        raise ToolError(f"can't check {directory} on {target.name} for OpenCode settings")
+    words = b"".join(output).decode(errors="surrogateescape").split("\0")
     return list(zip(words[::2], words[1::2], strict=False))
