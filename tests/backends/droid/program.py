@@ -1,9 +1,9 @@
-"""A Droid on this machine that is really the fake, and ways to listen to it."""
+"""A fake Droid program on this machine, and helpers to talk to it."""
 
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,16 @@ from typing import Any
 from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import Droid
 from buddy.backends.external.contract import (
-    AgentEvent,
     AgentRequest,
-    Completion,
     Executor,
-    Permission,
-    PermissionAnswer,
 )
 from buddy.targets.local import Local
 
 FAKE = Path(__file__).parent.parent / "fakes" / "droid.py"
 
-Decide = Callable[[Permission], PermissionAnswer]
-
 
 def install(folder: Path) -> str:
-    """A program `droid` in a folder of its own; the PATH with it."""
+    """Install the fake as `droid` in `folder`; returns a PATH that includes it."""
     folder.mkdir(exist_ok=True)
     program = folder / "droid"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
@@ -67,39 +61,7 @@ async def conversation(tmp_path: Path, mode: str = "", **more: Any) -> AsyncGene
         yield await agent.execute(agent_request(tmp_path, **more))
 
 
-async def listen(executor: Executor, decide: Decide | None = None) -> list[AgentEvent]:
-    """All events up to the next completion, or to the end."""
-    heard: list[AgentEvent] = []
-    async for event in executor.events():
-        heard.append(event)
-        if isinstance(event, Permission) and decide is not None:
-            await event.reply(decide(event))
-        if isinstance(event, Completion):
-            break
-    return heard
-
-
-async def ask(executor: Executor, text: str, decide: Decide | None = None) -> list[AgentEvent]:
-    await executor.send_message(text)
-    return await listen(executor, decide)
-
-
-async def until(executor: Executor, kind: type[AgentEvent]) -> AgentEvent:
-    async for event in executor.events():
-        if isinstance(event, kind):
-            return event
-    raise AssertionError(f"the events ended before a {kind}")
-
-
-def yes(_: Permission) -> PermissionAnswer:
-    return PermissionAnswer(approved=True)
-
-
-def no(_: Permission) -> PermissionAnswer:
-    return PermissionAnswer(approved=False, comment="use tea")
-
-
 def requests(tmp_path: Path, method: str = "") -> list[dict[str, Any]]:
-    """What the program was sent."""
+    """The requests that the program received."""
     lines = [json.loads(line) for line in (tmp_path / "heard.jsonl").read_text().splitlines()]
     return [line for line in lines if line.get("method", "").endswith(method)] if method else lines

@@ -1,4 +1,4 @@
-"""What Droid may work with, and whose settings it may follow."""
+"""Droid's credentials, and which folders' settings it may follow."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.casts import Cast, scene
-from backends.droid.talking import agent_request, droid, environment, install, workspace
+from backends.droid.program import agent_request, droid, environment, install, workspace
 from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_credentials
@@ -21,7 +21,7 @@ HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "t
 
 
 @pytest.mark.parametrize("entry", ["api_key", "apiKey"])
-def test_the_key_of_the_environment_comes_before_the_one_of_the_file(tmp_path: Path, entry: str) -> None:
+def test_the_key_in_the_environment_takes_precedence_over_the_file(tmp_path: Path, entry: str) -> None:
     assert factory_key({}, tmp_path) == ""
     (tmp_path / "factory.json").write_text(json.dumps({entry: "fk-file", "more": 1}))
     assert factory_key({}, tmp_path) == "fk-file"
@@ -30,7 +30,7 @@ def test_the_key_of_the_environment_comes_before_the_one_of_the_file(tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"api_key": 7}', '{"api_key": ""}'])
-def test_a_broken_file_is_no_key(tmp_path: Path, content: str) -> None:
+def test_an_invalid_file_gives_no_key(tmp_path: Path, content: str) -> None:
     (tmp_path / "factory.json").write_text(content)
     assert factory_key({}, tmp_path) == ""
 
@@ -44,23 +44,25 @@ def test_a_broken_file_is_no_key(tmp_path: Path, content: str) -> None:
         ("auth.v2.file", "x", True),
     ],
 )
-def test_a_login_or_a_model_of_its_own_is_enough(tmp_path: Path, name: str, content: str, *, enough: bool) -> None:
+def test_a_login_or_a_custom_model_counts_as_credentials(
+    tmp_path: Path, name: str, content: str, *, enough: bool
+) -> None:
     (tmp_path / ".factory").mkdir()
     (tmp_path / ".factory" / name).write_text(content)
     assert has_own_credentials({"HOME": str(tmp_path)}) is enough
 
 
-async def test_a_folder_that_is_not_trusted_has_no_say_in_what_droid_runs(tmp_path: Path) -> None:
+async def test_the_settings_of_an_untrusted_folder_are_refused(tmp_path: Path) -> None:
     folder = workspace(tmp_path) / ".factory"
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps(HOOKS))
     async with droid(tmp_path) as agent:
-        with pytest.raises(UserError, match="can make droid run things") as refused:
+        with pytest.raises(UserError, match="can make droid run commands") as refused:
             await agent.execute(agent_request(tmp_path))
         assert refused.value.hint.endswith(f"buddy trust {workspace(tmp_path)}")
 
 
-async def test_what_is_above_the_workspace_in_its_repository_counts_too(tmp_path: Path) -> None:
+async def test_settings_above_the_workspace_in_its_repository_count_too(tmp_path: Path) -> None:
     inner = workspace(tmp_path) / "inner"
     inner.mkdir()
     (workspace(tmp_path) / ".git").mkdir()
@@ -77,7 +79,7 @@ async def test_what_is_above_the_workspace_in_its_repository_counts_too(tmp_path
     assert result.text == "hello"
 
 
-async def test_a_session_works_once_its_folder_is_trusted(tmp_path: Path) -> None:
+async def test_a_session_works_after_its_folder_is_trusted(tmp_path: Path) -> None:
     root = workspace(tmp_path)
     (root / ".factory").mkdir()
     (root / ".factory" / "settings.json").write_text(json.dumps(HOOKS))
@@ -92,12 +94,12 @@ async def test_a_session_works_once_its_folder_is_trusted(tmp_path: Path) -> Non
 
 
 class There(LocalLauncher):
-    """Another machine, as far as anybody can tell."""
+    """Runs locally but counts as another machine."""
 
     name = "ssh:there"
 
 
-async def test_on_another_target_its_program_is_looked_for_there(
+async def test_on_a_remote_target_the_program_is_looked_up_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Droid({"FACTORY_API_KEY": "fk-for-tests", "HOME": "/nowhere"}, tmp_path / "config")
@@ -105,13 +107,13 @@ async def test_on_another_target_its_program_is_looked_for_there(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     with pytest.raises(UserError, match="not found on ssh:there") as refused:
         await agent.start(target, str(workspace(tmp_path)))
-    assert refused.value.hint == "npm install -g droid, there"
+    assert refused.value.hint == "on ssh:there: npm install -g droid"
     monkeypatch.setenv("PATH", install(tmp_path / "programs"))
     await agent.start(target, str(workspace(tmp_path)))
     assert (
         await agent.execute_once(agent_request(tmp_path, "shows FACTORY_API_KEY"))
     ).text == "FACTORY_API_KEY=fk-for-tests"
-    # What is of this machine is not sent there.
+    # This machine's own variables are not passed on.
     assert (await agent.execute_once(agent_request(tmp_path, "shows HOME"))).text != "HOME=/nowhere"
     (workspace(tmp_path) / ".factory").mkdir()
     (workspace(tmp_path) / ".factory" / "hooks.json").write_text("{}")

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from backends.droid.talking import ask, listen, no, until, workspace, yes
+from backends.droid.program import workspace
 from backends.real import QUIET, program
+from backends.talking import listen, no, send, until, yes
 from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import ARGUMENTS, Droid
 from buddy.backends.external.contract import (
@@ -126,10 +127,10 @@ async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_ca
         root = str(workspace(tmp_path))
         await agent.start(Local(), root)
         executor = await agent.execute(AgentRequest("", root, nonce_of(root, "work"), model=MODEL))
-        heard = await ask(executor, execute("git -c core.fsmonitor=/bin/true status"), yes)
+        heard = await send(executor, execute("git -c core.fsmonitor=/bin/true status"), yes)
         assert [event.kind for event in heard if isinstance(event, Permission)] == ["exec"]
         assert sum(event.output_tokens for event in heard if isinstance(event, UsageReport)) >= 20
-        heard = await ask(executor, f"Create {json.dumps({'file_path': f'{root}/new.txt', 'content': 'tea'})}", no)
+        heard = await send(executor, f"Create {json.dumps({'file_path': f'{root}/new.txt', 'content': 'tea'})}", no)
         asked = next(event for event in heard if isinstance(event, Permission))
         assert (asked.kind, asked.path) == ("write", f"{root}/new.txt")
         assert "+tea" in asked.details["diff"]
@@ -138,7 +139,7 @@ async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_ca
         await executor.cancel()
         assert (await listen(executor))[-1] == Completion("cancelled", "")
         planner = await agent.execute(AgentRequest("", root, nonce_of(root, "plan"), model=MODEL, plan=True))
-        heard = await ask(planner, 'ExitSpecMode {"title": "T", "plan": "First this."}')
+        heard = await send(planner, 'ExitSpecMode {"title": "T", "plan": "First this."}')
         assert [event.text for event in heard if isinstance(event, Message)] == ["I will. ", "First this."]
         assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True]
         assert heard[-1] == Completion("completed", "First this.")

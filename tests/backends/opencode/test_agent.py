@@ -1,4 +1,4 @@
-"""OpenCode as an agent: the scenarios that every runtime has to meet, and the life of its server."""
+"""OpenCode as an agent: the scenarios that every runtime must pass, and the lifecycle of its server."""
 
 import asyncio
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backends.opencode.serving import conversation, kinds, listen, make, request, serving, tell, until
+from backends.opencode.serving import conversation, kinds, make, request, serving
+from backends.talking import listen, send, until
 from buddy.approvals.digest import nonce_of
 from buddy.backends.external.contract import AgentRequest, AgentResult, Completion, Delta, Message, SessionLost
 from buddy.backends.external.pool import AgentPool
@@ -22,7 +23,7 @@ from buddy.targets.local import Local
 
 
 def server_of(place: Path) -> list[int]:
-    """The processes of the server that was started for this place."""
+    """The processes of the server started for this folder."""
     return orphans.find(nonce_of(str(place), "opencode on local"))
 
 
@@ -66,7 +67,7 @@ async def test_session_cancellation(tmp_path: Path) -> None:
 
 async def test_opencode_event_normalization(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
-        message = next(event for event in await tell(executor, "say hi") if isinstance(event, Message))
+        message = next(event for event in await send(executor, "say hi") if isinstance(event, Message))
         assert (message.role, message.text) == ("assistant", "hi")
 
 
@@ -76,19 +77,19 @@ async def test_opencode_session_continuation(tmp_path: Path) -> None:
         await listen(first)
         await first.close()
     async with serving(tmp_path) as agent:
-        changed = msgspec.structs.replace(request(tmp_path), session_id=first.backend_session_id)
-        executor = await agent.execute(changed)
+        resumed = msgspec.structs.replace(request(tmp_path), session_id=first.backend_session_id)
+        executor = await agent.execute(resumed)
         assert executor.backend_session_id == first.backend_session_id
-        assert (await tell(executor, "recall"))[-1] == Completion("completed", "1 before")
+        assert (await send(executor, "recall"))[-1] == Completion("completed", "1 before")
         with pytest.raises(SessionLost, match="ses_unknown"):
-            await agent.execute(msgspec.structs.replace(changed, session_id="ses_unknown"))
+            await agent.execute(msgspec.structs.replace(resumed, session_id="ses_unknown"))
 
 
 @pytest.mark.parametrize(("plan", "agent_name"), [(False, "build"), (True, "plan")])
 async def test_opencode_agent_selection(plan: bool, agent_name: str, tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         executor = await agent.execute(msgspec.structs.replace(request(tmp_path), plan=plan))
-        completion = (await tell(executor, "who"))[-1]
+        completion = (await send(executor, "who"))[-1]
         assert isinstance(completion, Completion)
         assert msgspec.json.decode(completion.text, type=list[str])[:2] == [agent_name, "None/None"]
     denied = {"permission": "edit", "pattern": "*", "action": "deny"}
@@ -105,7 +106,7 @@ async def test_opencode_health_check_fails(tmp_path: Path) -> None:
         (pid,) = server_of(tmp_path)
         os.kill(pid, signal.SIGKILL)
         await until_gone(tmp_path)
-        with pytest.raises(ProviderError, match="does not answer"):
+        with pytest.raises(ProviderError, match="does not respond"):
             await agent.ping()
 
 
@@ -116,12 +117,14 @@ async def test_concurrent_sessions_same_project(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         executors = [await agent.execute(request(place)) for place in (*places, places[0])]
         texts = ["say left left", "say right right", "say third"]
-        told = await asyncio.gather(*(tell(executor, text) for executor, text in zip(executors, texts, strict=True)))
-        assert [events[-1] for events in told] == [Completion("completed", text.removeprefix("say ")) for text in texts]
+        answers = await asyncio.gather(*(send(executor, text) for executor, text in zip(executors, texts, strict=True)))
+        assert [events[-1] for events in answers] == [
+            Completion("completed", text.removeprefix("say ")) for text in texts
+        ]
         assert len(server_of(tmp_path)) == 1
 
 
-async def test_a_message_alone_is_answered_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_execute_once_answers_and_leaves_nothing_behind(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         result = await agent.execute_once(request(tmp_path, "say all there is"))
         assert result == AgentResult(result.session_id, "all there is", "completed")
@@ -130,7 +133,7 @@ async def test_a_message_alone_is_answered_and_leaves_nothing_behind(tmp_path: P
         assert not (tmp_path / "made").exists()
 
 
-# --- the life of the server ------------------------------------------------------------------------------------------
+# --- server lifecycle ------------------------------------------------------------------------------------------
 
 
 async def until_gone(place: Path) -> None:
@@ -138,7 +141,7 @@ async def until_gone(place: Path) -> None:
 
 
 async def wait_for(holds: Callable[[], bool]) -> None:
-    """What other processes do can only be looked at."""
+    """Poll: other processes do not notify us."""
 
     def look() -> None:
         while not holds():
@@ -147,7 +150,7 @@ async def wait_for(holds: Callable[[], bool]) -> None:
     await asyncio.to_thread(look)
 
 
-async def test_a_missing_program_is_named_with_how_to_install_it(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported_with_the_install_command(tmp_path: Path) -> None:
     agent = make(str(tmp_path), "no-such-opencode")
     assert not agent.is_available
     for refusing in (agent.check, lambda: None):
@@ -157,7 +160,7 @@ async def test_a_missing_program_is_named_with_how_to_install_it(tmp_path: Path)
         assert refused.value.hint == "npm install -g opencode-ai"
 
 
-async def test_a_server_that_does_not_come_up_is_reported_with_its_complaint(
+async def test_a_server_that_fails_to_start_is_reported_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_OPENCODE", "dying")
@@ -166,13 +169,13 @@ async def test_a_server_that_does_not_come_up_is_reported_with_its_complaint(
     assert server_of(tmp_path) == []
 
 
-async def test_a_server_that_closes_its_stdout_and_stays_is_given_up(tmp_path: Path) -> None:
+async def test_a_server_that_closes_stdout_but_keeps_running_fails_to_start(tmp_path: Path) -> None:
     agent = make(str(tmp_path), "sh", "-c", "exec >&- 2>&-; sleep 600")
     with pytest.raises(ProviderError, match="did not start"):
         await agent.start(Local(), str(tmp_path))
 
 
-async def test_what_has_no_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_that_is_too_long_breaks_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "LINE_LIMIT", 1000)
 
     async def pieces(*texts: str) -> AsyncIterator[bytes]:
@@ -181,18 +184,18 @@ async def test_what_has_no_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch
 
     read = [line async for line in server.split_lines(pieces("one\r", "\ntw", "o\u2028\n", "x" * 900 + "\n", "rest"))]
     assert read == ["one", "two\u2028", "x" * 900]
-    with pytest.raises(ProviderError, match="without an end"):
+    with pytest.raises(ProviderError, match="too long"):
         async for _ in server.split_lines(pieces(*["y" * 100] * 11)):
             pass
 
 
-async def test_a_probe_that_is_never_answered_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_health_check_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_OPENCODE", "deaf")
     async with serving(tmp_path) as agent:
         await agent.ping()
 
 
-async def test_the_password_is_in_no_list_of_processes(tmp_path: Path) -> None:
+async def test_the_password_is_not_in_the_process_list(tmp_path: Path) -> None:
     async with serving(tmp_path):
         (pid,) = server_of(tmp_path)
         given = (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
@@ -201,10 +204,10 @@ async def test_the_password_is_in_no_list_of_processes(tmp_path: Path) -> None:
         assert password not in (Path("/proc") / str(pid) / "cmdline").read_bytes()
 
 
-async def test_when_the_server_dies_its_conversations_end_with_its_last_words(tmp_path: Path) -> None:
+async def test_when_the_server_dies_its_conversations_end_with_its_last_output(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         dying, other = await agent.execute(request(tmp_path)), await agent.execute(request(tmp_path))
-        assert await tell(dying, "die") == []
+        assert await send(dying, "die") == []
         assert "met its end" in str(dying.errors[-1])
         assert await dying.wait() == 7
         await other.done.wait()
@@ -222,20 +225,20 @@ async def test_the_pool_replaces_a_server_that_died(tmp_path: Path) -> None:
         await until_gone(tmp_path)
         second = await pool.start_agent("opencode", Local(), str(tmp_path))
         executor = await second.execute(request(tmp_path))
-        assert (await tell(executor, "say back"))[-1] == Completion("completed", "back")
+        assert (await send(executor, "say back"))[-1] == Completion("completed", "back")
     finally:
         await pool.close()
     assert server_of(tmp_path) == []
 
 
-async def test_a_server_that_was_left_behind_is_ended_by_the_next_one(tmp_path: Path) -> None:
+async def test_an_orphaned_server_is_ended_by_the_next_start(tmp_path: Path) -> None:
     async with serving(tmp_path):
         left = server_of(tmp_path)
         async with serving(tmp_path):
             assert set(server_of(tmp_path)).isdisjoint(left)
 
 
-async def test_a_conversation_that_is_closed_stops_its_work(tmp_path: Path) -> None:
+async def test_closing_a_conversation_stops_its_work(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         executor = await agent.execute(request(tmp_path, "run echo $$ > pid; exec sleep 1000"))
         listening = asyncio.create_task(listen(executor))
@@ -247,11 +250,11 @@ async def test_a_conversation_that_is_closed_stops_its_work(tmp_path: Path) -> N
         await wait_for(lambda: not working.exists())
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["opencode.json", ".opencode/plugins/p.js", ".opencode/plugin/p.ts"])
-async def test_a_repository_with_settings_of_its_own_is_refused_until_it_is_trusted(name: str, tmp_path: Path) -> None:
+async def test_a_repository_with_its_own_settings_is_refused_until_trusted(name: str, tmp_path: Path) -> None:
     work = tmp_path / "work" / "below"
     work.mkdir(parents=True)
     file = tmp_path / "work" / name
@@ -261,7 +264,7 @@ async def test_a_repository_with_settings_of_its_own_is_refused_until_it_is_trus
     agent = make(str(tmp_path), is_trusted=trusted.__contains__)
     await agent.start(Local(), str(work))
     try:
-        with pytest.raises(UserError, match="unasked") as refused:
+        with pytest.raises(UserError, match="without asking") as refused:
             await agent.execute(request(work))
         assert refused.value.hint.endswith(f"buddy trust {tmp_path / 'work'}")
         trusted.append(str(tmp_path / "work"))
@@ -270,14 +273,14 @@ async def test_a_repository_with_settings_of_its_own_is_refused_until_it_is_trus
         await agent.close()
 
 
-async def test_a_model_without_its_provider_is_refused(tmp_path: Path) -> None:
+async def test_a_model_without_a_provider_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent:
         with pytest.raises(UserError, match="PROVIDER/MODEL"):
             await agent.execute(AgentRequest("", str(tmp_path), "nonce", model="some-model"))
 
 
-async def test_without_a_start_there_is_nothing_to_talk_to(tmp_path: Path) -> None:
+async def test_an_agent_that_was_not_started_cannot_be_used(tmp_path: Path) -> None:
     agent = make(str(tmp_path))
-    for asked in (agent.ping(), agent.execute(request(tmp_path))):
+    for call in (agent.ping(), agent.execute(request(tmp_path))):
         with pytest.raises(ProviderError, match="not started"):
-            await asked
+            await call

@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backends.opencode.serving import make, no, request, tell, until, yes
+from backends.opencode.serving import make, request
 from backends.real import at_home, program
+from backends.talking import no, send, until, yes
 from buddy.backends.external.contract import Completion, Delta, Permission, ToolEnded
 from buddy.targets.local import Local
 
@@ -21,7 +22,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_the_real_program_streams_asks_obeys_goes_on_and_plans(
+async def test_the_real_program_streams_asks_obeys_resumes_and_plans(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, work = program("opencode"), tmp_path / "work"
@@ -32,22 +33,22 @@ async def test_the_real_program_streams_asks_obeys_goes_on_and_plans(
         try:
             await agent.ping()
             executor = await agent.execute(request(work))
-            said = await tell(executor, "say hello world")
+            said = await send(executor, "say hello world")
             assert "".join(event.text for event in said if isinstance(event, Delta)) == "hello world"
             assert said[-1] == Completion("completed", "hello world")
-            done = await tell(executor, "run echo real > made.txt; cat made.txt", yes)
+            done = await send(executor, "run echo real > made.txt; cat made.txt", yes)
             asked = next(event for event in done if isinstance(event, Permission))
             assert (asked.kind, asked.command) == ("exec", "echo real > made.txt; cat made.txt")
             assert [event.text for event in done if isinstance(event, ToolEnded)] == ["real\n"]
-            denied = await tell(executor, "run touch forbidden", no)
+            denied = await send(executor, "run touch forbidden", no)
             assert any(isinstance(event, ToolEnded) and "not that" in event.text for event in denied)
             assert denied[-1] == Completion("completed", "done")
             await executor.close()
             again = await agent.execute(msgspec.structs.replace(request(work), session_id=executor.backend_session_id))
-            assert (await tell(again, "say again"))[-1] == Completion("completed", "again")
+            assert (await send(again, "say again"))[-1] == Completion("completed", "again")
             before = len(model.requests)
             planning = await agent.execute(msgspec.structs.replace(request(work), plan=True))
-            assert len([event for event in await tell(planning, "run ls", no) if isinstance(event, Permission)]) == 1
+            assert len([event for event in await send(planning, "run ls", no) if isinstance(event, Permission)]) == 1
         finally:
             await agent.close()
         offered = [tool for heard in model.requests[before:] for tool in heard.body.get("tools", ())]
@@ -57,10 +58,10 @@ async def test_the_real_program_streams_asks_obeys_goes_on_and_plans(
     assert names_in(work) == ["made.txt"]
 
 
-async def test_a_hostile_repository_loosens_nothing_even_when_it_is_trusted(
+async def test_a_hostile_repository_cannot_loosen_permissions_even_when_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings are passed over; only its plugins would run, which is why it has to be trusted at all."""
+    """Its settings are ignored; only its plugins would run, which is why it must be trusted at all."""
     found, work = program("opencode"), tmp_path / "work"
     work.mkdir()
     (work / "opencode.json").write_text(HOSTILE)
@@ -71,8 +72,8 @@ async def test_a_hostile_repository_loosens_nothing_even_when_it_is_trusted(
         await agent.start(Local(), str(work))
         try:
             executor = await agent.execute(request(work))
-            told = await tell(executor, "run touch forbidden", no)
-            assert [event.command for event in told if isinstance(event, Permission)] == ["touch forbidden"]
+            events = await send(executor, "run touch forbidden", no)
+            assert [event.command for event in events if isinstance(event, Permission)] == ["touch forbidden"]
             await executor.send_message("run sleep 1000")
             asked = await until(executor, Permission)
             assert isinstance(asked, Permission)

@@ -1,4 +1,4 @@
-"""OpenCode in a session of ours: what is shown, asked and recorded of it."""
+"""OpenCode in a session: what is shown, asked about and recorded."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from buddy.protocol.requests import SubmitApproval
 OPENCODE = next(cast for cast in CASTS if cast.name == "opencode")
 
 
-async def test_a_change_is_asked_for_where_it_really_goes(tmp_path: Path) -> None:
+async def test_a_permission_request_to_write_shows_the_real_path(tmp_path: Path) -> None:
     work, outside = tmp_path / "work", tmp_path / "outside"
     work.mkdir()
     outside.mkdir()
@@ -26,7 +26,7 @@ async def test_a_change_is_asked_for_where_it_really_goes(tmp_path: Path) -> Non
         assert (outside / "new.txt").read_text() == "new\n"
 
 
-async def test_a_text_whose_end_comes_after_a_call_began_is_said_once(tmp_path: Path) -> None:
+async def test_text_that_ends_after_a_call_began_is_shown_once(tmp_path: Path) -> None:
     async with scene(OPENCODE, tmp_path) as home, home.client() as guest:
         await guest.start()
         await guest.send("between let me see")
@@ -35,7 +35,7 @@ async def test_a_text_whose_end_comes_after_a_call_began_is_said_once(tmp_path: 
         assert [body.text for body in guest.bodies(AssistantMessage) if body.text] == ["let me see"]
 
 
-async def test_what_was_done_unasked_and_what_is_refused_is_on_record(tmp_path: Path) -> None:
+async def test_calls_made_without_asking_and_refusals_are_recorded(tmp_path: Path) -> None:
     async with scene(OPENCODE, tmp_path) as home, home.client() as guest:
         await guest.start()
         await guest.send("unasked > emptied")

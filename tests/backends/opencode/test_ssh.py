@@ -1,11 +1,12 @@
-"""OpenCode on another machine: its server runs there, and everything goes through one connection to it."""
+"""OpenCode on another machine: its server runs there and is reached over one connection."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from backends.opencode.serving import make, request, tell
+from backends.opencode.serving import make, request
+from backends.talking import send
 from buddy.backends.external.contract import Completion, Permission
 from buddy.errors import UserError
 from buddy.targets.launchers import SshLauncher, close_connections
@@ -13,7 +14,7 @@ from buddy.targets.remote import Remote
 from targets.machines import ssh_server
 
 
-async def test_over_ssh_it_works_as_it_does_here(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_opencode_works_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     control = tmp_path_factory.mktemp("c")
     with ssh_server(tmp_path_factory.mktemp("sshd")) as server:
         target = Remote(SshLauncher("127.0.0.1", control, server.options))
@@ -24,10 +25,10 @@ async def test_over_ssh_it_works_as_it_does_here(tmp_path: Path, tmp_path_factor
             await agent.start(target, str(tmp_path))
             try:
                 executors = [await agent.execute(request(tmp_path)) for _ in range(2)]
-                told = await asyncio.gather(*(tell(one, "run echo there") for one in executors))
-                assert [events[-1] for events in told] == [Completion("completed", "done")] * 2
-                assert sum(isinstance(event, Permission) for events in told for event in events) == 2
-                dropped = await tell(executors[0], "drop heard lost regained")
+                received = await asyncio.gather(*(send(one, "run echo there") for one in executors))
+                assert [events[-1] for events in received] == [Completion("completed", "done")] * 2
+                assert sum(isinstance(event, Permission) for events in received for event in events) == 2
+                dropped = await send(executors[0], "drop heard lost regained")
                 assert dropped[-1] == Completion("completed", "heard lost regained")
             finally:
                 await agent.close()

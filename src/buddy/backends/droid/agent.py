@@ -22,10 +22,10 @@ from buddy.targets.programs import runs_locally, start_program
 INSTALL = "npm install -g droid"
 CHECK_SECONDS = 30.0
 ARGUMENTS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
-# Droid runs a few commands that it takes for harmless without asking, `git` with any options among them, which can
-# run anything. A command on its list of denied ones is asked for instead.
+# Droid runs a few commands that it considers harmless without asking, including `git` with any options, which can run
+# anything. It asks before it runs a command on its denylist.
 _SETTINGS = '{"commandDenylist":["git","ls","dir","pwd"]}'
-# The settings have to be a file on the target: one of the user's own, always the same, put in place whole.
+# The settings must be a file on the target: in the user's cache, always the same, replaced atomically.
 _SHELL = (
     'folder=${XDG_CACHE_HOME:-$HOME/.cache}/buddy && mkdir -p "$folder" && printf %s "$1" >"$folder/droid.json.$$" && '
     'mv -f "$folder/droid.json.$$" "$folder/droid.json" && shift && '
@@ -66,7 +66,7 @@ class Droid:
         return True
 
     def check(self) -> None:
-        if self._found() is None:
+        if self._find_program() is None:
             raise UserError(f"the program {self._program} was not found", hint=INSTALL)
         if not factory_key(self._env, self._config_dir) and not has_own_credentials(self._env):
             raise UserError(
@@ -78,14 +78,18 @@ class Droid:
         if runs_locally(target):
             self.check()
         else:
-            await self._check_there(target, project)
+            await self._check_remote(target, project)
         self._target = target
 
     async def execute(self, request: AgentRequest) -> DroidSession:
         target = self._ready()
         await check_project(target, request.cwd, self._is_trusted)
         program = await start_program(
-            target, self._words(target, request.cwd), cwd=request.cwd, nonce=request.nonce, env=self._given(target)
+            target,
+            self._words(target, request.cwd),
+            cwd=request.cwd,
+            nonce=request.nonce,
+            env=self._environment(target),
         )
         session = DroidSession(program, plan=request.plan)
         self._sessions = {known for known in self._sessions if not known.is_closed} | {session}
@@ -118,23 +122,23 @@ class Droid:
             raise ProviderError("droid was not started", retryable=False)
         return self._target
 
-    def _found(self) -> str | None:
+    def _find_program(self) -> str | None:
         return shutil.which(self._program, path=self._env.get("PATH"))
 
     def _words(self, target: Target, cwd: str) -> list[str]:
-        program = (self._found() if runs_locally(target) else None) or self._program
+        program = (self._find_program() if runs_locally(target) else None) or self._program
         return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *ARGUMENTS, "--cwd", cwd]
 
-    def _given(self, target: Target) -> dict[str, str]:
+    def _environment(self, target: Target) -> dict[str, str]:
         """Its own variables, plus this machine's if it runs locally."""
-        given = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
+        env = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
         if runs_locally(target):
-            given |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}
+            env |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}
         if key := factory_key(self._env, self._config_dir):
-            given[KEY] = key
-        return {**given, "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
+            env[KEY] = key
+        return {**env, "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
 
-    async def _check_there(self, target: Target, project: str) -> None:
+    async def _check_remote(self, target: Target, project: str) -> None:
         async def ignore(stream: str, data: bytes) -> None:
             del stream, data
 
@@ -142,4 +146,6 @@ class Droid:
         nonce = nonce_of(self._machine_id, target.name)
         found = await target.run(command, cwd=project, nonce=nonce, on_output=ignore, timeout=CHECK_SECONDS)
         if found.exit_code != 0:
-            raise UserError(f"the program {self._program} was not found on {target.name}", hint=f"{INSTALL}, there")
+            raise UserError(
+                f"the program {self._program} was not found on {target.name}", hint=f"on {target.name}: {INSTALL}"
+            )

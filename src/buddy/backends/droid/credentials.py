@@ -1,6 +1,6 @@
 """Droid's credentials: a Factory key known to us, or the user's own Droid login.
 
-Invariants: a key is only ever handed to a child's environment; it is read again each time and stored nowhere.
+Invariants: a key is only passed in a child's environment; it is read again each time and never stored.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ class _Factory(Struct, frozen=True):
     """`factory.json`, with either spelling of its one entry."""
 
     api_key: str = ""
-    apiKey: str = ""  # noqa: N815 - as it is written in the file
+    apiKey: str = ""  # noqa: N815 - the spelling in the file
 
 
 class _Settings(Struct, frozen=True):
-    customModels: tuple[dict[str, object], ...] = ()  # noqa: N815 - as it is written in the file
+    customModels: tuple[dict[str, object], ...] = ()  # noqa: N815 - the spelling in the file
 
 
 def factory_key(env: Mapping[str, str], config_dir: Path) -> str:
-    """The key of the environment, else of `factory.json`; empty where there is none."""
+    """The key from the environment, else from `factory.json`; empty if there is none."""
     if key := env.get(KEY, "").strip():
         return key
     try:
@@ -35,7 +35,7 @@ def factory_key(env: Mapping[str, str], config_dir: Path) -> str:
 
 
 def has_own_credentials(env: Mapping[str, str]) -> bool:
-    """Whether Droid was logged in by its user, or has a model that needs no login."""
+    """Whether the user logged in with Droid, or configured a model that needs no login."""
     home = env.get("FACTORY_HOME_OVERRIDE") or env.get("HOME") or Path.home()
     folder = Path(home) / ".factory"
     if any((folder / name).is_file() for name in ("auth.v2.file", "auth.v2.keyring", "auth.encrypted", "auth.json")):

@@ -55,15 +55,18 @@ class DroidCall:
 
 
 class EventMapper:
-    def __init__(self, spent: Tokens | None = None) -> None:
-        """`spent` is the usage so far, which was already reported."""
+    def __init__(self) -> None:
         self.last_text = ""
         self.last_error = ""
-        """Why its last attempt failed; empty again as soon as it gets on."""
+        """Why its last attempt failed; empty again as soon as it makes progress."""
         self._calls: dict[str, DroidCall] = {}
         self._count = 0
         self._messages: set[str] = set()
         self._thinking: set[str] = set()
+        self._spent = Tokens()
+
+    def set_spent(self, spent: Tokens | None) -> None:
+        """For a resumed session: the usage so far, which was already reported."""
         self._spent = spent or Tokens()
 
     def begin(self) -> None:
@@ -83,7 +86,7 @@ class EventMapper:
             case ToolReturned():
                 yield from self._result(note.tool_use_id, plain(note.content), note.is_error)
             case UsageChanged() | TurnCompleted():
-                yield from self._reported_usage(note)
+                yield from self._usage_of(note)
             case Failed():
                 yield self._failure(note)
             case Retrying():
@@ -94,20 +97,20 @@ class EventMapper:
     def announce(self, use: ToolUse) -> tuple[DroidCall, list[AgentEvent]]:
         """The call that Droid asks about, and the events to publish first."""
         call = self._begin(use)
-        return call, list(self._announced(call))
+        return call, list(self._announce_once(call))
 
     # --- what it says -----------------------------------------------------------------------------------------------
 
     def _message(self, note: CreateMessage) -> Iterator[AgentEvent]:
-        said = note.message
-        if said.id in self._messages:
+        message = note.message
+        if message.id in self._messages:
             return
-        self._messages.add(said.id)
-        if said.role == "assistant":
-            yield from self._words(said.id, said.content)
-        for block in said.content:
+        self._messages.add(message.id)
+        if message.role == "assistant":
+            yield from self._content(message.id, message.content)
+        for block in message.content:
             if block.type == "tool_use" and block.id:
-                yield from self._announced(self._begin(ToolUse(block.id, block.name, block.input)))
+                yield from self._announce_once(self._begin(ToolUse(block.id, block.name, block.input)))
             elif block.type == "tool_result":
                 yield from self._result(block.tool_use_id, plain(block.content), block.is_error)
 
@@ -125,7 +128,7 @@ class EventMapper:
         self.last_error = note.message or inner or "it gave no reason"
         return Failure(self.last_error)
 
-    def _words(self, message_id: str, content: list[Block]) -> Iterator[AgentEvent]:
+    def _content(self, message_id: str, content: list[Block]) -> Iterator[AgentEvent]:
         thoughts = "".join(block.thinking for block in content if block.type == "thinking")
         if thoughts and message_id not in self._thinking:
             yield Delta(thoughts, message_id, thinking=True)
@@ -157,34 +160,34 @@ class EventMapper:
         known = use.id in self._calls
         return DroidCall(f"{use.id}~{self._count}" if known else use.id, use.name, use.input)
 
-    def _announced(self, call: DroidCall) -> Iterator[AgentEvent]:
+    def _announce_once(self, call: DroidCall) -> Iterator[AgentEvent]:
         if not call.is_announced:
             call.is_announced = True
             yield ToolStarted(call.call_id, call.name, call.args)
 
     def _progress(self, note: ToolProgressed) -> Iterator[AgentEvent]:
         """Each update contains the complete output so far."""
-        whole = note.update.full_output
+        output = note.update.full_output
         call = self._calls.get(note.tool_use_id)
-        if call is None or call.is_over or not whole.startswith(call.shown) or whole == call.shown:
+        if call is None or call.is_over or not output.startswith(call.shown) or output == call.shown:
             return
-        yield from self._announced(call)
-        yield ToolProgress(call.call_id, whole[len(call.shown) :])
-        call.shown = whole
+        yield from self._announce_once(call)
+        yield ToolProgress(call.call_id, output[len(call.shown) :])
+        call.shown = output
 
     def _result(self, tool_use_id: str, text: str, is_error: bool | None) -> Iterator[AgentEvent]:
         call = self._calls.setdefault(tool_use_id, DroidCall(tool_use_id, "tool", {}))
         if call.is_over:
             return
-        yield from self._announced(call)
-        call.is_over, call.args, call.shown = True, {}, ""  # only its id is of use from here on
+        yield from self._announce_once(call)
+        call.is_over, call.args, call.shown = True, {}, ""  # only its id is needed from here on
         exited = _EXITED.search(text)
         failed = exited is not None and exited[1] != "0" if is_error is None else is_error
         yield ToolEnded(call.call_id, text, failed)
 
     # --- what it spends ---------------------------------------------------------------------------------------------
 
-    def _reported_usage(self, note: UsageChanged | TurnCompleted) -> Iterator[AgentEvent]:
+    def _usage_of(self, note: UsageChanged | TurnCompleted) -> Iterator[AgentEvent]:
         if isinstance(note, UsageChanged):
             yield from self._usage(note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
         elif note.cumulative_token_usage is not None:

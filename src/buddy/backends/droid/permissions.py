@@ -21,7 +21,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", 
 
 
 class Subject(Struct, frozen=True):
-    """What would be done, in options of our rules."""
+    """What would be done, in the terms of our rules."""
 
     kind: ApprovalKind
     command: str = ""

@@ -1,7 +1,7 @@
-"""What a folder's own files may make Droid do: nothing, until the folder is trusted.
+"""Keeps a folder's own Droid settings without effect until the folder is trusted.
 
-Droid follows settings in the workspace (`.factory/`): commands that it then runs unasked, hooks that run at the start
-of a session, servers that are started. That would be done past our approvals.
+Droid follows settings in the workspace (`.factory/`): commands to run without asking, hooks that run when a session
+starts, servers to start. All of that would bypass our approvals.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,22 +15,24 @@ FILES = tuple(f".factory/{name}.json" for name in ("settings", "settings.local",
 
 
 async def check_project(target: Target, cwd: str, is_trusted: Callable[[str], bool]) -> None:
-    """UserError where the folder would have a say and is not trusted; in a container it harms nobody outside."""
+    """UserError if an untrusted folder has such settings; inside a container they can do no harm."""
     if target.name.startswith("container:"):
         return
-    here = runs_locally(target)
-    for folder in _folders(cwd) if here else (cwd,):
+    is_local = runs_locally(target)
+    for folder in _folders(cwd) if is_local else (cwd,):
         for name in FILES:
-            if await target.stat(name, root=folder) is None or (here and is_trusted(folder)):
+            if await target.stat(name, root=folder) is None or (is_local and is_trusted(folder)):
                 continue
             raise UserError(
-                f"{folder}/{name} can make droid run things without asking, and the folder is not trusted",
-                hint=f"look at the file, then: buddy trust {folder}" if here else "remove the file, or use a container",
+                f"{folder}/{name} can make droid run commands without asking, and the folder is not trusted",
+                hint=f"review the file, then run: buddy trust {folder}"
+                if is_local
+                else "remove the file, or use a container",
             )
 
 
 def _folders(cwd: str) -> Iterator[str]:
-    """The workspace and what is above it in the same repository, the user's own home apart."""
+    """The workspace and the folders above it in the same repository, except the user's home."""
     start = Path(cwd)
     above = [start, *start.parents]
     top = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), 0)

@@ -1,7 +1,7 @@
 """Requests and responses over a running Droid's stdin and stdout.
 
-Invariants: every request ends: by its response, a timeout, or the end of the program; an error without an id is
-the oldest waiting request's; a line that is not theirs to understand is reported as an error and harms nothing.
+Invariants: every request ends: by its response, a timeout, or the end of the program; an error without an id belongs
+to the oldest pending request; an invalid line is reported as an error and otherwise ignored.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class DroidExited(ProviderError):
     """The program has ended."""
 
     def __init__(self) -> None:
-        super().__init__("droid is not running any more", retryable=False)
+        super().__init__("droid has exited", retryable=False)
 
 
 class DroidRpc:
@@ -68,14 +68,21 @@ class DroidRpc:
                 return await future
         except TimeoutError as error:
             raise ProviderError(f"droid did not answer {method} within {patience:g} s", retryable=False) from error
-        except _Answered as answered:
-            raise RequestRefused(method, answered.problem) from None
+        except _ErrorResponse as response:
+            raise RequestRefused(method, response.problem) from None
         finally:
             self._waiting.pop(request_id, None)
 
     def write(self, line: bytes) -> None:
         if not self._program.stdin.is_closing():
             self._program.stdin.write(line)
+
+    async def drain(self) -> None:
+        """Wait until Droid has read enough of what was written; ProviderError if it is gone."""
+        try:
+            await self._program.stdin.drain()
+        except OSError as error:
+            raise ProviderError(f"can't reach droid: {error}", retryable=False) from error
 
     async def listen(self, handle: Handle) -> None:
         """Pass on everything that is not a response, in order, until its stdout ends."""
@@ -104,19 +111,17 @@ class DroidRpc:
                 await handle(envelope)
         except ValueError as error:
             shown = line[:SHOWN].decode(errors="replace").strip()
-            self._report_error(
-                ProviderError(f"droid said something that is not understood ({error}): {shown}", retryable=False)
-            )
+            self._report_error(ProviderError(f"droid sent an invalid message ({error}): {shown}", retryable=False))
 
     def _resolve(self, envelope: wire.Envelope) -> None:
-        wanted = envelope.id
-        if wanted is None and envelope.error is not None:
-            wanted = next((known for known, future in self._waiting.items() if not future.done()), None)
-        future = self._waiting.get(str(wanted))
+        request_id = envelope.id
+        if request_id is None and envelope.error is not None:
+            request_id = next((known for known, future in self._waiting.items() if not future.done()), None)
+        future = self._waiting.get(str(request_id))
         if future is None or future.done():
             return
         if envelope.error is not None:
-            future.set_exception(_Answered(envelope.error))
+            future.set_exception(_ErrorResponse(envelope.error))
         else:
             future.set_result(envelope.result)
 
@@ -127,7 +132,7 @@ class DroidRpc:
                 future.set_exception(DroidExited())
 
 
-class _Answered(Exception):
+class _ErrorResponse(Exception):
     def __init__(self, problem: wire.Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem

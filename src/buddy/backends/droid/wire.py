@@ -1,4 +1,4 @@
-"""Droid's wire: JSON-RPC in lines, taken apart at the edge.
+"""Droid's wire format: JSON-RPC, one message per line, parsed at the edge.
 
 Invariants: invalid data is reported and never guessed at; unknown kinds of notification are ignored, as each version
 adds new ones.
@@ -20,7 +20,7 @@ class Problem(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True):
-    """A line. An `id` that is missing where there should be one is a habit of theirs."""
+    """One line. Droid omits the `id` of some responses."""
 
     type: str
     id: str | int | None = None
@@ -31,7 +31,7 @@ class Envelope(Struct, frozen=True):
 
 
 class SessionOpened(Struct, frozen=True, rename="camel"):
-    """The answer to `initialize_session`, and as far as it goes to `load_session`."""
+    """The response to `initialize_session` and, as far as it has these fields, to `load_session`."""
 
     session_id: str = ""
     token_usage: "Tokens | None" = None
@@ -52,7 +52,7 @@ class ToolUse(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True, rename="camel"):
-    """A piece of a message, of whatever type."""
+    """A block of a message, of any type."""
 
     type: str
     text: str = ""
@@ -155,7 +155,7 @@ Notification = (
 
 
 class Confirmation(Struct, frozen=True, rename="camel"):
-    """One call that it asks about."""
+    """One call that needs permission."""
 
     tool_use: ToolUse
     confirmation_type: str = ""
@@ -184,13 +184,13 @@ class _Kind(Struct, frozen=True):
 
 
 def read_notification(params: Raw, session_id: str) -> Notification | None:
-    """What a notification says; None where it is about another session, or of a kind that means nothing to us."""
-    told = msgspec.json.decode(params, type=_NotificationParams)
-    if told.session_id not in ("", session_id):
+    """None for a notification of another session or of an unknown kind."""
+    envelope = msgspec.json.decode(params, type=_NotificationParams)
+    if envelope.session_id not in ("", session_id):
         return None
-    if msgspec.json.decode(told.notification, type=_Kind).type not in _KNOWN:
+    if msgspec.json.decode(envelope.notification, type=_Kind).type not in _KNOWN:
         return None
-    return msgspec.json.decode(told.notification, type=Notification)
+    return msgspec.json.decode(envelope.notification, type=Notification)
 
 
 def request(request_id: str, method: str, params: Mapping[str, Any]) -> bytes:
@@ -202,7 +202,7 @@ def response(request_id: str | int | None, result: dict[str, Any]) -> bytes:
 
 
 def refusal(request_id: str | int | None, method: str) -> bytes:
-    problem = {"code": -32601, "message": f"{method} is not known here"}
+    problem = {"code": -32601, "message": f"unknown method {method}"}
     return _line({"type": "response", "id": request_id, "error": problem})
 
 

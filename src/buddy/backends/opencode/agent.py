@@ -1,7 +1,7 @@
 """OpenCode as an agent: one server per target, any number of conversations, one event stream.
 
-Invariants: the stream is open before the first message is sent, and opened again as long as the server runs;
-an event reaches the conversation whose session it belongs to and no other; when the server is gone, so are they all.
+Invariants: the stream is open before the first message is sent, and is reopened while the server runs; an event
+reaches only the conversation that owns its session; when the server exits, all conversations end.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ log = logging.getLogger("buddy.backends")
 
 
 class OpenCode:
-    """Satisfies `Agent`. A server that a dead process left behind is known by `salt` and ended at the next start.
+    """Satisfies `Agent`. `salt` identifies a server left behind by a crash, which the next start ends.
 
     `is_trusted` says whether a folder's own settings may take effect.
     """
@@ -58,7 +58,7 @@ class OpenCode:
         self._tasks: set[asyncio.Task[None]] = set()
         self._streaming = asyncio.Event()
         self._sessions: dict[str, OpenCodeSession] = {}
-        """By their own sessions of the server."""
+        """By session id."""
 
     @property
     def is_available(self) -> bool:
@@ -83,7 +83,7 @@ class OpenCode:
                 await self._streaming.wait()
         except TimeoutError:
             await self.close()
-            raise ProviderError("OpenCode's server gives no stream of events", retryable=True) from None
+            raise ProviderError("OpenCode's server sends no events", retryable=True) from None
 
     async def execute(self, request: AgentRequest) -> Executor:
         from buddy.backends.opencode.session import OpenCodeSession, Prompt
@@ -101,10 +101,11 @@ class OpenCode:
         )
         if request.session_id is None:
             rules = {"permission": session_rules(plan=request.plan)}
-            made = lenient.text(read_object(await server.call("POST", "/session", request.cwd, rules)).get("id"))
-            if not re.fullmatch(r"[\w-]{1,200}", made):  # it becomes a part of addresses
-                raise ProviderError("OpenCode made no session", retryable=True)
-            session = OpenCodeSession(server, prompt, made)
+            created = read_object(await server.call("POST", "/session", request.cwd, rules))
+            session_id = lenient.text(created.get("id"))
+            if not re.fullmatch(r"[\w-]{1,200}", session_id):  # it becomes part of URLs
+                raise ProviderError("OpenCode created no session", retryable=True)
+            session = OpenCodeSession(server, prompt, session_id)
         else:
             anchor, children = await _load_session(server, request.cwd, request.session_id)
             session = OpenCodeSession(server, prompt, request.session_id, anchor)
@@ -163,7 +164,7 @@ class OpenCode:
     def _connected(self) -> None:
         if self._streaming.is_set():
             for session in list(self._sessions.values()):
-                session.mark_gap()
+                session.inbox.mark_gap()
         self._streaming.set()
 
     def _route(self, event: StreamEvent) -> None:
@@ -173,7 +174,7 @@ class OpenCode:
                 parent.sessions.add(event.session_id)
         session = self._session_for(event.session_id)
         if session is not None and not session.is_closed:
-            session.offer(event)
+            session.inbox.put(event)
 
     def _session_for(self, session_id: str) -> "OpenCodeSession | None":
         """The conversation that owns this session or sub-agent session."""
@@ -183,9 +184,9 @@ class OpenCode:
     async def _watch_exit(self, server: "OpenCodeServer") -> None:
         code = await server.program.wait()
         why = server.program.stderr_tail
-        self._streaming.set()  # there is nothing to wait for any more
+        self._streaming.set()  # so that `start` stops waiting
         for session in list(self._sessions.values()):
-            session.fail(f"OpenCode's server ended with {code}{': ' + why if why else ''}")
+            session.fail(f"OpenCode's server exited with code {code}{': ' + why if why else ''}")
 
 
 async def _load_session(server: "OpenCodeServer", directory: str, session_id: str) -> tuple[str, set[str]]:
@@ -195,7 +196,7 @@ async def _load_session(server: "OpenCodeServer", directory: str, session_id: st
         messages = read_list(await server.call("GET", f"/session/{session_id}/message", directory))
         children = read_list(await server.call("GET", f"/session/{session_id}/children", directory))
     except NotFound:
-        raise SessionLost(f"OpenCode knows no session {session_id}") from None
+        raise SessionLost(f"OpenCode has no session {session_id}") from None
     newest = max((lenient.text(lenient.mapping(one.get("info")).get("id")) for one in messages), default="")
     return newest, {lenient.text(child.get("id")) for child in children}
 
@@ -204,7 +205,7 @@ def _parse(line: str) -> StreamEvent | None:
     try:
         return read_event(line)
     except ValueError:
-        log.warning("OpenCode's stream carried what is no event: %.200r", line)
+        log.warning("invalid event in OpenCode's stream: %.200r", line)
         return None
 
 
@@ -213,5 +214,7 @@ def _model_of(model: str | None) -> tuple[str, str] | None:
         return None
     provider, _, name = model.partition("/")
     if not provider or not name:
-        raise UserError(f"OpenCode has no model {model!r}: it names them PROVIDER/MODEL", hint="opencode models")
+        raise UserError(
+            f"invalid OpenCode model {model!r}: expected PROVIDER/MODEL", hint="run 'opencode models' to list them"
+        )
     return provider, name

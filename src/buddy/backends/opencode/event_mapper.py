@@ -23,15 +23,15 @@ from buddy.backends.external.contract import (
 from buddy.backends.opencode.wire import Json
 
 EFFECTS = ("bash", "edit", "write", "apply_patch", "webfetch")
-"""What it has to ask for. It does not for a command that is nothing but a redirection, so that is at least told."""
+"""Tools that need permission. A command that is only a redirection runs without, so that is at least reported."""
 LONGEST = 500
 Key = tuple[str, str]
-"""A call, by the message it belongs to and its id there: the id alone comes again."""
+"""A call: its message and its id there. The id alone is not unique."""
 
 
 class TextPart(Struct):
     is_thinking: bool
-    told: str = ""
+    reported: str = ""
     has_gap: bool = False
     is_over: bool = False
 
@@ -75,43 +75,43 @@ class EventMapper:
         text = self._texts.get(part_id)
         if text is None or text.has_gap or text.is_over or body.get("field") != "text" or not piece:
             return []
-        text.told += piece
+        text.reported += piece
         return [Delta(piece, part_id, text.is_thinking)]
 
     def _text(self, part: Json) -> list[AgentEvent]:
-        part_id, whole = lenient.text(part.get("id")), lenient.text(part.get("text"))
+        part_id, complete = lenient.text(part.get("id")), lenient.text(part.get("text"))
         text = self._texts.setdefault(part_id, TextPart(part.get("type") == "reasoning"))
         if text.is_over:
             return []
         text.is_over = "end" in lenient.mapping(part.get("time"))
-        said, text.told = text.told, whole
+        before, text.reported = text.reported, complete
         if text.is_over and not text.is_thinking:
-            self.last_text = whole or self.last_text
-            return [Message(whole, part_id)] if whole else []
-        if not whole.startswith(said):
+            self.last_text = complete or self.last_text
+            return [Message(complete, part_id)] if complete else []
+        if not complete.startswith(before):
             # Reported when it is complete.
-            text.has_gap, text.told = True, said
+            text.has_gap, text.reported = True, before
             return []
-        return [Delta(whole[len(said) :], part_id, text.is_thinking)] if len(whole) > len(said) else []
+        return [Delta(complete[len(before) :], part_id, text.is_thinking)] if len(complete) > len(before) else []
 
     def _tool(self, part: Json) -> list[AgentEvent]:
         call, state = self._call(part), lenient.mapping(part.get("state"))
         status = state.get("status")
         if call.is_over or status not in ("running", "completed", "error"):
             return []
-        told: list[AgentEvent] = []
+        events: list[AgentEvent] = []
         if not call.is_started:
             call.is_started, call.args = True, lenient.mapping(state.get("input"))
-            told.append(ToolStarted(call.call_id, call.name, call.args))
+            events.append(ToolStarted(call.call_id, call.name, call.args))
         if status == "running":
-            return told + self._progress(call, lenient.text(lenient.mapping(state.get("metadata")).get("output")))
+            return events + self._progress(call, lenient.text(lenient.mapping(state.get("metadata")).get("output")))
         call.is_over = True
         failed = status == "error"
         text = lenient.text(state.get("error" if failed else "output"))
-        told.append(ToolEnded(call.call_id, text, failed))
+        events.append(ToolEnded(call.call_id, text, failed))
         if not failed and not call.is_asked and call.name in EFFECTS:
-            told.append(Failure(f"OpenCode did this without asking: {call.name} {call.args}"[:LONGEST]))
-        return told
+            events.append(Failure(f"OpenCode did this without asking: {call.name} {call.args}"[:LONGEST]))
+        return events
 
     def _call(self, part: Json) -> OpenCodeCall:
         key = lenient.text(part.get("messageID")), lenient.text(part.get("callID"))
@@ -129,7 +129,7 @@ class EventMapper:
         return call_id
 
     def _progress(self, call: OpenCodeCall, output: str) -> list[AgentEvent]:
-        """Its output so far, which is all of it until it gets long."""
+        """`output` is the complete output so far, or only its end once it gets long."""
         fresh = output[len(call.output) :] if output.startswith(call.output) else ""
         call.output = output
         return [ToolProgress(call.call_id, fresh)] if fresh else []
@@ -144,6 +144,6 @@ class EventMapper:
         input_tokens = lenient.count(tokens.get("input")) + cached + lenient.count(cache.get("write"))
         output_tokens = lenient.count(tokens.get("output")) + lenient.count(tokens.get("reasoning"))
         cost = part.get("cost")
-        # A model without a price costs 0 by its word, which is not to know.
+        # OpenCode reports 0 for a model without a price: the cost is unknown.
         paid = float(cost) if isinstance(cost, int | float) and cost > 0 else None
         return [UsageReport(input_tokens, output_tokens, cached, paid)] if input_tokens or output_tokens else []

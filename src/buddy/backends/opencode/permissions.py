@@ -14,27 +14,27 @@ Reply = Callable[[PermissionAnswer], Awaitable[None]]
 
 def permission_of(asked: Json, call: OpenCodeCall, directory: str, reply: Reply) -> Permission:
     """The request with the arguments of its call, which is what will run."""
-    metadata, wanted = lenient.mapping(asked.get("metadata")), lenient.text(asked.get("permission"))
+    metadata, permission = lenient.mapping(asked.get("metadata")), lenient.text(asked.get("permission"))
     patterns = [lenient.text(pattern) for pattern in lenient.items(asked.get("patterns"))]
-    details: dict[str, Any] = {"permission": wanted, "patterns": patterns, "metadata": metadata}
-    given = {**metadata, **call.args}
+    details: dict[str, Any] = {"permission": permission, "patterns": patterns, "metadata": metadata}
+    values = {**metadata, **call.args}
     if call.name == "bash":
-        command = lenient.text(given.get("command")) or "\n".join(patterns)
-        command = command_in(command, lenient.text(given.get("workdir")), directory)
+        command = lenient.text(values.get("command")) or "\n".join(patterns)
+        command = command_in(command, lenient.text(values.get("workdir")), directory)
         return Permission(call.call_id, call.name, "exec", reply, call.args, details, command=command)
-    if wanted == "edit":
+    if permission == "edit":
         details["diff"] = lenient.text(metadata.get("diff"))
         if paths := _paths(metadata, call.args, patterns, directory):
             return Permission(
                 call.call_id, call.name, "write", reply, call.args, details, path=paths[0], more_paths=paths[1:]
             )
-    if wanted == "webfetch" and (url := lenient.text(given.get("url"))):
+    if permission == "webfetch" and (url := lenient.text(values.get("url"))):
         return Permission(call.call_id, call.name, "fetch", reply, call.args, details, url=url)
     return Permission(call.call_id, call.name, "tool", reply, call.args, details)
 
 
 def _paths(metadata: Json, args: Json, patterns: list[str], directory: str) -> tuple[str, ...]:
-    """Every file of a change: a patch lists them; the patterns say the same, but from the root of the repository."""
+    """Every file of a change: a patch lists them; the patterns do too, but relative to the repository's root."""
     files = lenient.mappings(metadata.get("files"))
     named = [lenient.text(file.get(key)) for file in files for key in ("filePath", "movePath")]
     named = [path for path in named if path] or [lenient.text(args.get("filePath"))]

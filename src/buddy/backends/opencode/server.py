@@ -16,7 +16,7 @@ from buddy.backends.opencode import settings
 from buddy.backends.opencode.wire import NotFound
 from buddy.errors import ProviderError, UserError
 from buddy.targets.bridge import Bridge
-from buddy.targets.contract import Target
+from buddy.targets.contract import Target, without_terminal
 from buddy.targets.programs import LINE_LIMIT, Program, start_program
 from buddy.targets.remote import Remote
 
@@ -24,7 +24,7 @@ START_SECONDS = 30.0
 FIRST_PROBE_SECONDS = 1.0
 PING_SECONDS = 10.0
 CALL_SECONDS = 60.0
-# It says something every ten seconds, older ones every thirty.
+# It sends a heartbeat every 10 seconds; older versions every 30.
 SILENCE_SECONDS = 75.0
 ATTEMPTS = 3
 NOT_FOUND = 404
@@ -48,38 +48,38 @@ class OpenCodeServer:
         self._drain = asyncio.create_task(_drain(program))
 
     async def health(self, seconds: float = PING_SECONDS) -> None:
-        """ProviderError where it does not answer."""
+        """ProviderError if it does not respond."""
         try:
             answer = await self._client.get("/global/health", timeout=seconds)
         except httpx2.HTTPError as error:
-            raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
+            raise ProviderError(f"OpenCode's server does not respond: {_why(error)}", retryable=True) from error
         if not answer.is_success:
-            raise ProviderError(f"OpenCode's server answers {answer.status_code}", retryable=True)
+            raise ProviderError(f"OpenCode's server returned {answer.status_code}", retryable=True)
 
     async def call(self, method: str, path: str, directory: str, body: object = None) -> bytes:
-        """The body of its answer; Missing where it knows no such thing, ProviderError where it fails."""
+        """The body of the response; NotFound for an unknown path or object, otherwise ProviderError on failure."""
         try:
             asked = self._client.stream(method, path, params={"directory": directory}, json=body)
             async with asked as answer, asyncio.timeout(CALL_SECONDS):
                 content = await _read_all(answer)
         except (httpx2.HTTPError, TimeoutError) as error:
-            raise ProviderError(f"OpenCode's server does not answer: {_why(error)}", retryable=True) from error
-        # Older ones answer an unknown path with a page.
+            raise ProviderError(f"OpenCode's server does not respond: {_why(error)}", retryable=True) from error
+        # Older versions answer an unknown path with an HTML page.
         is_page = content and "json" not in answer.headers.get("content-type", "")
         if answer.status_code == NOT_FOUND or (answer.is_success and is_page):
             raise NotFound(path)
         if not answer.is_success:
             said = content[:300].decode(errors="replace")
-            raise ProviderError(f"OpenCode's server answers {answer.status_code} to {path}: {said}", retryable=False)
+            raise ProviderError(f"OpenCode's server returned {answer.status_code} for {path}: {said}", retryable=False)
         return content
 
     async def lines(self) -> AsyncIterator[str]:
-        """The stream of everything that happens in it; it ends, or breaks with ProviderError, when it is cut."""
+        """The event stream, line by line, until it ends; ProviderError if the connection breaks."""
         timeout = httpx2.Timeout(CALL_SECONDS, read=SILENCE_SECONDS)
         try:
             async with self._client.stream("GET", "/global/event", timeout=timeout) as answer:
                 if not answer.is_success:
-                    raise ProviderError(f"OpenCode's stream answers {answer.status_code}", retryable=True)
+                    raise ProviderError(f"OpenCode's stream returned {answer.status_code}", retryable=True)
                 async for line in split_lines(answer.aiter_bytes()):
                     yield line
         except httpx2.HTTPError as error:
@@ -87,7 +87,7 @@ class OpenCodeServer:
 
     async def close(self) -> None:
         await self._client.aclose()
-        await self.program.end(grace=0.5)  # it does not mind the end of its input
+        await self.program.end(grace=0.5)  # it ignores the end of its stdin
         if self._bridge is not None:
             await self._bridge.close()
         self._drain.cancel()
@@ -95,19 +95,19 @@ class OpenCodeServer:
 
 
 async def start(target: Target, words: Sequence[str], nonce: str) -> OpenCodeServer:
-    """A server that answers. UserError where the program is missing, ProviderError where it does not come up."""
+    """Start a server and wait until it responds. UserError if the program is missing, ProviderError if it fails."""
     await target.kill_orphans(nonce)
     why = ""
-    for _ in range(ATTEMPTS):  # another program may have the port
+    for _ in range(ATTEMPTS):  # another program may use the port
         password, port = secrets.token_urlsafe(24), secrets.randbelow(30_000) + 20_000
         asked = [*words, "serve", "--port", str(port), "--hostname", "127.0.0.1"]
-        # Not in the workspace: the program would take a repository's `.env` for its own environment.
+        # Not in the workspace: OpenCode would load a repository's `.env` into its own environment.
         program = await start_program(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
         try:
             if await _wait_listening(program):
                 return await _connect(target, program, port, password, nonce)
-            code = await program.end()  # also one that closed its stdout and stays
-            why = program.stderr_tail or f"it ended with {code}"
+            code = await program.end()  # it may have closed its stdout and still be running
+            why = program.stderr_tail or f"it exited with code {code}"
         except BaseException:
             await program.end()
             raise
@@ -117,7 +117,7 @@ async def start(target: Target, words: Sequence[str], nonce: str) -> OpenCodeSer
 
 
 async def _wait_listening(program: Program) -> bool:
-    """Wait until it says that it listens; False where it ended instead."""
+    """Wait until it reports that it is listening; False if it exited instead."""
     try:
         async with asyncio.timeout(START_SECONDS):
             while line := await program.stdout.readline():
@@ -125,10 +125,10 @@ async def _wait_listening(program: Program) -> bool:
                     return True
     except TimeoutError:
         raise ProviderError(
-            f"OpenCode's server does not listen after {START_SECONDS:g} s: {program.stderr_tail}", retryable=True
+            f"OpenCode's server is not listening after {START_SECONDS:g} s: {program.stderr_tail}", retryable=True
         ) from None
     except ValueError:
-        raise ProviderError("OpenCode's server wrote a line without an end", retryable=False) from None
+        raise ProviderError("OpenCode's server wrote a line that is too long", retryable=False) from None
     return False
 
 
@@ -144,16 +144,16 @@ async def _connect(target: Target, program: Program, port: int, password: str, n
 
 
 async def _open_bridge(target: Target, port: int, nonce: str) -> Bridge | None:
-    place = getattr(target, "without_terminal", target)
-    if not isinstance(place, Remote):
+    base = without_terminal(target)
+    if not isinstance(base, Remote):
         return None
-    bridge = Bridge(place.launcher, port, nonce)
+    bridge = Bridge(base.launcher, port, nonce)
     await bridge.open()
     return bridge
 
 
 async def _wait_healthy(server: OpenCodeServer) -> None:
-    """A request of its first instants may never be answered, so each has a limit and is sent anew."""
+    """The first requests after its start may never be answered, so each has a short timeout and is repeated."""
     seconds, left = FIRST_PROBE_SECONDS, START_SECONDS
     while True:
         try:
@@ -162,7 +162,7 @@ async def _wait_healthy(server: OpenCodeServer) -> None:
             left -= seconds
             if left <= 0 or not server.program.is_running:
                 raise
-            seconds *= 2  # the way there may be long
+            seconds *= 2  # the connection may be slow
 
 
 async def _read_all(answer: httpx2.Response) -> bytes:
@@ -170,26 +170,25 @@ async def _read_all(answer: httpx2.Response) -> bytes:
     async for piece in answer.aiter_bytes():
         content += piece
         if len(content) > LINE_LIMIT:
-            raise ProviderError("OpenCode's server answers without an end", retryable=False)
+            raise ProviderError("OpenCode's server sent a response that is too long", retryable=False)
     return bytes(content)
 
 
 async def split_lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """Line by line; one that is longer than any that can be kept breaks the stream."""
+    """Split into lines; ProviderError for one that is too long."""
     held = bytearray()
     async for piece in pieces:
         held += piece
         if b"\n" in piece:
-            *whole, rest = held.split(b"\n")
-            held = rest
-            for line in whole:
+            *lines, held = held.split(b"\n")
+            for line in lines:
                 yield line.decode(errors="replace").rstrip("\r")
         elif len(held) > LINE_LIMIT:
-            raise ProviderError("OpenCode's stream carried a line without an end", retryable=True)
+            raise ProviderError("OpenCode's stream sent a line that is too long", retryable=True)
 
 
 async def _drain(program: Program) -> None:
-    with suppress(ValueError):  # a line without an end
+    with suppress(ValueError):  # a line that is too long
         while await program.stdout.read(65536):
             pass
 

@@ -6,29 +6,27 @@ server is queried, and what was missed is reported once.
 """
 
 import asyncio
-from collections import deque
 from contextlib import suppress
-from typing import Literal
 
 from msgspec import Struct
 
 from buddy.backends.external import lenient
-from buddy.backends.external.contract import Completion, Failure, PermissionAnswer, SystemNote, ToolEnded
-from buddy.backends.external.event_channel import MAX_QUEUED, EventChannel
-from buddy.backends.opencode.event_mapper import EventMapper, Key, OpenCodeCall
-from buddy.backends.opencode.permissions import permission_of
+from buddy.backends.external.contract import Completion, Failure, SystemNote
+from buddy.backends.external.event_channel import EventChannel
+from buddy.backends.opencode.client import SessionClient
+from buddy.backends.opencode.event_mapper import EventMapper
+from buddy.backends.opencode.inbox import GAP, Inbox
+from buddy.backends.opencode.questions import Questions
 from buddy.backends.opencode.server import OpenCodeServer
-from buddy.backends.opencode.wire import Json, NotFound, StreamEvent, error_text, is_abort, read_list, read_object
+from buddy.backends.opencode.wire import Json, StreamEvent, error_text, is_abort
 from buddy.errors import BuddyError, ProviderError
 
-Gap = Literal["gap"]
-GAP: Gap = "gap"
 CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 
 
 class Prompt(Struct, frozen=True):
-    """What goes with every message."""
+    """The settings sent with every message."""
 
     directory: str
     agent: str
@@ -36,26 +34,27 @@ class Prompt(Struct, frozen=True):
     system: str
 
     def body(self, text: str) -> Json:
-        said: Json = {"parts": [{"type": "text", "text": text}], "agent": self.agent}
+        body: Json = {"parts": [{"type": "text", "text": text}], "agent": self.agent}
         if self.model is not None:
-            said["model"] = {"providerID": self.model[0], "modelID": self.model[1]}
-        return {**said, "system": self.system} if self.system else said
+            body["model"] = {"providerID": self.model[0], "modelID": self.model[1]}
+        return {**body, "system": self.system} if self.system else body
 
 
 class OpenCodeSession(EventChannel):
-    """Satisfies `Executor`. `anchor` is the id of its last message so far; ids grow."""
+    """Satisfies `Executor`. `anchor` is the id of its newest message so far; ids only grow."""
 
     def __init__(self, server: OpenCodeServer, prompt: Prompt, session_id: str, anchor: str = "") -> None:
         super().__init__()
+        self.inbox = Inbox()
         self.sessions: set[str] = {session_id}
         """Its own and those of its sub-agents."""
         self._server = server
         self._prompt = prompt
+        self._client = SessionClient(server, session_id, prompt.directory)
+        self._questions = Questions(self._client, self.publish, lambda: self._is_cancelled)
         self._session_id = session_id
         self._anchor = anchor
         self._newest = anchor
-        self._inbox: deque[StreamEvent | Gap] = deque()
-        self._arrived = asyncio.Event()
         self._closed = False
         self._mapper = EventMapper()
         self._roles: dict[str, str] = {}
@@ -66,9 +65,6 @@ class OpenCodeSession(EventChannel):
         self._unseen = 0
         self._error = ""
         self._finish = ""
-        self._held: dict[Key, list[Json]] = {}
-        self._asked: set[str] = set()
-        self._granted: set[str] = set()
         self._processing = asyncio.create_task(self._process_inbox())
         self._processing.add_done_callback(self._on_processing_done)
 
@@ -84,21 +80,20 @@ class OpenCodeSession(EventChannel):
 
     async def send_message(self, text: str) -> None:
         if self.done.is_set():
-            raise ProviderError("OpenCode's server is gone", retryable=True)
+            raise ProviderError("OpenCode's server has exited", retryable=True)
         if not self._is_pending:
             self._is_pending, self._is_busy, self._is_cancelled, self._unseen = True, False, False, 0
             self._error = self._finish = ""
         self._unseen += 1
         try:
-            await self._call("POST", f"/session/{self._session_id}/prompt_async", self._prompt.body(text))
+            await self._client.prompt(self._prompt.body(text))
         except ProviderError as error:
             self._is_pending = False
-            raise ProviderError(f"OpenCode did not take the message: {error}", retryable=True) from error
+            raise ProviderError(f"OpenCode did not accept the message: {error}", retryable=True) from error
 
     async def cancel(self) -> None:
         self._is_cancelled = True
-        with suppress(NotFound):
-            await self._call("POST", f"/session/{self._session_id}/abort")
+        await self._client.abort()
 
     async def wait(self) -> int:
         await self.done.wait()
@@ -118,20 +113,6 @@ class OpenCodeSession(EventChannel):
 
     # --- stream events ----------------------------------------------------------------------------------------------
 
-    def offer(self, event: StreamEvent) -> None:
-        """Something happened in one of its sessions. Where it cannot keep up, it looks at the whole again later."""
-        if len(self._inbox) >= MAX_QUEUED:
-            self.mark_gap()
-            return
-        self._inbox.append(event)
-        self._arrived.set()
-
-    def mark_gap(self) -> None:
-        """Something may have been missed."""
-        self._inbox.clear()
-        self._inbox.append(GAP)
-        self._arrived.set()
-
     def fail(self, why: str) -> None:
         """The server is gone."""
         self.errors.append(ProviderError(why, retryable=True))
@@ -139,22 +120,19 @@ class OpenCodeSession(EventChannel):
 
     async def _process_inbox(self) -> None:
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._inbox:
-                item = self._inbox.popleft()
-                try:
-                    await (self._take(item) if isinstance(item, StreamEvent) else self._catch_up())
-                except BuddyError as error:
-                    self.errors.append(error)
-                    await self.publish(Failure(str(error)))
-                    if item == GAP:
-                        await asyncio.sleep(RETRY_SECONDS)
-                        self.mark_gap()
+            item = await self.inbox.get()
+            try:
+                await (self._take(item) if isinstance(item, StreamEvent) else self._catch_up())
+            except BuddyError as error:
+                self.errors.append(error)
+                await self.publish(Failure(str(error)))
+                if item == GAP:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    self.inbox.mark_gap()
 
-    def _on_processing_done(self, attending: asyncio.Task[None]) -> None:
-        """Nobody attends any more: whoever listens must not wait for ever."""
-        if not attending.cancelled() and (error := attending.exception()) is not None:
+    def _on_processing_done(self, task: asyncio.Task[None]) -> None:
+        """If processing failed, no more events will come: end the channel so that its reader does not wait forever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(f"{type(error).__name__}: {error}")
 
     async def _take(self, event: StreamEvent) -> None:
@@ -167,12 +145,12 @@ class OpenCodeSession(EventChannel):
             case "message.part.updated":
                 await self._part(lenient.mapping(body.get("part")), is_own=is_own)
             case "message.part.delta" if is_own and self._is_current(lenient.text(body.get("messageID"))):
-                for told in self._mapper.delta(body):
-                    await self.publish(told)
+                for reported in self._mapper.delta(body):
+                    await self.publish(reported)
             case "permission.asked":
-                await self._permission(body)
+                await self._questions.take(body, self._mapper)
             case "question.asked":
-                await self._question(body)
+                await self._questions.decline(body)
             case _ if is_own:
                 await self._status(event)
             case _:
@@ -196,7 +174,7 @@ class OpenCodeSession(EventChannel):
             self._unseen -= is_new
             return
         if is_new:
-            self._error = ""  # it went on all the same
+            self._error = ""  # it continued despite the error
         self._finish = lenient.text(info.get("finish"))
         if info.get("error") and not is_abort(info["error"]):
             self._error = self._error or error_text(info["error"])
@@ -205,13 +183,10 @@ class OpenCodeSession(EventChannel):
         message_id = lenient.text(part.get("messageID"))
         if not self._is_current(message_id):
             return
-        for told in self._mapper.part(part, is_own=is_own):
-            await self.publish(told)
+        for event in self._mapper.part(part, is_own=is_own):
+            await self.publish(event)
         key = message_id, lenient.text(part.get("callID"))
-        call = self._mapper.calls.get(key)
-        if key in self._held and call is not None and call.is_started:
-            for asked in self._held.pop(key):
-                await self._ask(asked, call)
+        await self._questions.release(key, self._mapper.calls.get(key))
 
     # --- status -----------------------------------------------------------------------------------------------------
 
@@ -222,35 +197,35 @@ class OpenCodeSession(EventChannel):
                 await self._idle()
             case "session.status", "busy" | "retry" as word:
                 if self._is_cancelled and not self._is_busy:
-                    await self.cancel()  # it came before the work began, and had nothing to stop
+                    await self.cancel()  # the first abort came before the work began and had no effect
                 self._is_busy = True
                 if word == "retry":
-                    await self.publish(SystemNote(f"OpenCode tries again: {lenient.text(status.get('message'))[:300]}"))
+                    await self.publish(SystemNote(f"OpenCode is retrying: {lenient.text(status.get('message'))[:300]}"))
             case "session.error", _:
-                await self._failed(event.body.get("error"))
+                await self._take_error(event.body.get("error"))
             case _:
                 pass
 
     async def _idle(self) -> None:
-        """Said more than once about one message: only one that is still so is about the present message."""
+        """Idle may be reported more than once per message, so the server is asked whether it still is."""
         if not self._is_busy:
             return
         try:
-            self._is_busy = self._session_id in await self._statuses()
+            self._is_busy = await self._client.is_busy()
         except ProviderError as error:
             self.errors.append(error)
             self._is_busy = False
         if not self._is_busy and self._unseen <= 0:
             await self._complete()
 
-    async def _failed(self, error: object) -> None:
-        """Alone it says nothing about the end: it may go on. Where the message was not even taken up, it is the end."""
+    async def _take_error(self, error: object) -> None:
+        """An error is not the end, as OpenCode may continue, unless it had not even started on the message."""
         if is_abort(error):
-            # Of a message that we cancelled it may come when the next one is at work.
+            # The abort of a cancelled message may be reported while the next one is being worked on.
             self._is_cancelled = self._is_cancelled or (self._is_busy and not self._was_cancelled)
             return
         self._error = self._error or error_text(error)
-        if self._unseen > 0 and not self._is_busy and self._session_id not in await self._statuses():
+        if self._unseen > 0 and not self._is_busy and not await self._client.is_busy():
             await self._complete()
 
     async def _complete(self) -> None:
@@ -258,8 +233,8 @@ class OpenCodeSession(EventChannel):
         self._is_pending = self._is_busy = False
         self._was_cancelled = self._is_cancelled
         self._anchor = self._newest
-        for forgotten in (self._roles, self._held, self._asked, self._granted):
-            forgotten.clear()
+        self._roles.clear()
+        self._questions.clear()
         if self._is_cancelled:
             completion = Completion("cancelled", mapper.last_text)
         elif self._error:
@@ -268,92 +243,24 @@ class OpenCodeSession(EventChannel):
             completion = Completion("truncated" if self._finish == "length" else "completed", mapper.last_text)
         await self.publish(completion)
 
-    # --- questions --------------------------------------------------------------------------------------------------
-
-    async def _permission(self, asked: Json) -> None:
-        """Asked as soon as it is known what the call was given, which may be said after the request."""
-        request_id = lenient.text(asked.get("id"))
-        if request_id in self._asked:
-            return
-        self._asked.add(request_id)
-        of = lenient.mapping(asked.get("tool"))
-        key = lenient.text(of.get("messageID")), lenient.text(of.get("callID"))
-        call = self._mapper.calls.get(key)
-        if not key[1]:
-            await self._ask(
-                asked, OpenCodeCall(self._mapper.unused_id(request_id), lenient.text(asked.get("permission")))
-            )
-        elif call is None or not call.is_started:
-            self._held.setdefault(key, []).append(asked)
-        elif not call.is_over:
-            await self._ask(asked, call)
-
-    async def _ask(self, asked: Json, call: OpenCodeCall) -> None:
-        async def reply(answer: PermissionAnswer) -> None:
-            if answer.approved and permission.kind == "exec":
-                self._granted.add(call.call_id)
-            await self._reply(asked, answer)
-            if not asked.get("tool"):  # there is no call that would tell its end
-                word = "allowed" if answer.approved else f"denied: {answer.comment}"
-                await self.publish(ToolEnded(call.call_id, word, not answer.approved))
-
-        call.is_asked = True
-        permission = permission_of(asked, call, self._prompt.directory, reply)
-        if self._is_cancelled:
-            await self._reply(asked, PermissionAnswer(approved=False, comment="cancelled"))
-        elif call.call_id in self._granted:  # first for a place outside, then for the same command
-            await self._reply(asked, PermissionAnswer(approved=True))
-        else:
-            await self.publish(permission)
-
-    async def _reply(self, asked: Json, answer: PermissionAnswer) -> None:
-        """Without a word for the model a refusal would end its work."""
-        request_id, session_id = lenient.text(asked.get("id")), lenient.text(asked.get("sessionID"))
-        word = "once" if answer.approved else "reject"
-        said: Json = {"reply": word} if answer.approved else {"reply": word, "message": answer.comment or "denied"}
-        try:
-            await self._call("POST", f"/permission/{request_id}/reply", said)
-        except NotFound:
-            with suppress(NotFound):  # it no longer waits for the answer
-                await self._call("POST", f"/session/{session_id}/permissions/{request_id}", {"response": word})
-
-    async def _question(self, asked: Json) -> None:
-        questions = [lenient.text(question.get("question")) for question in lenient.mappings(asked.get("questions"))]
-        await self.publish(SystemNote(f"OpenCode asked, and nobody is there to answer: {' '.join(questions)[:500]}"))
-        with suppress(NotFound):
-            await self._call("POST", f"/question/{lenient.text(asked.get('id'))}/reject")
-
     # --- after a gap ------------------------------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
         if not self._is_pending:
             return
         self._mapper.mark_gap()
-        statuses = await self._statuses()
-        children = read_list(await self._call("GET", f"/session/{self._session_id}/children"))
-        self.sessions |= {lenient.text(child.get("id")) for child in children}
-        for session_id in sorted(self.sessions, key=lambda one: one != self._session_id):
-            for message in await self._messages(session_id):
+        is_busy = await self._client.is_busy()
+        self.sessions |= await self._client.children()
+        for session_id in sorted(self.sessions, key=lambda known: known != self._session_id):  # its own first
+            for message in await self._client.messages(session_id):
                 self._message(lenient.mapping(message.get("info")), is_own=session_id == self._session_id)
                 for part in lenient.mappings(message.get("parts")):
                     await self._part(part, is_own=session_id == self._session_id)
         self._mapper.mark_gap()
-        if self._session_id in statuses:
+        if is_busy:
             self._is_busy = True
-            for asked in read_list(await self._call("GET", "/permission")):
+            for asked in await self._client.pending_permissions():
                 if asked.get("sessionID") in self.sessions:
-                    await self._permission(asked)
+                    await self._questions.take(asked, self._mapper)
         elif "assistant" in self._roles.values() or self._is_busy:
             await self._complete()
-
-    async def _statuses(self) -> Json:
-        return read_object(await self._call("GET", "/session/status"))
-
-    async def _messages(self, session_id: str) -> list[Json]:
-        try:
-            return read_list(await self._call("GET", f"/session/{session_id}/message"))
-        except NotFound:
-            return []
-
-    async def _call(self, method: str, path: str, body: object = None) -> bytes:
-        return await self._server.call(method, path, self._prompt.directory, body)

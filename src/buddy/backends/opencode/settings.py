@@ -1,9 +1,8 @@
-"""How OpenCode is set up so that it asks before it does anything that has an effect.
+"""Configures OpenCode so that it asks before it does anything that has an effect.
 
-Invariants: our rules come after everyone else's, as the last match decides: those of the server's whole
-configuration for its sub-agents, those of a session for what it does itself; what a repository configures (servers,
-plugins, agents, permissions) has no effect, because its plugins would run without a question; secrets are in the
-environment alone.
+Invariants: our rules come last, as the last match decides: those in the server's configuration for sub-agents, those
+of a session for the agent itself; a repository's own configuration (servers, plugins, agents, permissions) has no
+effect, because its plugins would run without asking; secrets are only in the environment.
 """
 
 from collections.abc import Mapping
@@ -15,16 +14,16 @@ INSTALL = "npm install -g opencode-ai"
 USER = "opencode"
 Action = Literal["allow", "ask", "deny"]
 
-# Looking around in the workspace. What lies outside is asked as external_directory.
+# Reading in the workspace; anything outside is asked about as external_directory.
 READ_ONLY = ("read", "glob", "grep", "list", "todoread", "todowrite")
-# Whose content is likely to be a secret is asked for all the same.
+# Files that are likely to contain secrets need permission all the same.
 ENV_FILES: dict[str, Action] = {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
-# Named besides "*": a name in a user's own file would come after it.
+# Named in addition to "*": a name in the user's own file would come after it.
 ASKED = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_directory", "doom_loop", "skill", "lsp")
-# Nobody is there to answer its questions; what mode it works in is decided by us.
+# Nobody can answer its questions, and we decide the mode.
 DENIED = ("question", "plan_enter", "plan_exit")
 HELPERS = ("general", "explore")
-"""The sub-agents whose permissions we know; general may do all that the agent itself may."""
+"""The sub-agents whose permissions we know; general has the same ones as the agent itself."""
 
 
 def permissions() -> dict[str, Action | dict[str, Action]]:
@@ -37,7 +36,7 @@ def permissions() -> dict[str, Action | dict[str, Action]]:
 
 
 def session_rules(*, plan: bool) -> list[dict[str, str]]:
-    """The rules of one session, which come after those of its agent."""
+    """The rules of one session, which follow those of its agent."""
     helpers = [name for name in HELPERS if not (plan and name == "general")]
     return [
         _rule("*", "*", "ask"),
@@ -54,7 +53,7 @@ def config() -> bytes:
         {
             "autoupdate": False,
             "share": "disabled",
-            # A formatter or a language server of the repository's own would run without a question.
+            # A formatter or a language server from the repository would run without asking.
             "formatter": False,
             "lsp": False,
             "permission": rules,

@@ -1,7 +1,6 @@
-"""What OpenCode's server says, as far as we listen: events of its stream, of the older dialect and of the newer one.
+"""Parses what OpenCode's server sends: responses, and events in the older and the newer format.
 
-Invariants: an event names the session it belongs to, or is nobody's; a value of another type than expected
-counts as not said.
+Invariants: an event without a session belongs to no conversation; a value of an unexpected type counts as missing.
 """
 
 from typing import Any
@@ -21,37 +20,36 @@ class StreamEvent(Struct, frozen=True):
 
 
 class NotFound(ProviderError):
-    """The server knows no such thing, or no such route."""
+    """The server has no such object or no such route."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"OpenCode's server knows no {path}", retryable=False)
+        super().__init__(f"OpenCode's server has no {path}", retryable=False)
 
 
 def read_event(line: str) -> StreamEvent | None:
-    """A line of the stream; None where it carries no event. ValueError for what is not JSON."""
+    """Parse a line of the stream; None if it has no event, ValueError if it is not JSON."""
     if not line.startswith("data:"):
         return None
-    said = lenient.mapping(lenient.decode(line[5:].encode()))
-    payload = lenient.mapping(said.get("payload")) or said
+    data = lenient.mapping(lenient.decode(line[5:].encode()))
+    payload = lenient.mapping(data.get("payload")) or data
     kind, body = lenient.text(payload.get("type")), lenient.mapping(payload.get("properties"))
     return StreamEvent(kind, _session_of(kind, body), body) if kind else None
 
 
 def read_list(answer: bytes) -> list[Json]:
-    return lenient.mappings(_decoded(answer))
+    return lenient.mappings(_decode(answer))
 
 
 def read_object(answer: bytes) -> Json:
-    return lenient.mapping(_decoded(answer))
+    return lenient.mapping(_decode(answer))
 
 
 def error_text(error: object) -> str:
-    """What an error says, without the stack that may follow it."""
-    said = lenient.mapping(error)
-    message = lenient.text(lenient.mapping(said.get("data")).get("message")) or lenient.text(said.get("message"))
-    return (
-        (message or lenient.text(said.get("name")) or "it failed without saying why").partition("\n    at ")[0].strip()
-    )
+    """The message of an error, without the stack trace that may follow it."""
+    fields = lenient.mapping(error)
+    message = lenient.text(lenient.mapping(fields.get("data")).get("message")) or lenient.text(fields.get("message"))
+    text = message or lenient.text(fields.get("name")) or "it failed without giving a reason"
+    return text.partition("\n    at ")[0].strip()
 
 
 def is_abort(error: object) -> bool:
@@ -67,7 +65,7 @@ def _session_of(kind: str, body: Json) -> str:
     return lenient.text(found)
 
 
-def _decoded(answer: bytes) -> object:
+def _decode(answer: bytes) -> object:
     try:
         return lenient.decode(answer)
     except ValueError:
