@@ -1,7 +1,7 @@
 """What still breaks a budget, by rule and package; it may only shrink, and a number that is too high fails a test."""
 
 ALLOWED = {
-    ("banned word", "src/buddy/backends"): 9,
+    ("banned word", "src/buddy/backends"): 4,
     ("banned word", "src/buddy/daemon"): 15,
     ("banned word", "src/buddy/log"): 16,
     ("banned word", "src/buddy/replay"): 2,
@@ -9,13 +9,12 @@ ALLOWED = {
     ("banned word", "src/buddy/tools"): 39,
     ("banned word", "tests/approvals"): 1,
     ("banned word", "tests/backends"): 4,
-    ("large class", "src/buddy/backends"): 2,
     ("large class", "src/buddy/sessions"): 3,
     ("large class", "tests/backends"): 1,
     ("large class", "tests/daemon"): 1,
     ("large class", "tests/faults"): 1,
     ("long file", "src/buddy/protocol"): 1,
-    ("long file", "tests/backends"): 2,
+    ("long file", "tests/backends"): 1,
     ("long file", "tests/cli"): 1,
     ("long file", "tests/log"): 1,
     ("long file", "tests/models"): 1,
