@@ -61,7 +61,7 @@ def _may_bring_tools(folder: str) -> bool:
 
 def _names_group(path: str) -> bool:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:  # noqa: PTH123 - see above
             return GROUP.encode() in file.read()
     except OSError:
         return False
@@ -77,7 +77,7 @@ def _load(point: "EntryPoint") -> AnyTool:
 
 def _problems(tool: AnyTool) -> Iterator[str]:
     """What the checker cannot see of a tool that was only now imported."""
-    if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
         yield "its name must be a word of at most 64 letters, digits and underscores"
     if (tier := getattr(tool, "tier", None)) is not None and tier not in get_args(Tier):
         yield f"its tier must be one of {', '.join(get_args(Tier))}"
@@ -85,7 +85,7 @@ def _problems(tool: AnyTool) -> Iterator[str]:
         yield f"its source must be one of {', '.join(get_args(Source))}"
     if not (callable(tool.intent) and callable(tool.run) and tool.description):
         yield "it needs a description, intent and run"
-    if not issubclass(tool.args, Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not issubclass(tool.args, Struct):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
         yield "its args must be a msgspec Struct"
     else:
         schema_of(tool.args)

@@ -31,7 +31,7 @@ class Time:
     async def intent(self, args: TimeArgs, place: Place) -> Other:  # noqa: ARG002 - it is the same everywhere
         return Other(title="tell the time", summary="the time")
 
-    async def run(self, args: TimeArgs, call: Call) -> Output:  # noqa: ARG002
+    async def run(self, args: TimeArgs, call: Call) -> Output:  # noqa: ARG002 - the contract's
         now = self._clock()
         moment = datetime.fromtimestamp(now / 1000, UTC)
         return Output(

@@ -50,7 +50,7 @@ class FetchUrl:
         url = _checked(args.url, self._has_secret)
         return Fetch(title="fetch a page", summary=str(url), host=url.host, url=str(url), method="GET")
 
-    async def run(self, args: FetchUrlArgs, call: Call) -> Output:  # noqa: ARG002
+    async def run(self, args: FetchUrlArgs, call: Call) -> Output:  # noqa: ARG002 - the contract's
         from buddy.tools.fetch.page import readable
 
         first = _checked(args.url, self._has_secret)

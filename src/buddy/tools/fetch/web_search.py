@@ -53,7 +53,7 @@ class WebSearch:
         refuse_secrets(args.query, self._has_secret)
         return Fetch(title="search the web", summary=args.query, host=self._provider.host, query=args.query)
 
-    async def run(self, args: WebSearchArgs, call: Call) -> Output:  # noqa: ARG002
+    async def run(self, args: WebSearchArgs, call: Call) -> Output:  # noqa: ARG002 - the contract's
         refuse_secrets(args.query, self._has_secret)
         found = (await self._provider.search(args.query))[:MAX_RESULTS]
         if not found:

@@ -36,7 +36,7 @@ def mentions_in(commands: Iterable[Words], files: Iterable[str], workspace: str,
     if len(words) > MAX_WORDS:
         return Mentions(anything=True)
     spellings = {spelling for word in words for spelling in _spellings(word)}
-    paths = {relative(os.path.join(base, name), workspace) for name in spellings for base in bases}  # noqa: PTH118
+    paths = {relative(os.path.join(base, name), workspace) for name in spellings for base in bases}  # noqa: PTH118 - words
     hosts = {host for word in words for host in _hosts(word)}
     return Mentions(frozenset(paths), frozenset(hosts))
 
@@ -52,7 +52,7 @@ def _moves(commands: Iterable[Words], cwd: str) -> Iterator[str]:
     """Where `cd` leads to, one after the other."""
     steps = [command[1] for command in commands if command[0] in ("cd", "pushd") and len(command) > 1]
     for step in steps[:MAX_BASES]:
-        cwd = os.path.join(cwd, step)  # noqa: PTH118
+        cwd = os.path.join(cwd, step)  # noqa: PTH118 - words, not yet files
         yield cwd
 
 
