@@ -1,7 +1,7 @@
 """An event loop whose time only passes when nothing else is left to do.
 
-What always holds: the same program does the same in the same order; waiting costs nothing; work for a thread is done on
-the spot, so no timer can overtake it. A program that waits for something that will never come is told so.
+Invariants: the same program does the same in the same order; waiting costs nothing; work for a thread is done at once,
+so no timer can overtake it. Waiting for something that will never come raises `Stalled`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         done: asyncio.Future[Result] = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - whatever it was, it belongs to who awaits it
+        except Exception as error:  # noqa: BLE001 - whatever it was, it belongs to the awaiting code
             done.set_exception(error)
         return done
 

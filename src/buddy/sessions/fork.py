@@ -1,8 +1,8 @@
-"""A copy of a session up to some event, that goes its own way.
+"""A copy of a session up to some event, which continues independently.
 
-What always holds: the copy ends between turns, so no call is without its result; a run that was open there is closed as
-cancelled; what was allowed "for this session" was said of the other one and is not copied. The copy's events are its
-own: its session id, its seqs from 1; what they tell and when it happened is unchanged.
+Invariants: the copy ends between turns, so every call has its result; a run that was active there is closed as
+cancelled; what was allowed "for this session" was meant for the original and is not copied. The copy's events are its
+own: its session id, its seqs from 1; their contents and times are unchanged.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What people said that is not in the log yet: steering for the active run, and messages for the runs after it.
+"""Messages that are not in the log yet: steering for the active run, and the queue for the runs after it.
 
-What always holds: a message is kept, scrubbed, before it is accepted, and is taken out with the same commit that
-records it; the same clientMessageId is kept once.
+Invariants: a message is stored, scrubbed, before it is accepted, and is removed by the same commit that records it;
+the same clientMessageId is stored once.
 """
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ _STEER, _MESSAGE = "steer:", "message:"
 
 
 class Waiting(Struct, frozen=True):
-    """A message in its place, and who said it."""
+    """A stored message and its sender."""
 
     item_id: int
     message: SendUserMessage
@@ -32,7 +32,7 @@ class Inbox:
         self._may_steer = True  # as far as this process knows: the one before it may have left something
 
     async def queue(self, message: QueueMessage, by: str) -> int:
-        """Keep a message for a run of its own; gives its place in the line."""
+        """Store a message for a run of its own; returns its position in the queue."""
         return await self._put(_MESSAGE, message, by)
 
     async def steer(self, message: QueueMessage, by: str) -> None:
@@ -40,14 +40,14 @@ class Inbox:
         self._may_steer = True
 
     async def steers(self) -> list[Waiting]:
-        """What was said to the active run meanwhile."""
+        """Messages to the active run since the last look."""
         if not self._may_steer:
             return []
         self._may_steer = False
         return [_read(item) for item in await self._log.waiting(self._session_id) if item.kind.startswith(_STEER)]
 
     async def first(self) -> Waiting | None:
-        """The next message: what was said to a run that is over begins one of its own."""
+        """The next message: steering for a run that is complete starts a run of its own."""
         waiting = await self._log.waiting(self._session_id)
         return _read(waiting[0]) if waiting else None
 
@@ -56,7 +56,7 @@ class Inbox:
         body = bytes(encode(SendUserMessage(self._session_id, message.client_message_id, text)))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
         if place is None:
-            raise ProtocolError("OVERLOADED", f"{MAX_QUEUED} messages wait already", retryable=True)
+            raise ProtocolError("OVERLOADED", f"the queue is full ({MAX_QUEUED} messages)", retryable=True)
         return place
 
 

@@ -1,11 +1,12 @@
-"""A session's one way out: scrub → append → commit → tell the listeners.
+"""A session's one way out: scrub → append → commit → publish.
 
-What always holds:
+Invariants:
+- `record` applies the event to the session's state (`apply`) before it returns, and so before it is committed;
 - `record` gives an event its seq at once; events are committed in that order, and published only then;
 - one append is under way at a time, and everything recorded meanwhile goes into the next one;
 - pieces of text that come close together become one event before they get a seq;
-- after a refused append the journal is broken for good: the session is read again from the log;
-- what a provider wants back unmodified is kept byte for byte, or not at all where it holds a registered secret.
+- after a refused append the journal stays broken: the session is read from the log again;
+- what a provider wants back unmodified is stored byte for byte, or not at all if it holds a registered secret.
 """
 
 import asyncio
@@ -164,15 +165,11 @@ class Journal:
             return body
         tree: dict[str, Any] = msgspec.to_builtins(body)
         opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
-        kept = {name: item for name, item in opaque.items() if not self._holds_secret(name, item)}
+        kept = {name: item for name, item in opaque.items() if not _holds_secret(self._scrubber, name, item)}
         scrubbed = self._scrubber.tree(tree)
         if scrubbed is tree and len(kept) == len(opaque):
             return body
         return msgspec.convert({**scrubbed, "opaque": kept} if kept else scrubbed, type(body))
-
-    def _holds_secret(self, name: str, item: object) -> bool:
-        text = msgspec.json.encode({name: item}).decode()
-        return self._scrubber.registered(text) != text
 
     def _piece(self, lane: Lane, text: str, run_id: str | None) -> None:
         if not text:
@@ -253,7 +250,7 @@ class Journal:
     def _come_back(self, append: "_Append", under_way: asyncio.Future[int]) -> None:
         append.wake()  # before the listeners: what a run does next need not wait until this is shown
         try:
-            self._tell(append.batch, under_way.result())
+            self._published(append.batch, under_way.result())
         except LogError as error:
             self.failure = error
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - nothing may be written behind the hole
@@ -261,7 +258,7 @@ class Journal:
             self.failure.__cause__ = error
         self._end()
 
-    def _tell(self, batch: Batch, last_seq: int) -> None:
+    def _published(self, batch: Batch, last_seq: int) -> None:
         if last_seq != batch.expected_seq + len(batch.events):
             raise Repeated(f"{batch.key} was appended before, so nothing was written now")
         faults.reached("emit.before")
@@ -288,6 +285,11 @@ class _Append(Struct):
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _holds_secret(scrubber: Scrubber, name: str, item: object) -> bool:
+    text = msgspec.json.encode({name: item}).decode()
+    return scrubber.registered(text) != text
 
 
 def _piece_body(kind: str, call_id: str, name: str, text: str) -> EventBody:

@@ -1,7 +1,7 @@
-"""A session's log as it is folded when the session is opened: of runs that are over, only what they leave behind.
+"""A session's log as it is folded when the session is opened: of complete runs, only what they leave behind.
 
-What always holds: the folds come out as from the whole log; each names the events from which something is left in it
-once their run is over. Of what came since, everything is told that lasts.
+Invariants: the folds are the same as from the full log; each names the events that leave something in it once their run
+is complete. Of what came since, every lasting event is read.
 """
 
 from collections.abc import Collection

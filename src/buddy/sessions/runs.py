@@ -5,7 +5,7 @@ has a task, or gets one when its session is opened again.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Protocol
 
@@ -89,7 +89,7 @@ class Runs:
     async def send(self, message: SendUserMessage, by: str) -> str:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         session = self._session
-        await check_cost(session.backend, self._options(message).budget)
+        await check_cost(session.backend, _options(session, message).budget)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
             await session.commit()
@@ -107,7 +107,7 @@ class Runs:
         session = self._session
         check_text(message.text)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
-        await check_cost(session.backend, self._options(as_sent).budget)
+        await check_cost(session.backend, _options(session, as_sent).budget)
         if message.client_message_id in session.fold.runs:
             return 0
         position = await self._inbox.queue(message, by)
@@ -171,7 +171,8 @@ class Runs:
 
     async def end_unrecoverable(self) -> None:
         """End the run that was in flight and release the session: its backend cannot continue it."""
-        session, run = self._session, self._active()
+        session = self._session
+        run = _active(session, self._take_steers)
         if run is not None:
             await session.guard(perform(run, session.backend))
         await session.services.log.release(session.journal.lease)
@@ -201,7 +202,7 @@ class Runs:
         session = self._session
         model, place = session.backend.model(), session.place
         options = replace(
-            self._options(message),
+            _options(session, message),
             profile=model.profile,
             model=model.model,
             target=place.target.name,
@@ -214,31 +215,13 @@ class Runs:
         session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING), run_id)
         return run_id
 
-    def _options(self, message: SendUserMessage) -> StartedOptions:
-        services = self._session.services
-        return options_of(message, self._session.fold.started, services.clock(), services.max_turns)
-
     def _start(self) -> None:
         session = self._session
         blocked = self._task is not None or session.broken or session.is_closing
-        run = None if blocked else self._active()
+        run = None if blocked else _active(session, self._take_steers)
         if run is not None:
             self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
             self._task.add_done_callback(self._restart_if_unstarted)
-
-    def _active(self) -> ActiveRun | None:
-        session = self._session
-        if session.fold.run is None:
-            return None
-        return ActiveRun(
-            session.fold.run,
-            session.place,
-            session.journal,
-            session.approvals,
-            clock=session.services.clock,
-            keep=session.services.log.put_blob,
-            steers=self._take_steers,
-        )
 
     def _restart_if_unstarted(self, task: asyncio.Task[None]) -> None:
         # A task that is cancelled before its first step never enters its own body, and the session would stay busy
@@ -285,3 +268,22 @@ class Runs:
             session.journal.record(said, run.run_id)
         await session.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
         return True
+
+
+def _options(session: RunOwner, message: SendUserMessage) -> StartedOptions:
+    return options_of(message, session.fold.started, session.services.clock(), session.services.max_turns)
+
+
+def _active(session: RunOwner, steers: Callable[[], Awaitable[bool]]) -> ActiveRun | None:
+    """The run in flight, as its backend sees it."""
+    if session.fold.run is None:
+        return None
+    return ActiveRun(
+        session.fold.run,
+        session.place,
+        session.journal,
+        session.approvals,
+        clock=session.services.clock,
+        keep=session.services.log.put_blob,
+        steers=steers,
+    )

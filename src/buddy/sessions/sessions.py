@@ -1,6 +1,6 @@
 """All sessions of this process: started, opened from the log, recovered, closed.
 
-What always holds: a session is open at most once here, and only while this process holds its lease; reading a log needs
+Invariants: a session is open at most once here, and only while this process holds its lease; reading a log needs
 neither.
 """
 
@@ -38,9 +38,9 @@ DORMANT_MS = 10 * 60 * 1000
 
 
 class SessionFactories(Struct, frozen=True):
-    """How a session gets its place and its backend; both refuse what is not to be had.
+    """Create a session's place and backend; both refuse what is not available.
 
-    `settle` decides, once and for good, what a start leaves open, and may have a word for the user on it.
+    `settle` decides, permanently, what a start leaves open, and may add notes for the user.
     """
 
     place: Callable[[SessionStarted], Place]
@@ -66,23 +66,23 @@ class Sessions:
         return list(self._open.values())
 
     def live(self, session_id: str) -> Session | None:
-        """The session where it is open here and sound."""
+        """The session, if it is open here and not broken."""
         session = self._open.get(session_id)
         return session if session is not None and not session.broken else None
 
-    async def start(self, wish: StartSession) -> tuple[Session, str]:
+    async def start(self, request: StartSession) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
         session_id = self._services.ids("sess")
-        options = _with_fixed_policy(wish.options, self._services.clock())
+        options = _with_fixed_policy(request.options, self._services.clock())
         started = SessionStarted(
             session_id=session_id,
             state="idle",
-            mode=wish.mode,
-            provider=wish.provider,
-            sandbox_provider=wish.sandbox_provider,
-            repo=wish.repo,
+            mode=request.mode,
+            provider=request.provider,
+            sandbox_provider=request.sandbox_provider,
+            repo=request.repo,
             options=options,
-            metadata=wish.metadata,
+            metadata=request.metadata,
         )
         started, notes = self._factories.settle(started)
         place = self._factories.place(started)
@@ -93,7 +93,7 @@ class Sessions:
             started, options.profile if options else None, options.model if options else None
         )
         now = self._services.clock()
-        record = SessionRecord(session_id, self._kept(wish.repo), wish.mode, "idle", now, now, 1, 0)
+        record = SessionRecord(session_id, self._kept(request.repo), request.mode, "idle", now, now, 1, 0)
         lease = await self._services.log.create(record, self._owner)
         session = Session(self._services, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
@@ -135,9 +135,9 @@ class Sessions:
         return await asyncio.shield(opening)
 
     def admit_run(self) -> None:
-        """Refuse one more run where as many as may be are active."""
+        """Refuse another run if the maximum is active."""
         if sum(session.runs.is_running for session in self._open.values()) >= self._active_runs:
-            raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active already", retryable=True)
+            raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active, the maximum", retryable=True)
 
     async def record(self, session_id: str) -> SessionRecord:
         """The session's row; anything that is not one of our ids is not looked up anywhere."""
@@ -147,13 +147,13 @@ class Sessions:
         return record
 
     async def recover(self) -> list[Session]:
-        """Take up every session whose run was active when its process died."""
+        """Continue every session whose run was active when its process died."""
         recovered: list[Session] = []
         for record in await self._services.log.active():
             try:
                 recovered.append(await self.open(record.session_id))
             except ProtocolError as error:
-                log.warning("%s is not taken up: %s", record.session_id, error)
+                log.warning("%s is not recovered: %s", record.session_id, error)
         return recovered
 
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
@@ -171,7 +171,7 @@ class Sessions:
         return known.role if known.expires_at is None or known.expires_at > self._services.clock() else None
 
     async def seconds_left(self, token: str) -> float | None:
-        """How long a token is still valid; None for ever."""
+        """How long a token is still valid; None if it does not expire."""
         known = await self._services.log.token(token_hash(token))
         if known is None or known.expires_at is None:
             return None
@@ -189,7 +189,7 @@ class Sessions:
         return await self._services.log.delete(session_id)
 
     async def close(self) -> None:
-        """The clean end of all of them."""
+        """Close all sessions cleanly."""
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.wait([self._heart])
@@ -260,7 +260,7 @@ class Sessions:
         return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
     def forget_dormant(self) -> None:
-        """Let go of what nobody has used for a while; the log has it, and it is opened again when it is asked for."""
+        """Close sessions that nobody has used for a while; they are opened from the log when needed."""
         since = self._services.clock() - DORMANT_MS
         for session_id, session in list(self._open.items()):
             if not session.runs.is_running:
@@ -283,7 +283,7 @@ class Sessions:
             self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:
-                    # Its run would hang for ever: nobody asks for it, and no client is told anything any more.
+                    # Its run would hang forever: nobody asks for it, and no client hears of it any more.
                     with suppress(ProtocolError, LogError):
                         await self.open(session.session_id)
 

@@ -1,4 +1,4 @@
-"""Where a session stands, as a client is told; read off its fold alone."""
+"""The state of a session as clients see it, computed from its fold alone."""
 
 from buddy.protocol.events import ApprovalRequired, SessionSnapshot, SnapshotMeta
 from buddy.protocol.shapes import ApprovalRequest
