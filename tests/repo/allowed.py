@@ -20,7 +20,6 @@ ALLOWED = {
     ("long file", "tests/sessions"): 1,
     ("long file", "tests/targets"): 1,
     ("long function", "tests/backends"): 2,
-    ("silenced complexity", "src/buddy/cli"): 1,
     ("silenced complexity", "tests/backends"): 3,
     ("silenced without a reason", "src/buddy/daemon"): 1,
 }

@@ -1,4 +1,4 @@
-"""What a session began with, by which a person knows it again."""
+"""The first message of a session, by which a person recognizes it."""
 
 from buddy.client.client import Client
 from buddy.protocol.envelopes import Event, parse_incoming
@@ -10,7 +10,7 @@ LOOKED_AT = 6
 
 
 async def first_prompt(client: Client, session_id: str) -> str:
-    """The first message; empty where nothing was said."""
+    """The first message; empty where there is none."""
     page = await client.request(ReadEvents(0, LOOKED_AT), ReadEventsReply, session_id)
     for line in page.events:
         event = parse_incoming(bytes(line))

@@ -7,7 +7,7 @@ MAX_LINE = 16 * 1024 * 1024
 
 
 class SocketLink:
-    """Lines over a stream; what cannot be read any more is the end."""
+    """Lines over a stream; a read error is the end of the stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -27,7 +27,7 @@ class SocketLink:
         except ConnectionError:
             raise
         except OSError as error:
-            # A full queue of those who wait to be let in shows only when the first word is sent.
+            # A full backlog of the listening socket shows only at the first write.
             raise ConnectionResetError(f"the connection was not made: {error.strerror}") from error
 
     def close(self) -> None:

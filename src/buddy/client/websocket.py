@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class WebSocketLink:
-    """One message per line, both ways; what cannot be read any more is the end."""
+    """One message per line, both ways; a read error is the end of the stream."""
 
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
@@ -37,12 +37,12 @@ class WebSocketLink:
             raise ConnectionResetError("the connection was closed") from error
 
     def close(self) -> None:
-        # The closing handshake would need somebody who waits for it; the daemon takes the end of the stream as well.
+        # Nobody waits for the closing handshake; the end of the stream is enough for the daemon.
         self._connection.transport.close()
 
 
 async def connect_websocket(url: str, token: str, ssl: SSLContext | None = None) -> WebSocketLink:
-    """Connect to `ws://` or `wss://`; ConnectionError where nobody listens or the token is refused."""
+    """Connect to `ws://` or `wss://`; ConnectionError where nothing listens or the token is refused."""
     import websockets
 
     headers = {"Authorization": f"Bearer {token}"}

@@ -1,6 +1,6 @@
 """What the demo shows: one line per event that matters, with its seq; plain ASCII words, painted on a terminal.
 
-Invariants: what runs is shown whole before it runs; a piece of text appears when it arrives.
+Invariants: what runs is shown completely before it runs; a piece of text appears when it arrives.
 """
 
 import time
@@ -73,7 +73,7 @@ class Story:
         paint = self._style.green if count == len(results) else self._style.red
         print(paint(f"{count} of {len(results)} expectations met, in {seconds:.1f} s"), flush=True)
 
-    def _words(self, body: EventBody) -> tuple[str, ...]:  # noqa: C901 - one arm per event, nothing nested
+    def _words(self, body: EventBody) -> tuple[str, ...]:
         match body:
             case SessionStarted():
                 return "session", body.session_id
@@ -86,16 +86,8 @@ class Story:
                 return "approval", body.summary, place, f"digest {body.digest}"
             case ApprovalReceived():
                 return "approved" if body.decision == "approve" else "denied", f"by {body.by}"
-            case ToolClaimed() if body.tier == "privileged":
-                return "claimed", f"{body.call_id}: from here on it may have happened"
-            case ToolResult() if body.structured_error and body.structured_error.type == "UNKNOWN_OUTCOME":
-                return (
-                    "unknown",
-                    f"{body.call_id} ended with UNKNOWN_OUTCOME, is not run again, and the model is informed",
-                )
-            case ToolResult():
-                text = body.text.removeprefix("exit code: ") if body.exit_code is not None else body.text
-                return body.tool_name, f"{self._calls.get(body.call_id or '', '')}: {one_line(text, 60)}"
+            case ToolClaimed() | ToolResult():
+                return self._call_words(body)
             case RunStarted() if body.recovered:
                 return "recovered", "the run continues by itself"
             case AcceptanceResult():
@@ -104,6 +96,15 @@ class Story:
                 return "complete", body.outcome
             case _:
                 return ()
+
+    def _call_words(self, body: ToolClaimed | ToolResult) -> tuple[str, ...]:
+        if isinstance(body, ToolClaimed):
+            claimed = "claimed", f"{body.call_id}: from here on it may have happened"
+            return claimed if body.tier == "privileged" else ()
+        if body.structured_error and body.structured_error.type == "UNKNOWN_OUTCOME":
+            return "unknown", f"{body.call_id} ended with UNKNOWN_OUTCOME, is not run again, and the model is informed"
+        text = body.text.removeprefix("exit code: ") if body.exit_code is not None else body.text
+        return body.tool_name, f"{self._calls.get(body.call_id or '', '')}: {one_line(text, 60)}"
 
     def _say(self, seq: int, word: str = "", text: str = "", *more: str) -> None:
         if not word:
