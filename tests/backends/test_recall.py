@@ -34,7 +34,7 @@ def reads_once(turn: int) -> tuple[ToolCallItem, ...]:
 
 
 async def talk(place: Path, model: Worker, recall: Recall, *messages: str) -> Session:
-    """A session without a daemon that is told these messages, one after the other."""
+    """A session without a daemon that receives these messages, one after another."""
     registry = Registry((ReadFile(),))
     settings = PromptSettings(recall=recall)
 

@@ -54,12 +54,12 @@ def told(*bodies: EventBody) -> Transcript:
     return transcript
 
 
-def test_results_are_told_in_the_order_of_their_calls() -> None:
+def test_results_are_sent_in_the_order_of_their_calls() -> None:
     transcript = told(user("go"), assistant("", "a", "b"), result("b", "second"), result("a", "first"))
     assert transcript.items[2:] == [ToolItem("a", "first"), ToolItem("b", "second")]
 
 
-def test_what_was_said_to_an_approval_is_told_with_the_result() -> None:
+def test_what_was_said_to_an_approval_is_sent_with_the_result() -> None:
     approved = ApprovalReceived(approval_id="appr_1", decision="approve", by="cli", call_id="a", comment="but be quick")
     transcript = told(user("go"), assistant("", "a", "b"), approved, result("a", "done"), result("b", "done"))
     assert transcript.items[2:] == [
@@ -88,7 +88,7 @@ def test_a_second_compaction_right_after_the_first_has_nothing_to_do() -> None:
     assert cut_old_messages(transcript, Tally("")) is None
 
 
-def test_the_message_that_is_worked_on_is_told_also_when_all_of_its_turns_are_summarised() -> None:
+def test_the_message_that_is_worked_on_is_sent_also_when_all_of_its_turns_are_summarised() -> None:
     transcript = told(user("go"), assistant("", "a"), result("a"), assistant("", "b"), result("b"))
     transcript.apply(6, compacted("short", 2))
     assert [type(item) for item in transcript.items] == [UserItem, UserItem, AssistantItem, ToolItem]

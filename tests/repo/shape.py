@@ -41,8 +41,8 @@ BANNED_WORDS = {
 WORDS_OF = re.compile(
     "|".join(f"(?P<w{number}>{pattern})" for number, pattern in enumerate(BANNED_WORDS.values())), re.IGNORECASE
 )
-#: They contain the words in order to look for them.
-ABOUT_WORDS = {"tests/repo/shape.py", "tests/repo/test_shape.py"}
+#: They contain the words in order to look for them, or as the name of a program (Tk's shell).
+ABOUT_WORDS = {"tests/repo/shape.py", "tests/repo/test_shape.py", "src/buddy/tools/shell/dangerous.py"}
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".json", ".sh", ".awk", ".txt", ""}
 
 SILENCED = re.compile(r"#\s*(?:ruff:\s*)?(noqa|type:\s*ignore|pyright:\s*ignore)")
