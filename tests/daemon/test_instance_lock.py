@@ -98,12 +98,12 @@ def test_linked_foreign_and_open_directories_are_refused(tmp_path: Path) -> None
     with pytest.raises(UserError, match="not a directory of its own"):
         safe_directory(tmp_path / "link")
     real.chmod(0o770)
-    with pytest.raises(UserError, match="written by others"):
+    with pytest.raises(UserError, match="writable by others"):
         safe_directory(real)
     if os.geteuid() == 0:
         real.chmod(0o700)
         os.chown(real, NOBODY, -1)
-        with pytest.raises(UserError, match="somebody else"):
+        with pytest.raises(UserError, match="belongs to another user"):
             safe_directory(real)
 
 

@@ -248,4 +248,4 @@ async def test_a_slow_client_catches_up_from_its_cursor(tmp_path: Path) -> None:
 def test_an_unknown_limit_is_reported_with_those_there_are(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, limits={"conections": 3})
     assert daemon.launch().wait(20) == 64
-    assert "hint: there are frame, connections" in daemon.output()
+    assert "hint: Available: frame, connections" in daemon.output()

@@ -1,7 +1,7 @@
-"""What turns a user message into events, and what it is given to do so.
+"""What turns a user message into events, and the run it works on.
 
-What always holds: a backend does no I/O on the log of its own. It emits, asks and claims through its `Run`; whatever it
-left unfinished when the process died is in `Run.state`, so starting again and going on are the same code.
+Invariants: a backend does no I/O on the log. It emits, asks and claims through its `Run`; whatever it left unfinished
+when the process died is in `Run.state`, so starting and resuming are the same code.
 """
 
 from typing import Literal, Protocol
@@ -18,7 +18,7 @@ from buddy.tools.contract import Place
 
 
 class Run(Protocol):
-    """One run, as its backend sees it."""
+    """One run as its backend sees it."""
 
     session_id: str
     run_id: str
@@ -28,7 +28,7 @@ class Run(Protocol):
     def state(self) -> RunState: ...
 
     def emit(self, body: EventBody) -> None:
-        """Record an event; it is committed soon, and only then shown."""
+        """Record an event; clients see it once it is committed."""
         ...
 
     def stream(self, kind: str, text: str) -> None:
@@ -44,7 +44,7 @@ class Run(Protocol):
         ...
 
     async def finish(self) -> None:
-        """Wait until everything emitted so far is in the log for good, power loss included."""
+        """Wait until everything emitted so far is durable, even after a power loss."""
         ...
 
     async def claim(self, call_id: str, tier: Tier, digest: str) -> None:
@@ -52,15 +52,15 @@ class Run(Protocol):
         ...
 
     async def ask(self, question: Question) -> Ruling:
-        """Have it decided, by policy, rule or person; a denial that ends the run raises `RunDenied`."""
+        """Get a decision by policy, rule or person; a denial that ends the run raises `RunDenied`."""
         ...
 
     async def steers(self) -> bool:
-        """Take up what the user said meanwhile, as messages of this run; False where there was nothing."""
+        """Record what the user said meanwhile as messages of this run; False where there was nothing."""
         ...
 
     def seconds(self) -> float:
-        """How long the run has been going, restarts included."""
+        """How long the run has been active, restarts included."""
         ...
 
     def arguments_of(self, call: OpenCall) -> str:
@@ -68,11 +68,11 @@ class Run(Protocol):
         ...
 
     def scrub(self, text: str) -> str:
-        """The text as it may be kept. What is cut is scrubbed before: half a secret would not be recognised."""
+        """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
         ...
 
     async def keep(self, text: str) -> str:
-        """Keep a long text as a blob, scrubbed; give its id."""
+        """Store a long text as a blob, scrubbed; return its id."""
         ...
 
 
@@ -84,7 +84,7 @@ class ModelName(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """History up to `through_seq` can be told in `summary`."""
+    """History up to `through_seq` can be represented by `summary`."""
 
     summary: str
     through_seq: int
@@ -94,13 +94,13 @@ class Compaction(Struct, frozen=True):
     usage: TokenUsage | None = None
 
 
-def compacted(found: Compaction, by: Actor, *, beside: int = 0) -> SessionCompacted:
-    """The event of a compaction; `beside` is what the prompt has beside the history."""
+def compacted(found: Compaction, by: Actor, *, besides_history: int = 0) -> SessionCompacted:
+    """The event of a compaction; `besides_history` is the rest of the prompt."""
     # What a run spends on its own summary is in that run's `usage`; nobody else records what a client's cost.
     usage = None if by is RuntimeActor.AUTO_COMPACTION else found.usage
     return SessionCompacted(
-        before_tokens=found.before_tokens + beside,
-        after_tokens=found.after_tokens + beside,
+        before_tokens=found.before_tokens + besides_history,
+        after_tokens=found.after_tokens + besides_history,
         through_seq=found.through_seq,
         summary=found.summary,
         by=str(by),
@@ -113,7 +113,7 @@ def compacted(found: Compaction, by: Actor, *, beside: int = 0) -> SessionCompac
 
 class Backend(Protocol):
     """What a session drives. It sees every event of the session through `observe`; of runs that were over when the
-    session was opened, only the types in `lasting`: from the others nothing is left in it."""
+    session was opened, only the types in `lasting`."""
 
     name: str
     lasting: frozenset[str]
@@ -131,7 +131,7 @@ class Backend(Protocol):
         ...
 
     async def is_priced(self) -> bool:
-        """Whether what a run costs can be told, so that a limit on it can hold."""
+        """Whether the cost of a run is known, so that a limit on it can be enforced."""
         ...
 
     async def execute(self, run: Run) -> None:

@@ -1,8 +1,8 @@
-"""Where one run stands: a pure fold of its events, so that what is live and what is rebuilt from the log are equal.
+"""The state of one run: a pure fold of its events, so that the live state and the one rebuilt from the log are equal.
 
 A call goes requested → (awaiting → approved | denied) → claimed → finished; it is open until it has a result. Turns go
-streaming → tool execution → streaming … → yielding; cancelled can follow each of them, and nothing follows it.
-What a provider call reserved counts as spent until its usage is known, and for good where it never came.
+streaming → tool execution → streaming … → yielding; each of them can be followed by cancelled, which is final.
+What a provider call reserved counts as spent until its usage is known, and permanently where it never arrives.
 """
 
 from enum import StrEnum
@@ -42,13 +42,13 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ToolCallItem
 
 CONTINUES = "continues"
-"""The finish of a message that another agent said on its way: its answer is still to come."""
+"""The finish of an interim message of an external agent: its answer is still to come."""
 
 Stage = Literal["requested", "called", "awaiting", "approved", "denied", "claimed"]
 
 
 class TurnState(StrEnum):
-    """What the run is at."""
+    """The phases of a turn."""
 
     STREAMING = "streaming"
     TOOL_EXECUTION = "tool_execution"
@@ -57,14 +57,14 @@ class TurnState(StrEnum):
 
 
 class Spending(Struct, frozen=True):
-    """What a provider call takes at most, as far as it can be told before."""
+    """The most that a provider call can cost, as far as it is known in advance."""
 
     tokens: int
     cost_usd: float | None = None
 
 
 class OpenCall(Struct):
-    """A call that has no result yet: of our model, or of another agent's, which starts its own."""
+    """A call that has no result yet: of our model, or of an external agent, which starts its own."""
 
     item: ToolCallItem
     stage: Stage = "requested"
@@ -104,7 +104,7 @@ class RunState(Struct):
 
     @property
     def tokens(self) -> int:
-        """Spent so far, with what was reserved for calls that nobody knows the usage of."""
+        """Spent so far, with what was reserved for calls whose usage is unknown."""
         return self.input_tokens + self.output_tokens + self.lost_tokens
 
     @property

@@ -1,4 +1,4 @@
-"""Other agents, put together: which there are, which one a session gets, and the backend made of it."""
+"""External agents: which are available, which one a session gets, and the backend for it."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """The agents of one daemon. Nothing of them is imported before a session wants one."""
+    """The agents of one daemon. Their packages are imported when a session first uses one."""
 
     def __init__(
         self, default: str, places: Places, env: Mapping[str, str], projects: Projects, has_room: Callable[[], bool]
@@ -33,7 +33,7 @@ class Agents:
         self._pool: AgentPool | None = None
 
     def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
-        """The start with its backend decided for good, and a note for the user where that needs one."""
+        """The start of a session with its backend fixed, and a warning where the user should know why."""
         options = started.options
         root = started.repo.root_path if started.repo else ""
         asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
@@ -45,7 +45,7 @@ class Agents:
         return msgspec.structs.replace(started, options=fixed), notes
 
     def backend(self, started: SessionStarted, model: str | None) -> "ExternalBackend | None":
-        """The backend of a session that another agent works for; None where our own does."""
+        """The backend of a session that an external agent runs; None for the native one."""
         options = started.options
         name = (options.agent_runtime if options else None) or NATIVE
         if name == NATIVE:
@@ -121,7 +121,7 @@ def _is_local(started: SessionStarted) -> bool:
 
 
 def _check_available(agent: "Agent") -> None:
-    """Refuse, before a session is made of it, what could not start here."""
+    """Refuse an agent that could not start here before a session is created for it."""
     try:
         agent.check()
     except UserError as error:

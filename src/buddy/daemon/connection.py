@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw
 
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import Link, TooLong
-from buddy.daemon.pump import Encoded, Pump
+from buddy.daemon.pump import LineCache, Pump
 from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
@@ -40,12 +40,12 @@ class Connection:
         *,
         trusted: bool,
         limits: Limits = NO_LIMITS,
-        encoded: Encoded | None = None,
+        encoded: LineCache | None = None,
     ) -> None:
         self.name = ""
         self.roles = Roles(sessions, is_owner=trusted, expire=self.close)
         self._limits = limits
-        self._encoded = encoded or Encoded()
+        self._encoded = encoded or LineCache()
         self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)
         self._link = link
         self._sessions = sessions

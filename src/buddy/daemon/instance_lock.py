@@ -1,6 +1,6 @@
-"""The daemon's place in the world: one per state directory, behind a socket that only its owner can reach.
+"""One daemon per state directory, behind a socket that only its owner can reach.
 
-What always holds: the lock is held before the socket is made or a stale one removed; the socket's directory is 0700 and
+Invariants: the lock is held before the socket is created or a stale one removed; the socket's directory is 0700 and
 the socket 0600; symbolic links and places that others own or could write to are refused.
 """
 
@@ -19,7 +19,7 @@ BACKLOG = 1024
 
 
 def lock_state(state_dir: Path) -> int:
-    """Take the daemon's lock on the state directory; it is ours until the process ends."""
+    """Take the daemon's lock on the state directory; it is held until the process ends."""
     safe_directory(state_dir)
     path = state_dir / "daemon.lock"
     try:
@@ -32,7 +32,7 @@ def lock_state(state_dir: Path) -> int:
         pid = os.read(descriptor, 32).decode(errors="replace").strip()
         os.close(descriptor)
         raise UserError(
-            f"a daemon (pid {pid or 'unknown'}) runs on {state_dir} already",
+            f"a daemon (pid {pid or 'unknown'}) is already running on {state_dir}",
             hint="buddy daemon status, or buddy daemon stop",
             exit_code=75,
         ) from None
@@ -42,7 +42,7 @@ def lock_state(state_dir: Path) -> int:
 
 
 def bind_socket(path: Path) -> socket.socket:
-    """A listening socket at the path; a stale one is replaced, a living one is not."""
+    """A listening socket at the path; a stale one is replaced, one in use is not."""
     if len(os.fsencode(path)) > SOCKET_PATH_LIMIT:
         raise UserError(
             f"the socket path {path} is too long", hint="choose a shorter one with --socket or BUDDY_SOCKET"
@@ -62,7 +62,7 @@ def bind_socket(path: Path) -> socket.socket:
 
 
 def safe_directory(path: Path) -> None:
-    """Make the directory with mode 0700; refuse one that is a link, another's, or open to others."""
+    """Create the directory with mode 0700; refuse one that is a link, another user's, or writable by others."""
     for place in (*reversed(path.parents), path):
         # Not `parents=True`: that would leave the folders above open to whatever the umask lets through.
         with contextlib.suppress(FileExistsError):
@@ -71,19 +71,19 @@ def safe_directory(path: Path) -> None:
     if stat.S_ISLNK(status.st_mode) or not stat.S_ISDIR(status.st_mode):
         raise UserError(f"{path} is not a directory of its own", hint="remove the link or choose another place")
     if status.st_uid != os.geteuid():
-        raise UserError(f"{path} belongs to somebody else", hint="choose another place with --state-dir or --socket")
+        raise UserError(f"{path} belongs to another user", hint="choose another place with --state-dir or --socket")
     if status.st_mode & 0o022:
-        raise UserError(f"{path} can be written by others", hint=f"chmod 700 {path}")
+        raise UserError(f"{path} is writable by others", hint=f"chmod 700 {path}")
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Whose process is on the other end."""
+    """The user of the process on the other end."""
     _, uid, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid
 
 
 def is_answering(path: Path) -> bool:
-    """Whether somebody listens at the path."""
+    """Whether a process listens at the path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -99,9 +99,7 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
-        raise UserError(
-            f"{path} is in the way and is not a socket of ours", hint="remove it, or choose another with --socket"
-        )
+        raise UserError(f"{path} exists and is not a socket of ours", hint="remove it, or choose another with --socket")
     if is_answering(path):
         raise UserError(
             f"another daemon listens on {path}", hint="buddy daemon stop, or choose another --socket", exit_code=75

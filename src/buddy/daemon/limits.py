@@ -29,11 +29,11 @@ def read_limits(table: Mapping[str, object]) -> Limits:
         return msgspec.convert(dict(table), Limits)
     except msgspec.ValidationError as error:
         names = ", ".join(Limits.__struct_fields__)
-        raise UserError(f"[limits]: {error}", hint=f"there are {names}") from error
+        raise UserError(f"[limits]: {error}", hint=f"Available: {names}") from error
 
 
 class Rate:
-    """A token bucket: so many at once, so many a second."""
+    """A token bucket: a burst, refilled at a rate per second."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
         self._per_second = per_second
@@ -43,7 +43,7 @@ class Rate:
         self._at = clock()
 
     def take(self) -> bool:
-        """Whether one more fits now."""
+        """Take one; False where none is left now."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now

@@ -1,6 +1,6 @@
 """A way to exchange lines with one peer: what a connection needs of a transport, and the one in memory.
 
-What always holds: a write is whole lines; a full buffer makes the writer wait, never the other side's work.
+Invariants: a write is complete lines; a full buffer delays the writer, never the work on the other side.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class TooLong(Exception):
-    """A line passed the frame limit; the peer is told and let go."""
+    """A line exceeds the frame limit; the peer gets an error and is disconnected."""
 
 
 class Link(Protocol):
@@ -20,7 +20,7 @@ class Link(Protocol):
         ...
 
     async def write(self, lines: bytes) -> None:
-        """Send whole lines; ConnectionError when the peer is gone."""
+        """Send complete lines; ConnectionError when the peer is gone."""
         ...
 
     def close(self) -> None: ...
@@ -51,7 +51,7 @@ class MemoryLink:
         await self._outgoing.put(lines)
 
     def close(self) -> None:
-        """Tell both ends; what is on its way to us is of no use any more."""
+        """Close both ends; what is still on its way here is dropped."""
         if not self._closed:
             self._closed = True
             for queue in (self._outgoing, self._incoming):

@@ -1,4 +1,4 @@
-"""Where the WebSocket listens: on this machine, unless somebody says otherwise in so many words."""
+"""Where the WebSocket listens: on this machine, unless remote access is allowed explicitly."""
 
 import ipaddress
 from pathlib import Path
@@ -18,17 +18,17 @@ class Listen(Struct, frozen=True):
 
 
 def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_remote: bool) -> Listen:
-    """Read `PORT` or `HOST:PORT`; an address that others can reach needs an explicit word."""
+    """Read `PORT` or `HOST:PORT`; an address that other machines can reach needs `allow_remote`."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise UserError(f"--listen {text} is not an address", hint="such as 127.0.0.1:7878")
+        raise UserError(f"--listen {text} is not an address", hint="use HOST:PORT, for example 127.0.0.1:7878")
     if (certificate is None) != (key is None):
         raise UserError("TLS needs both --tls-cert and --tls-key")
     if not is_loopback(host) and not allow_remote:
         raise UserError(
             f"--listen {host} can be reached from other machines",
-            hint="use 127.0.0.1 and an ssh tunnel, or say --allow-remote if you mean it",
+            hint="use 127.0.0.1 and an ssh tunnel, or pass --allow-remote if that is intended",
         )
     listen = Listen(host, int(port), Path(certificate) if certificate else None, Path(key) if key else None)
     _check_certificate(listen)
@@ -36,7 +36,7 @@ def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_r
 
 
 def _check_certificate(listen: Listen) -> None:
-    """What is wrong with the files is better told before anything is started."""
+    """Report unusable files before anything is started."""
     if listen.certificate is None or listen.key is None:
         return
     import ssl

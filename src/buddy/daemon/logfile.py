@@ -1,4 +1,4 @@
-"""The daemon's own log: what happened to the daemon, not in the sessions; scrubbed, rotated, for its owner alone."""
+"""The daemon's own log: what happened to the daemon, not in its sessions; scrubbed, rotated, for its owner only."""
 
 import logging
 import logging.handlers
@@ -8,13 +8,13 @@ from pathlib import Path
 from buddy.scrub import Scrubber
 
 MAX_BYTES = 4 * 1024 * 1024
-KEPT = 3
+BACKUPS = 3
 
 
 def open_logfile(path: Path, scrubber: Scrubber) -> logging.Handler:
     """Send all logging to the file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handler = _OwnFile(path, maxBytes=MAX_BYTES, backupCount=KEPT, encoding="utf-8")
+    handler = _OwnFile(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
     handler.setFormatter(_Scrubbed(scrubber))
     root = logging.getLogger()
     root.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Memory put together: which index, beside which log, with which embedder."""
+"""Builds the memory: its index, the log it reads, and its embedder."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ log = logging.getLogger("buddy.memory")
 
 
 def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: Log) -> Memory | None:
-    """The memory of this state directory; None where it is turned off. Nothing is opened before it is used."""
+    """The memory of this state directory; None where it is turned off. Nothing is opened before the first use."""
     settings = config.memory
     if not settings.enabled:
         return None
@@ -43,7 +43,7 @@ def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: 
 
 
 def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
-    """The embedder that the configuration names, where it can be had; without one, search is by words alone."""
+    """The embedder that the configuration names, where it is available; without one, search is by words alone."""
     settings = config.memory
     if settings.embeddings == "none":
         return None

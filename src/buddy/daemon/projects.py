@@ -1,7 +1,7 @@
-"""Projects: folders with a name and, where they want one, an agent runtime of their own.
+"""Projects: folders with a name and, optionally, an agent runtime of their own.
 
-What always holds: a folder is one project at most; a path belongs to the project nearest above it; the file is replaced
-whole, under a lock, so that two processes lose nothing of each other's.
+Invariants: a folder is at most one project; a path belongs to the nearest project above it; the file is replaced
+atomically under a lock, so that two processes cannot lose each other's changes.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path
 
 
 class Projects:
-    """Kept in the state directory; without one, only in memory."""
+    """Stored in the state directory; without one, in memory."""
 
     def __init__(self, state_dir: Path | None, ids: Ids) -> None:
         self._path = state_dir / "projects.json" if state_dir else None
@@ -43,7 +43,7 @@ class Projects:
 
     def create(self, name: str, root_path: str, agent_runtime: str | None) -> Project:
         name = name.strip()
-        if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, and maybe of another machine
+        if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, perhaps a path on another machine
             raise ProtocolError("INVALID_REQUEST", "a project needs a name and an absolute rootPath")
         if agent_runtime is not None:
             try:
@@ -79,7 +79,7 @@ def nearest(projects: list[Project], root: str) -> Project | None:
 def _with(known: list[Project], project: Project) -> list[Project]:
     for other in known:
         if other.root_path == project.root_path:
-            raise ProtocolError("INVALID_REQUEST", f"{project.root_path} is the project {other.name} already")
+            raise ProtocolError("INVALID_REQUEST", f"{project.root_path} already is the project {other.name}")
         if other.name == project.name:
-            raise ProtocolError("INVALID_REQUEST", f"there is a project {other.name} already, in {other.root_path}")
+            raise ProtocolError("INVALID_REQUEST", f"the project {other.name} already exists, in {other.root_path}")
     return [*known, project]

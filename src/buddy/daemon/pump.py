@@ -1,6 +1,6 @@
-"""One session's events on their way to one client. The log is the queue, the cursor is all that is kept.
+"""Sends one session's events to one client. The log is the queue; the cursor is the only state.
 
-What always holds: only committed events are sent, in order, each once per pump; a slow client makes nobody wait.
+Invariants: only committed events are sent, in order, each once per pump; a slow client delays nobody else.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from buddy.protocol.envelopes import event_lines
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
-AT_ONCE = 256 * 1024
-KEPT = 32
-LOOK_AGAIN = 1.0
-SURELY = 60.0
+PORTION_BYTES = 256 * 1024
+CACHED = 32
+POLL_SECONDS = 1.0
+SAFEGUARD_SECONDS = 60.0
 
 
 class Pump:
     def __init__(
-        self, link: Link, sessions: Sessions, log: Log, encoded: "Encoded", session_id: str, cursor: int
+        self, link: Link, sessions: Sessions, log: Log, encoded: "LineCache", session_id: str, cursor: int
     ) -> None:
         self._link = link
         self._encoded = encoded
@@ -32,8 +32,8 @@ class Pump:
         self._session: Session | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled or the client is gone."""
-        self._look_later()
+        """Send until it is cancelled or the client is gone."""
+        self._wake_regularly()
         try:
             while True:
                 self._follow()
@@ -52,10 +52,10 @@ class Pump:
             if self._session is not None:
                 self._session.audience.unlisten(self._heard)
 
-    def _look_later(self) -> None:
-        """A session tells of all that is new, and of its end; now and then the pump looks for itself all the same."""
+    def _wake_regularly(self) -> None:
+        """A session wakes its pumps for everything new, and at its end; as a safeguard the pump also polls."""
         self._heard.set()
-        self._later = asyncio.get_running_loop().call_later(SURELY, self._look_later)
+        self._later = asyncio.get_running_loop().call_later(SAFEGUARD_SECONDS, self._wake_regularly)
 
     def _follow(self) -> None:
         """Listen to the session where it is open here; after a failure it may be another object."""
@@ -69,42 +69,42 @@ class Pump:
             live.audience.listen(self._heard)
 
     async def _next(self) -> "Portion":
-        """What comes next, spelt; nothing where nothing is there yet."""
+        """The next lines; empty where there is nothing new."""
         session_id, cursor = self._session_id, self._cursor
         recent = self._session.audience.recent(cursor) if self._session is not None else None
         if recent is None:
-            portion = await self._log.read_lines(session_id, cursor, AT_ONCE)
+            portion = await self._log.read_lines(session_id, cursor, PORTION_BYTES)
         else:
-            portion = event_lines(recent, cursor, AT_ONCE)
+            portion = event_lines(recent, cursor, PORTION_BYTES)
         if portion[0]:
             self._encoded.keep(session_id, cursor, portion)
         return portion
 
     async def _wait(self) -> None:
-        """For something new."""
+        """Wait for something new."""
         if self._session is None:
-            await self._log.wait(self._session_id, self._cursor, LOOK_AGAIN)
+            await self._log.wait(self._session_id, self._cursor, POLL_SECONDS)
         else:
             await self._heard.wait()
 
 
-class Encoded:
-    """The lines that were sent last, by what they come after: what several clients follow is read and spelt once.
+class LineCache:
+    """The lines that were sent last, by their cursor: what several clients follow is read and encoded once.
 
-    An event never changes, so nothing here can be wrong; a portion is small, so a slow client keeps little.
+    Events never change, so the cache cannot be stale; portions are small, so a slow client retains little.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, int], Portion] = {}
+        self._portions: dict[tuple[str, int], Portion] = {}
 
     def after(self, session_id: str, cursor: int) -> "Portion | None":
-        return self._kept.get((session_id, cursor))
+        return self._portions.get((session_id, cursor))
 
     def keep(self, session_id: str, cursor: int, portion: "Portion") -> None:
-        self._kept[session_id, cursor] = portion
-        if len(self._kept) > KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._portions[session_id, cursor] = portion
+        if len(self._portions) > CACHED:
+            del self._portions[next(iter(self._portions))]
 
 
 Portion = tuple[bytes, int]
-"""Whole lines, and the seq of the last one."""
+"""Complete lines, and the seq of the last one."""

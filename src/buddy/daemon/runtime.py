@@ -1,4 +1,4 @@
-"""The composition root: the one place where concrete classes are named and put together."""
+"""The composition root: concrete classes are chosen and connected here."""
 
 import asyncio
 import functools
@@ -23,7 +23,7 @@ from buddy.daemon.limits import read_limits
 from buddy.daemon.link import Link, MemoryLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.projects import Projects
-from buddy.daemon.pump import Encoded
+from buddy.daemon.pump import LineCache
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log
@@ -113,7 +113,7 @@ class Runtime:
         )
         self.limits = read_limits(config.limits)
         self.stopping = asyncio.Event()
-        self._encoded = Encoded()
+        self._encoded = LineCache()
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
         self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)

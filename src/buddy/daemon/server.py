@@ -1,7 +1,7 @@
 """The daemon: one runtime behind a Unix socket, and a WebSocket where asked for.
 
-What always holds: the lock comes before the log, the log before the socket; what was in flight is taken up before the
-first client is served; a stop is clean (runs cancelled, approvals denied), and a second signal does not wait for it.
+Invariants: the lock comes before the log, the log before the socket; interrupted runs are resumed before the first
+client is served; a stop is clean (runs cancelled, approvals denied), and a second signal does not wait for it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ log = logging.getLogger("buddy.daemon")
 async def serve(
     config: Config, places: Places, env: Mapping[str, str], *, listen: Listen | None = None, echo: bool = False
 ) -> None:
-    """Run the daemon until it is told to stop."""
+    """Run the daemon until it is asked to stop."""
     lock = lock_state(places.state_dir)
     try:
         runtime = Runtime(config, places, env)
@@ -81,8 +81,8 @@ class _Daemon:
         self._handle_signals(loop)
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
-        gc.freeze()  # what the start made stays: nobody need look through it for garbage
-        server = await loop.create_unix_server(lambda: _Door(self._runtime), sock=listening, backlog=BACKLOG)
+        gc.freeze()  # what the start allocated stays: the collector need not look at it again
+        server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve_web(*web)) if web is not None else None
             await self._runtime.stopping.wait()
@@ -122,8 +122,8 @@ class _Daemon:
         log.info("log reopened")
 
 
-class _Door(SocketLink):
-    """A connection that was accepted: ours only, and not too many."""
+class _AcceptedLink(SocketLink):
+    """An accepted connection: only from the same user, and within the limits."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.limits)

@@ -1,7 +1,7 @@
 """A peer on a stream socket: bytes in, lines out of them; lines in, bytes out.
 
-What always holds: what is buffered is bounded in both directions. A line that grows past the limit ends the connection
-with an answer; a peer that takes nothing for too long is cut off; nobody else waits for either.
+Invariants: buffers are bounded in both directions. A line that exceeds the limit ends the connection with an error; a
+peer that reads nothing for too long is disconnected; nobody else waits for either.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class SocketLink(asyncio.Protocol):
 
     async def read_line(self) -> bytes | None:
         if self._lines:
-            # What is here already would else be taken up without anybody else having a turn.
+            # Otherwise a peer with many buffered lines would not let other tasks run.
             await asyncio.sleep(0)
         while not self._lines:
             if self._too_long:
@@ -61,7 +61,7 @@ class SocketLink(asyncio.Protocol):
             await self._drain(transport)
 
     def close(self) -> None:
-        """What was written still goes out, unless the peer does not take it."""
+        """What was written is still sent, unless the peer does not read it."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._leaving:
             return
@@ -78,7 +78,7 @@ class SocketLink(asyncio.Protocol):
             self._transport.abort()
 
     async def _drain(self, transport: asyncio.Transport) -> None:
-        """Wait for the peer to take what was sent; one that takes nothing for too long is cut off."""
+        """Wait for the peer to read; one that reads nothing for too long is disconnected."""
         before = transport.get_write_buffer_size()
         try:
             async with asyncio.timeout(self._limits.stalled_seconds):
@@ -86,7 +86,7 @@ class SocketLink(asyncio.Protocol):
         except TimeoutError:
             if transport.get_write_buffer_size() >= before:
                 transport.abort()
-                raise ConnectionResetError("the peer took nothing for too long") from None
+                raise ConnectionResetError("the peer read nothing for too long") from None
         if transport.is_closing():
             raise ConnectionResetError("the peer is gone")
 
@@ -99,8 +99,8 @@ class SocketLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._too_long:
             return
-        *whole, rest = data.split(b"\n")
-        for end in whole:
+        *complete, rest = data.split(b"\n")
+        for end in complete:
             line = b"".join((*self._partial, end)) if self._partial else end
             self._partial, self._partial_size = [], 0
             if self._is_over(len(line)):
@@ -118,7 +118,7 @@ class SocketLink(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _wake(self) -> None:
-        """Whoever reads looks again."""
+        """Let the reader look again."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 

@@ -1,8 +1,8 @@
 """Events as spans: a run, its turns, in each the model calls and the tool calls, named as OpenTelemetry's GenAI
 conventions have it.
 
-What always holds: a span's times are those of its events; every span that was begun is ended, by its own event, by the
-end of what it is part of, or as interrupted.
+Invariants: a span's times are those of its events; every span that was started is ended, by its own event, by the end
+of its parent, or as interrupted.
 """
 
 import msgspec
@@ -105,7 +105,7 @@ class Spans:
                 pass  # neither a span nor an event of one
 
     def abandon(self) -> None:
-        """End what is open: this process sees no more of it."""
+        """End all open spans: this process sees no more of them."""
         for trace in self._traces.values():
             trace.run.set_attribute("buddy.interrupted", value=True)
             _close(trace, trace.last_ts)
@@ -234,7 +234,7 @@ class Spans:
 
 
 def _annotate(trace: _Trace, event: Event, body: ApprovalRequired | ApprovalReceived | SessionCompacted) -> None:
-    """What is a point in time on a span."""
+    """Add a point in time to a span."""
     if isinstance(body, SessionCompacted):
         tokens: Attributes = {"buddy.tokens.before": body.before_tokens, "buddy.tokens.after": body.after_tokens}
         trace.run.add_event("session_compacted", tokens, _ns(event.ts))

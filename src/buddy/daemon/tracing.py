@@ -1,7 +1,7 @@
 """Traces for OpenTelemetry: a listener of committed events, where the environment asks for an export.
 
-What always holds: the loop knows nothing of it; events wait in a bounded queue and become spans in a task of their own;
-without `OTEL_*` or the `[otel]` extra nothing is imported; what people and models said is in no span unless
+Invariants: the turn loop does not know of it; events wait in a bounded queue and become spans in a task of their own;
+without `OTEL_*` or the `[otel]` extra nothing is imported; messages of people and models are in no span unless
 `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from buddy.daemon.spans import Spans
 
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 CLOSE_SECONDS = 5.0
 TRACED = events_where(lambda facts: facts.traced)
 
@@ -74,11 +74,11 @@ class Tracing:
         self._dropped = 0
 
     def heard(self, events: Sequence[Event]) -> None:
-        """Note what is to be traced; where too much waits already, it is left out and counted."""
+        """Queue what is traced; events beyond the limit are dropped and counted."""
         for event in events:
             if event.type not in TRACED:
                 continue
-            if len(self._waiting) < MOST_WAITING:
+            if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(event)
             else:
                 self._dropped += 1

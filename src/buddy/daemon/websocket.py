@@ -1,7 +1,7 @@
 """The same envelopes over WebSocket, for browsers and remote clients.
 
-What always holds: nobody gets in without a token, from a foreign page or under a foreign host name; a token is taken
-from a header or a subprotocol, never from an address, and is compared by its hash; guessing is slowed down.
+Invariants: nobody connects without a token, from a foreign page or under a foreign host name; a token is read from a
+header or a subprotocol, never from a URL, and is compared by its hash; guessing is slowed down.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ GUESSES_PER_SECOND = 5.0
 CLOSE_SECONDS = 1.0
 TOKEN_LENGTH = 40
 TOO_BIG = 1009
-"""What a WebSocket is closed with after a message that is too large."""
-FRAMES_HEARD = 4
-"""A message of up to so many frames is still taken in, to be answered; the rest is cut off unread."""
+"""The close code for a message that is too large."""
+MAX_FRAMES = 4
+"""A message of at most this many frame limits is read, so that it gets an error; a longer one is cut off unread."""
 
 log = logging.getLogger("buddy.web")
 
 
 def bind_web(listen: Listen, limits: Limits) -> socket.socket:
-    """The listening socket; whoever takes nothing from it for too long is cut off by the kernel."""
+    """The listening socket; the kernel disconnects peers that read nothing for too long."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -71,21 +71,21 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
     """Serve until cancelled; the owner's token is in a file of the state directory."""
     import uvicorn
 
-    gate = _Gate(runtime, listen, owner_token(places))
+    admission = _Admission(runtime, listen, owner_token(places))
     config = uvicorn.Config(
-        Starlette(routes=[WebSocketRoute("/", gate.enter), WebSocketRoute("/ws", gate.enter)]),
-        http=_impatient(runtime.limits),
+        Starlette(routes=[WebSocketRoute("/", admission.enter), WebSocketRoute("/ws", admission.enter)]),
+        http=_http_protocol(runtime.limits),
         log_config=None,
         access_log=False,
         lifespan="off",
-        ws_max_size=runtime.limits.frame * FRAMES_HEARD,
+        ws_max_size=runtime.limits.frame * MAX_FRAMES,
         ssl_certfile=listen.certificate,
         ssl_keyfile=listen.key,
         server_header=False,
     )
-    # It would write down every address that was asked for, and what somebody took for the place of a token.
+    # It would log every requested URL, also those in which somebody put a token by mistake.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     port: int = listening.getsockname()[1]
     log.info("WebSocket on %s:%d%s", listen.host, port, " with TLS" if listen.certificate else "")
     server = _quiet_server(config)
@@ -97,17 +97,17 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
         await asyncio.wait([serving])
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """The server takes each upgrade that is refused for a fault; the refusal itself is noted where it is made."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """The server reports each refused upgrade as an error; the refusal itself is logged by `_deny`."""
     return "without completing handshake" not in record.getMessage()
 
 
-def _impatient(limits: Limits) -> "type[asyncio.Protocol]":
-    """HTTP for as long as it takes to ask for a WebSocket, and not for more peers than may be connected."""
+def _http_protocol(limits: Limits) -> "type[asyncio.Protocol]":
+    """HTTP that allows only the time to request a WebSocket, and only as many peers as may be connected."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Impatient(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    class BoundedHttp(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] - the base class types it as a plain transport
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
                 transport.abort()
@@ -118,7 +118,7 @@ def _impatient(limits: Limits) -> "type[asyncio.Protocol]":
             if transport.get_protocol() is self:
                 transport.abort()
 
-    return Impatient
+    return BoundedHttp
 
 
 def _quiet_server(config: "uvicorn.Config") -> "uvicorn.Server":
@@ -140,7 +140,7 @@ def owner_token(places: Places) -> str:
         known = path.read_text().strip()
         if known.startswith("att_") and len(known) >= TOKEN_LENGTH:
             return known
-    # Made whole before it has its name: half a token, or an empty one, would be easy to guess.
+    # Complete before it has its name: half a token, or an empty one, would be easy to guess.
     made = path.with_suffix(".new")
     made.unlink(missing_ok=True)
     token = f"att_{secrets.token_urlsafe(32)}"
@@ -151,8 +151,8 @@ def owner_token(places: Places) -> str:
     return token
 
 
-class _Gate:
-    """Who may come in, and as what."""
+class _Admission:
+    """Decides who may connect, and in which role."""
 
     def __init__(self, runtime: Runtime, listen: Listen, token: str) -> None:
         self._runtime = runtime
@@ -170,13 +170,13 @@ class _Gate:
         if token is None:
             await _deny(websocket, 401, "a token is required: Authorization: Bearer att_…")
             return
-        shown = await self._role(token)
-        if shown is None:
+        grant = await self._role(token)
+        if grant is None:
             if not self._guesses.take():
                 await asyncio.sleep(1.0)
             await _deny(websocket, 401, "the token is not valid")
             return
-        await self._serve(websocket, shown)
+        await self._serve(websocket, grant)
 
     async def _serve(self, websocket: WebSocket, grant: "TokenGrant | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
@@ -198,7 +198,7 @@ class _Gate:
         return TokenGrant(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
 
     def _foreign(self, websocket: WebSocket) -> str | None:
-        """Why this page or host name is not ours; a browser always tells its page, other programs need not."""
+        """Why this page or host name is not ours; a browser always sends its page's origin, other programs need not."""
         names = self._names(websocket)
         host = websocket.headers.get("host", "")
         if host not in names:
@@ -210,7 +210,7 @@ class _Gate:
         return None
 
     def _names(self, websocket: WebSocket) -> set[str]:
-        # The address that was reached is an address and not a name, so no foreign page can have made it up.
+        # The local address is an address and not a name, so a foreign page cannot have chosen it.
         reached, port = websocket.scope.get("server") or (self._listen.host, self._listen.port)
         hosts = {
             "127.0.0.1",
@@ -261,7 +261,7 @@ class WebSocketLink:
                 raise TooLong
             self._lines.extend(line for line in lines if line)
             self._taken = 0
-        # Lines that are here already would else be taken up without anybody else having a turn.
+        # Otherwise a peer with many buffered lines would not let other tasks run.
         await asyncio.sleep(0)
         self.crowded = self._taken >= self._limits.in_flight
         self._taken += 1
@@ -283,7 +283,7 @@ class WebSocketLink:
         self._closed.set()
 
     async def wait_closed(self) -> None:
-        """Until either side is done; then the socket is closed, whether or not the peer takes the last word."""
+        """Wait until either side is done, then close the socket, whether or not the peer reads the close frame."""
         await self._closed.wait()
         with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

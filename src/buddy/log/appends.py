@@ -1,8 +1,8 @@
 """One batch into the tables: first every check, then every write.
 
-What always holds: a batch that is refused has written nothing; the checks come in the order key, epoch, seq, claim,
-approval and decision. All of it runs inside the writer's transaction, at whose end the epochs and seqs of all its
-batches are checked and their events written, together.
+Invariants: a refused batch has written nothing; the checks come in the order key, epoch, seq, claim,
+approval and decision. All of it runs inside the writer's transaction, at whose end the epochs and seqs of all
+its batches are checked and their events written together.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,11 +63,11 @@ class Appends:
         return last_seq
 
     def drop(self) -> None:
-        """A transaction begins: what was left of one that failed is void."""
+        """A transaction begins: discard what a failed one left."""
         self._batches.clear()
 
     def write(self, db: Database) -> None:
-        """The events of all batches since the last time, and where their sessions are now."""
+        """Write the events of all batches since the last call, and the new heads of their sessions."""
         if not self._batches:
             return
         batches, self._batches = self._batches, []
@@ -88,13 +88,13 @@ class Appends:
         _name_blobs(db, batches)
 
     def notify(self) -> None:
-        """Wake those who wait for one of the sessions to which something was appended."""
+        """Wake whoever waits for one of the sessions that grew."""
         grown, self._grown = self._grown, []
         for session_id in grown:
             self._wake(session_id)
 
     def _give_up(self, db: Database, batches: list[tuple[Batch, int, int]]) -> NoReturn:
-        """One of them comes too late; which one shows when each is done alone."""
+        """One of them lost its lease or its place; which one shows when each is done alone."""
         for batch, _, _ in batches:
             self._keys.pop(batch.session_id, None)
         batch = batches[0][0]
@@ -102,7 +102,7 @@ class Appends:
             _check_head(db, batch)
         except LogError as refusal:
             raise DeferredRefusal(refusal) from None
-        raise DeferredRefusal(Fenced(f"{batch.session_id} was made anew by another process"))
+        raise DeferredRefusal(Fenced(f"{batch.session_id} was recreated by another process"))
 
     def _key_of(self, db: Database, session_id: str) -> int:
         key = self._keys.get(session_id)
@@ -167,7 +167,7 @@ def _name_blobs(db: Database, batches: list[tuple[Batch, int, int]]) -> None:
 
 
 def _execute(cursor: Cursor, statements: Sequence[tuple[int, str]], rows: Sequence[tuple[Value, ...]]) -> None:
-    """Each statement takes so many rows; the largest comes first."""
+    """Each statement comes with its number of rows, the largest first."""
     at = 0
     for size, statement in statements:
         while len(rows) - at >= size:

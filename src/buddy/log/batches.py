@@ -1,6 +1,6 @@
-"""What can be said of a batch without looking at a store.
+"""Checks of a batch that need no store.
 
-What always holds: a batch that passes `check_shape` cannot tear a hole into a log, whoever stores it.
+Invariant: a batch that passes `check_shape` cannot leave a gap in a log, whichever store appends it.
 """
 
 import re
@@ -23,7 +23,7 @@ def check_shape(batch: Batch) -> None:
 
 
 def names_blob(events: Sequence[Event]) -> bool:
-    """Whether any of these events names a blob: one look at all of them is much less than one at each."""
+    """Whether any of these events names a blob: one search over all of them costs much less than one for each."""
     return _BLOB.search(b"\n".join([event.payload for event in events])) is not None
 
 

@@ -1,7 +1,7 @@
 """Blobs as files: content-addressed, in two levels of directories.
 
-What always holds: a file under its final name is whole and on the disk; a name is only ever the SHA-256 of its content,
-so nothing a client sends becomes a path. What gets shorter by it is kept compressed, with `.z` behind its name.
+Invariants: a file under its final name is complete and on the disk; a name is only ever the SHA-256 of its content,
+so nothing a client sends becomes a path. What compression makes shorter is stored compressed, with the suffix `.z`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class FileBlobs:
         return True
 
     def _paths(self, blob: str) -> tuple[Path, Path]:
-        """Where it is as it is, and where compressed; it is at one of them."""
+        """Its path uncompressed and its path compressed; it is at one of them."""
         folder = self._root / blob[:2] / blob[2:4]
         return folder / blob, folder / f"{blob}.z"
 

@@ -1,6 +1,6 @@
 """What a session needs of its store: narrow interfaces with one conformance suite over every implementation.
 
-What always holds:
+Invariants:
 - an append is all or nothing, and names the epoch it was written under: a writer that lost its lease cannot write;
 - `seq` starts at 1 per session and is gapless; what was appended is never changed;
 - a lease gates writes, never reads;
@@ -101,14 +101,14 @@ class Batch(Struct, frozen=True):
 
 
 TOGETHER = 64
-"""So many events a log may read at a time without looking at their size."""
+"""The number of events a log may read at a time without looking at their size."""
 
 
 class EventLog(Protocol):
     def append(self, batch: Batch) -> Awaitable[int]:
-        """Commit the batch; give the log's last seq after it.
+        """Commit the batch; return the log's last seq after it.
 
-        With a `key` that an earlier batch of this session had, nothing is written and that batch's last seq is given.
+        With a `key` that an earlier batch of this session had, nothing is written and its last seq is returned.
         Raises Fenced, SeqConflict, NotClaimed, Undecidable or StorageFull. `taken` inbox items are removed with it.
         `durable` batches survive power loss once this returns; others survive the death of the process.
         """
@@ -119,7 +119,7 @@ class EventLog(Protocol):
         ...
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
-        """The next events after a seq as whole lines of the protocol, and the seq of the last.
+        """The next events after a seq as complete lines of the protocol, and the seq of the last.
 
         They end with the one that makes it `size` bytes or more, or fewer than `TOGETHER` events later; where there are
         none it is nothing, and `after`.
@@ -135,13 +135,13 @@ class EventLog(Protocol):
         ...
 
     async def prune(self, lease: Lease, before_seq: int) -> int:
-        """Forget events below `before_seq`; give the first seq that is left."""
+        """Forget events below `before_seq`; return the first seq that is left."""
         ...
 
 
 class SessionRows(Protocol):
     async def create(self, record: SessionRecord, owner: str) -> Lease:
-        """Make the row and its first lease, epoch 1."""
+        """Create the row and its first lease, epoch 1."""
         ...
 
     async def get(self, session_id: str) -> SessionRecord | None: ...
@@ -165,13 +165,13 @@ class Leases(Protocol):
     async def release(self, lease: Lease) -> None: ...
 
     async def renew(self, owner: str) -> None:
-        """Say that the owner still lives; all its leases go on."""
+        """Record that the owner is alive; this renews all its leases."""
         ...
 
 
 class Inbox(Protocol):
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """Queue an item once per key; give its position (1 = next), or None when `limit` items wait already."""
+        """Queue an item once per key; return its position (1 = next), or None where `limit` items already wait."""
         ...
 
     async def waiting(self, session_id: str) -> list[InboxItem]: ...
@@ -198,7 +198,7 @@ class Blobs(Protocol):
         ...
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
-        """A part, and the whole size; None where there is no such blob."""
+        """A part, and the total size; None for an unknown blob."""
         ...
 
 
@@ -213,10 +213,10 @@ class Tokens(Protocol):
 
 
 class Log(EventLog, SessionRows, Leases, Inbox, Approvals, Blobs, Tokens, Protocol):
-    """The whole store."""
+    """The complete store. A log has more methods than other classes: it is composed of these interfaces."""
 
     def has_room(self) -> bool:
-        """Whether there is disk enough for the next side effect and its record."""
+        """Whether the disk has room for the next side effect and its record."""
         ...
 
     async def close(self) -> None: ...

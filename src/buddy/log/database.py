@@ -1,7 +1,7 @@
 """The part of a database connection that the log uses, with types of its own.
 
-What always holds: every result is read to its end (`get`, or a whole iteration) or closed, because a statement that is
-left half read keeps old pages of the write-ahead log in use.
+Invariant: every result is read to its end (`get`, or a complete iteration) or closed, because a statement that is only
+partly read keeps old pages of the write-ahead log in use.
 
 apsw's own type stubs name a class that Python 3.11 does not have, which would make each call untyped.
 """
@@ -15,8 +15,8 @@ import apsw
 Value = int | str | bytes | None
 
 
-class Found(Protocol):
-    """What a statement gave: an iterator of rows, or all at once."""
+class QueryResult(Protocol):
+    """The result of a statement: an iterator of rows, or all at once."""
 
     @property
     def get(self) -> Any:
@@ -43,9 +43,9 @@ class Database(Protocol):
 
     def execute(
         self, statements: str, bindings: Sequence[Value] | None = None, /, *, can_cache: bool = True
-    ) -> Found: ...
+    ) -> QueryResult: ...
 
-    def executemany(self, statements: str, bindings: Iterable[Sequence[Value]], /) -> Found: ...
+    def executemany(self, statements: str, bindings: Iterable[Sequence[Value]], /) -> QueryResult: ...
 
     def cursor(self) -> Cursor: ...
 

@@ -1,7 +1,7 @@
-"""The log in memory: for tests, simulations and sessions that are not to outlive the process.
+"""The log in memory: for tests, simulations and sessions that need not outlive the process.
 
-What always holds: it answers exactly as the SQLite log does (one suite runs over both); each method is synchronous
-inside, so nothing interleaves.
+Invariants: it answers exactly as the SQLite log does (one suite runs over both); each method is synchronous inside, so
+nothing interleaves.
 """
 
 import asyncio
@@ -186,7 +186,7 @@ class MemoryLog:
     # --- inbox, approvals, tokens ---
 
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """As in the contract; 0 for a key that was taken up before."""
+        """As in the contract; 0 for a key that was queued before."""
         session = self._session(session_id)
         if key in session.inbox_keys:
             return list(session.inbox).index(key) + 1 if key in session.inbox else 0

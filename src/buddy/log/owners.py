@@ -1,6 +1,6 @@
-"""Who holds a lease: the identity of a process, and whether that process still lives.
+"""The owner of a lease: the identity of a process, and whether that process is still alive.
 
-What always holds: an identity is never given twice, not even to a process that gets the same pid; a process that can
+Invariants: an identity is never used twice, not even to a process that gets the same pid; a process that can
 be looked up in this machine's /proc is judged by that, at once, and any other by its heartbeat.
 """
 

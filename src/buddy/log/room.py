@@ -1,6 +1,6 @@
-"""Room on the disk: whether there is enough of it, and how a lack of it looks.
+"""Free disk space: whether there is enough, and which errors mean that there is not.
 
-What always holds: asking is cheap, because the file system is asked at most once per second.
+Invariant: asking is cheap, because the file system is asked at most once per second.
 """
 
 import errno
@@ -31,5 +31,5 @@ class Room:
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether an error of the operating system means that there is no room."""
+    """Whether an error of the operating system means that the disk is full."""
     return isinstance(error, OSError) and error.errno in FULL_ERRNOS

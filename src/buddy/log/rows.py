@@ -1,6 +1,6 @@
-"""The rows beside the events: sessions, leases, inbox, tokens. Writes run inside the writer's transaction.
+"""The rows other than events: sessions, leases, inbox, tokens. Writes run inside the writer's transaction.
 
-What always holds: an epoch only rises; an inbox key is queued once, for ever; with a session all its rows go.
+Invariants: an epoch only rises; an inbox key is queued only once, ever; deleting a session deletes all its rows.
 """
 
 from collections.abc import Iterable
@@ -88,7 +88,7 @@ def delete(session_id: str, db: Database) -> bool:
     key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).get
     if key is None:
         return False
-    # Blobs are shared between sessions. What this one named is left to nobody, until it is known that nobody else does.
+    # Blobs are shared between sessions: those of this one become unowned, until it is known that no other names them.
     db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
     for table in _BY_SESSION:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
@@ -148,7 +148,7 @@ def approval(db: Database, approval_id: str) -> ApprovalRecord | None:
 
 
 def decisions(db: Database, limit: int, session_id: str | None, since: int) -> list[Event]:
-    """Along the index that has only these events, from its end."""
+    """From the end of the index that contains only these events."""
     found = db.execute(
         "SELECT s.id, e.seq, e.ts, e.type, CAST(e.payload AS BLOB), e.run_id"
         " FROM events e INDEXED BY decisions CROSS JOIN sessions s ON s.key = e.session"

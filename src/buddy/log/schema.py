@@ -1,7 +1,7 @@
 """The database file: its tables, its versions, and how it is opened.
 
-What always holds: a file under the final name has a schema, because a new one is built beside it and linked into place;
-a file that is not ours, damaged or from a newer version is left as it is and named in the error.
+Invariants: a file under the final name has a schema, because a new one is built under another name and linked into
+place; a file that is not ours, damaged or from a newer version is left as it is and named in the error.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from buddy.log.database import Database, connect
 
 APPLICATION_ID = 0x42756464
 PAGE = 2048
-"""Bytes of a page. A commit writes each page it touched whole, and that of a few words touches four: with the usual
+"""Bytes of a page. A commit writes every touched page completely, and that of a few words touches four: with the usual
 4096 it writes twice as much, to read long logs some tenth faster."""
 BUSY_SECONDS = 5.0
 
@@ -60,7 +60,7 @@ CREATE TABLE blob_refs (
 CREATE INDEX blob_refs_of_session ON blob_refs (session);
 """
 
-# Who decided what, over all sessions, without reading their logs. The types are those of `contract.DECISIONS`.
+# Decisions over all sessions, without reading their logs. The types are those of `contract.DECISIONS`.
 _SECOND = """
 CREATE INDEX decisions ON events (ts, session, seq)
   WHERE type IN ('approval_received', 'approval_expired', 'approval_policy_changed');
@@ -106,7 +106,7 @@ def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
 
 
 def explain(error: apsw.Error, path: Path) -> Exception:
-    """Say what a person can do about an error of the database, where a person can do something."""
+    """Turn an error of the database into one that says what the user can do, where there is something."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return UserError(
@@ -126,7 +126,7 @@ def explain(error: apsw.Error, path: Path) -> Exception:
             return error
 
 
-_MOVE_AWAY = "restore it from a backup, or move it away to start with an empty log; nothing was changed"
+_MOVE_AWAY = "restore it from a backup, or move it elsewhere to start with an empty log; nothing was changed"
 
 
 def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
@@ -144,7 +144,7 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
 
 
 def _create(path: Path) -> None:
-    """Build a database under another name and link it into place; whoever comes second uses the first one's."""
+    """Build a database under another name and link it into place; a process that comes second uses the first one's."""
     building = path.with_name(f"{path.name}.new-{os.urandom(8).hex()}")
     os.close(os.open(building, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -166,19 +166,19 @@ def _check_file(path: Path) -> None:
     # Only looked at, never opened and closed: closing a file drops the locks that this process has on it.
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
-        raise UserError(f"{path} is not a regular file", hint="move it away, or choose another --state-dir")
+        raise UserError(f"{path} is not a regular file", hint="move it, or choose another --state-dir")
     if found.st_uid != os.geteuid():
         raise UserError(f"{path} belongs to user {found.st_uid}, not to you", hint="choose another --state-dir")
     if found.st_mode & 0o022:
-        raise UserError(f"{path} can be written to by others", hint=f"chmod 600 {path}")
+        raise UserError(f"{path} is writable by others", hint=f"chmod 600 {path}")
     if found.st_size == 0:
         raise UserError(f"{path} is empty, so it is not a log of ours", hint=_MOVE_AWAY)
 
 
 def _check_identity(db: Database, path: Path) -> None:
     if db.pragma("application_id") != APPLICATION_ID:
-        raise UserError(f"{path} is a database of another program", hint="move it away, or choose another --state-dir")
-    # The version is in the file's first bytes; the list of tables shows whether the rest of the first page is whole.
+        raise UserError(f"{path} is a database of another program", hint="move it, or choose another --state-dir")
+    # The version is in the file's first bytes; the list of tables shows whether the rest of the first page is intact.
     db.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
     version = db.pragma("user_version")
     if version > len(MIGRATIONS):

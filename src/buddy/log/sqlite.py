@@ -1,7 +1,8 @@
 """The log in one SQLite database: the embedded default.
 
-What always holds: every write goes through one thread and one connection; reads have a connection of their own that
-cannot write, and never wait for the writer; several processes may use one state directory at once.
+Invariants: every write goes through one connection, used by the event loop or by the writer's thread; reads have a
+connection of their own that cannot write, and never wait for the writer; several processes may share one state
+directory.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Event
 
 DATABASE = "buddy.db"
-# Other processes cannot wake our waiters, so these look for themselves once in a while.
+# Other processes cannot wake our waiters, so these also poll.
 _POLL_SECONDS = 1.0
 
 _EVENTS = """
@@ -167,7 +168,7 @@ class SqliteLog:
     # --- inbox, approvals, tokens ---
 
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """As in the contract; 0 for a key that was taken up before."""
+        """As in the contract; 0 for a key that was queued before."""
         item = InboxItem(0, key, kind, body)
         return await self._write(partial(rows.put_item, session_id, item, limit), durable=True)
 
@@ -181,7 +182,7 @@ class SqliteLog:
         return rows.decisions(self._reader, max(limit, 0), session_id, since)
 
     async def put_token(self, token: TokenRecord) -> None:
-        # One that was lost with the power is asked for again; taking one back, though, must hold.
+        # A token that a power loss took can be minted again; a revocation must be durable.
         await self._write(partial(rows.put_token, token))
 
     async def token(self, token_hash: str) -> TokenRecord | None:

@@ -1,7 +1,7 @@
 """Directories that only their owner may write to.
 
-What always holds: a directory that somebody else could have prepared is refused and never repaired, because what is in
-it can be theirs; only a directory that was just made here gets its mode set.
+Invariants: a directory that another user could have prepared is refused and never repaired, because its content may be
+theirs; only a directory that was just created here gets its mode set.
 """
 
 import os
@@ -12,7 +12,7 @@ from buddy.errors import UserError
 
 
 def make_private_dir(path: Path) -> None:
-    """Make sure that this is a real directory of ours, making it and what is missing above it with mode 0700."""
+    """Make sure that this is a real directory of ours; create it and missing parents with mode 0700."""
     if not path.parent.exists():
         make_private_dir(path.parent)
     try:
@@ -23,7 +23,7 @@ def make_private_dir(path: Path) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Refuse a path that is a link, no directory, another user's, or writable by others."""
+    """Refuse a path that is a link, not a directory, another user's, or writable by others."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise UserError(f"{path} is a symbolic link", hint="name the directory that it points to instead")

@@ -1,6 +1,6 @@
-"""Those who wait for a session's log to grow.
+"""Tasks that wait for a session's log to grow.
 
-What always holds: a wake-up is a hint, so one too many or one too few costs a read and never an event.
+Invariant: a wake-up is a hint, so one too many or one too few costs a read and never an event.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the simplest client needs of the protocol: its version, two limits, and ids. It loads nothing."""
+"""What the simplest client needs of the protocol: its version, two limits, and ids. It imports nothing else."""
 
 import os
 import time
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = "push.runtime.v1"
-MAX_TEXT = 256 * 1024  # bytes of what a user says at once
-MAX_SECONDS = 1_000_000_000  # thirty years: a moment that far ahead is still a number that everybody can hold
+MAX_TEXT = 256 * 1024  # bytes of one user message
+MAX_SECONDS = 1_000_000_000  # thirty years: a time that far ahead still fits every client's numbers
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

@@ -1,4 +1,4 @@
-"""The closed sets of words on the wire."""
+"""The closed sets of values on the wire."""
 
 from typing import Literal
 

@@ -115,7 +115,7 @@ class BudgetState(Shape, frozen=True):
 
 
 class ContextState(Shape, frozen=True):
-    """How full the model's window is, and with what; the parts are counted here, `used` is the server's word."""
+    """How full the model's window is, and with what; the parts are counted here, `used` is reported by the server."""
 
     used: Count
     limit: Positive
@@ -128,14 +128,14 @@ class ContextState(Shape, frozen=True):
 
 
 class RunOptions(Shape, frozen=True):
-    """What a client may ask for one run; the rest comes from the session."""
+    """What a client may set for one run; the rest comes from the session."""
 
     approval_policy: str | None = None
     budget: BudgetLimits | None = None
 
 
 class SessionOptions(Shape, frozen=True):
-    """A place or an agent that is named as nothing is refused: it must not become this machine, or less confinement."""
+    """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement."""
 
     agent_runtime: Text | None = None
     profile: str | None = None

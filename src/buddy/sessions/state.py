@@ -1,4 +1,4 @@
-"""Where a session stands: a pure fold of its events. What is live and what is rebuilt from the log are equal."""
+"""The state of a session: a pure fold of its events. The live state and the one rebuilt from the log are equal."""
 
 from msgspec import Struct
 
@@ -48,7 +48,7 @@ class SessionFold(Struct):
     last_text: str = ""
     context: ContextState = ContextState(0, 1)
     saved: list[int] = []
-    """The tokens that each compaction saved, the latest last; undoing one gives them back."""
+    """The tokens that each compaction saved, the latest last; undoing one removes its entry."""
 
     @property
     def state(self) -> SessionState:
@@ -107,7 +107,7 @@ class SessionFold(Struct):
                 self.run, self.outcome = None, body.outcome
 
     def _settle(self, body: ApprovalPolicyChanged | ApprovalReceived | ModelSwitched) -> None:
-        """What holds from here on for the session."""
+        """Settings that apply to the session from here on."""
         match body:
             case ApprovalPolicyChanged():
                 self.policy, self.policy_expires_at = body.policy, body.expires_at

@@ -148,7 +148,7 @@ class Prompts:
         found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
         if found is not None:
             fixed = sizes.prompt - sizes.summary - sizes.history
-            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, beside=fixed))
+            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, besides_history=fixed))
             await run.commit()
         return self._sizes(provider)
 
