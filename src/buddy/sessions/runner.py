@@ -12,7 +12,7 @@ from buddy.backends.budget import BudgetExceeded, used_up
 from buddy.backends.contract import Backend, Run
 from buddy.backends.interrupted import end_started_calls
 from buddy.backends.runstate import OpenCall
-from buddy.errors import LogError, ProviderError, RunEnded
+from buddy.errors import LogError, OutcomeUnknown, ProviderError, RunEnded
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.codes import EXIT_ACCEPTANCE, EXIT_BUDGET, EXIT_CODES, BudgetLimit, Outcome
 from buddy.protocol.events import Error, RunComplete, ToolCall, ToolResult, UserMessage
@@ -20,7 +20,7 @@ from buddy.protocol.shapes import Headless, ToolFailure
 from buddy.sessions.acceptance import acceptance_of, check, report
 
 _NOT_RUN = "Not run: "
-_STOPPED = "Ended while it was running: the run was stopped. Its effects up to then remain; its outcome is unknown."
+_STOPPED = str(OutcomeUnknown("the run was stopped while this call was running"))
 
 _EXITS = {"budget_exceeded": EXIT_BUDGET, "acceptance_failed": EXIT_ACCEPTANCE}
 SUMMARY = 2000
