@@ -6,7 +6,7 @@ facts, and in `docs/protocol.md`; the type check then points at every fold that 
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -22,7 +22,7 @@ from buddy.protocol.codes import (
     ToolOutcome,
     Verdict,
 )
-from buddy.protocol.facts import Facts
+from buddy.protocol.facts import Facts, Informational, Payload
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.shapes import (
     Acceptance,
@@ -40,21 +40,6 @@ from buddy.protocol.shapes import (
     ToolCallItem,
     ToolFailure,
 )
-
-
-class Payload(Shape, frozen=True):
-    """An event's payload. `blobs` names the strings that were too long for a frame: field path → blob id."""
-
-    facts: ClassVar[Facts] = Facts()
-    blobs: dict[str, str] | None = None
-
-
-class Informational(Payload, frozen=True):
-    """Only reports something: neither a session's state nor that of the native agent depends on it.
-
-    What an external agent reports of itself may be recorded by such an event.
-    """
-
 
 # --- of the Push protocol ------------------------------------------------------------------------------------------
 
@@ -394,7 +379,6 @@ EventBody = (
     | AcceptanceResult
     | Recovery
 )
-
 
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 

@@ -1,6 +1,10 @@
 """What an event type declares about itself, so that nothing else keeps a list of event types."""
 
+from typing import ClassVar
+
 from msgspec import Struct
+
+from buddy.protocol.shapes import Shape
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -26,3 +30,17 @@ class Facts(Struct, frozen=True, kw_only=True):
     """It belongs in the audit of decisions."""
     traced: bool = False
     """A trace is made from it."""
+
+
+class Payload(Shape, frozen=True):
+    """An event's payload. `blobs` names the strings that were too long for a frame: field path → blob id."""
+
+    facts: ClassVar[Facts] = Facts()
+    blobs: dict[str, str] | None = None
+
+
+class Informational(Payload, frozen=True):
+    """Only reports something: neither a session's state nor that of the native agent depends on it.
+
+    What an external agent reports of itself may be recorded by such an event.
+    """

@@ -25,3 +25,8 @@ def merged(spans: Iterable[Span]) -> list[Span]:
         else:
             disjoint.append((start, end))
     return disjoint
+
+
+def has_mark(text: str) -> bool:
+    """Whether something was redacted from this text."""
+    return "[REDACTED" in text

@@ -9,6 +9,7 @@ from buddy.errors import ToolError
 from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
+from buddy.scrub.marks import has_mark
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
@@ -91,7 +92,7 @@ class ActiveRun:
         known = self._arguments.get(call.item.call_id)
         if known is not None:
             return known
-        if "[REDACTED" in call.item.arguments:
+        if has_mark(call.item.arguments):
             raise ToolError("not run: the arguments held a secret that is not kept, so the call cannot be repeated")
         return call.item.arguments
 
