@@ -76,8 +76,9 @@ class Approvals:
         faults.reached("approval.submit.before")
         call = self._fold.pending.get(submission.approval_id)
         if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
-            raise await self._refusal(submission)
-        expires_at = self._expiry(submission)
+            known = await self._journal.approval(submission.approval_id)
+            raise _refusal(submission, known, self._fold)
+        expires_at = _expiry(submission, self._clock())
         if submission.decision == "approve" and submission.scope == "always":
             self._permissions.remember(call.approval)
         elif submission.decision == "approve" and expires_at is not None:
@@ -241,27 +242,29 @@ class Approvals:
         )
         self._journal.record(received, self._fold.run.run_id)
 
-    def _expiry(self, submission: SubmitApproval) -> int | None:
-        if (submission.scope == "until") != (submission.duration_seconds is not None):
-            raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with scope 'until', and only with it")
-        seconds = submission.duration_seconds
-        return None if seconds is None else self._clock() + int(seconds * 1000)
-
     def _wake(self, approval_id: str) -> None:
         decided = self._decided.get(approval_id)
         if decided is not None:
             decided.set()
-
-    async def _refusal(self, submission: SubmitApproval) -> ProtocolError:
-        known = await self._journal.approval(submission.approval_id)
-        is_mine = submission.run_id in self._fold.runs.values()
-        if known is None or known.run_id != submission.run_id or not is_mine:
-            return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
-        became = "is over with its call" if known.state == "pending" else f"was decided before ({known.state})"
-        return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {became}")
 
 
 def _where(run: RunState) -> dict[str, object]:
     """The run's place, for what does not name its own: every question says on what target and how confined."""
     named = {"target": run.options.target, "sandbox": run.options.sandbox}
     return {name: value for name, value in named.items() if value}
+
+
+def _expiry(submission: SubmitApproval, now: int) -> int | None:
+    if (submission.scope == "until") != (submission.duration_seconds is not None):
+        raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with scope 'until', and only with it")
+    seconds = submission.duration_seconds
+    return None if seconds is None else now + int(seconds * 1000)
+
+
+def _refusal(submission: SubmitApproval, known: ApprovalRecord | None, fold: SessionFold) -> ProtocolError:
+    """Why a decision comes too late, or is about nothing."""
+    is_mine = submission.run_id in fold.runs.values()
+    if known is None or known.run_id != submission.run_id or not is_mine:
+        return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
+    became = "is over with its call" if known.state == "pending" else f"was decided before ({known.state})"
+    return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {became}")
