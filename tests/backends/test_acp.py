@@ -118,7 +118,7 @@ async def test_an_answer_that_is_an_error_of_another_shape_is_an_error(tmp_path:
     async with talking(tmp_path) as executor:
         _, ended = await said(executor, "fail")
         assert ended.reason == "error"
-        assert "a shape of its own" in ended.error
+        assert "an unexpected shape" in ended.error
 
 
 async def test_an_agent_that_closes_its_stdout_and_stays_is_gone(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_an_agent_that_does_not_name_its_session_is_refused(
 async def test_a_limit_on_the_cost_is_refused_with_what_can_be_limited(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
-        with pytest.raises(ProtocolError, match="is not known") as refused:
+        with pytest.raises(ProtocolError, match="is unknown") as refused:
             await guest.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
         assert "does not tell what it costs: use budget.maxTurns" in (refused.value.detail or "")
 

@@ -1,8 +1,8 @@
 """An agent that speaks ACP on stdin and stdout and does what the first word of a message says.
 
 say, think, look, run COMMAND, edit PATH TEXT, patch PATHS, there DIRECTORY COMMAND, fetch URL, always COMMAND, wait,
-die, mute, fail, garbage, recall, refuse; its sessions are kept in .fake-agent.json in its working directory, so that
-they can be gone on with.
+die, mute, fail, garbage, recall, refuse; its sessions are stored in .fake-agent.json in its working directory, so that
+they can be resumed.
 """
 
 import json
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def chunk(session: str, text: str, kind: str = "agent_message_chunk") -> None:
 
 
 def ask(session: str, call: dict[str, Any], options: tuple[str, ...] = ("allow_once", "reject_once")) -> str:
-    """Ask for permission; the kind of option that was chosen, or cancelled."""
+    """Ask for permission; returns the kind of option that was chosen, or cancelled."""
     number = next(numbers)
     offered = [{"optionId": f"id-{kind}", "name": kind, "kind": kind} for kind in options]
     with answered:
@@ -60,25 +61,25 @@ def ask(session: str, call: dict[str, Any], options: tuple[str, ...] = ("allow_o
 
 
 def call(session: str, kind: str, title: str, raw: dict[str, Any], **more: Any) -> dict[str, Any]:
-    told = {"toolCallId": f"call-{next(numbers)}", "title": title, "kind": kind, "status": "pending"}
-    update(session, sessionUpdate="tool_call", **told, rawInput={})
-    return {**told, "rawInput": raw, **more}
+    started = {"toolCallId": f"call-{next(numbers)}", "title": title, "kind": kind, "status": "pending"}
+    update(session, sessionUpdate="tool_call", **started, rawInput={})
+    return {**started, "rawInput": raw, **more}
 
 
-def end(session: str, told: dict[str, Any], text: str, *, failed: bool = False) -> None:
+def end(session: str, started: dict[str, Any], text: str, *, failed: bool = False) -> None:
     content = [{"type": "content", "content": {"type": "text", "text": text}}]
     status = "failed" if failed else "completed"
-    update(session, sessionUpdate="tool_call_update", toolCallId=told["toolCallId"], status=status, content=content)
+    update(session, sessionUpdate="tool_call_update", toolCallId=started["toolCallId"], status=status, content=content)
 
 
-def gated(session: str, told: dict[str, Any], work: Any, *options: str) -> str:
-    """Do something above reading: asked before, and told after."""
-    chosen = ask(session, told, options or ("allow_once", "reject_once"))
+def do_if_allowed(session: str, started: dict[str, Any], work: Callable[[], str], *options: str) -> str:
+    """Ask for permission, do the work and report it."""
+    chosen = ask(session, started, options or ("allow_once", "reject_once"))
     if chosen not in ("allow_once", "allow_always"):
-        end(session, told, f"not done: {chosen}", failed=True)
+        end(session, started, f"not done: {chosen}", failed=True)
         return chosen
-    update(session, sessionUpdate="tool_call_update", toolCallId=told["toolCallId"], status="in_progress")
-    end(session, told, work())
+    update(session, sessionUpdate="tool_call_update", toolCallId=started["toolCallId"], status="in_progress")
+    end(session, started, work())
     return "done"
 
 
@@ -92,79 +93,113 @@ def _get(url: str) -> str:
         return reply.read().decode()
 
 
-def obey(session: str, text: str) -> str:  # noqa: C901 - one arm per word
-    """Do what the message says; the stop reason."""
+def obey(session: str, text: str) -> str:
+    """Do what the message says; returns the stop reason."""
     if "You were interrupted" in text:
         chunk(session, "went on")
         return "end_turn"
     word, _, rest = text.strip().split("\n")[-1].partition(" ")
-    match word:
-        case "think":
-            chunk(session, rest, "agent_thought_chunk")
-            chunk(session, "thought")
-        case "look":
-            told = call(session, "read", "read", {"path": rest})
-            update(session, sessionUpdate="tool_call_update", **{**told, "status": "in_progress"})
-            end(session, told, f"contents of {rest}")
-            chunk(session, "looked")
-        case "run" | "always":
-            told = call(session, "execute", "bash", {"command": rest})
-            options = ("allow_always", "reject_once") if word == "always" else ()
-            chunk(session, gated(session, told, lambda: shell(rest), *options))
-        case "edit":
-            name, _, new = rest.partition(" ")
-            path = Path(name).absolute()
-            old = path.read_text() if path.exists() else ""
-            diff = [{"type": "diff", "path": str(path), "oldText": old, "newText": new}]
-            told = call(session, "edit", "edit", {"filePath": str(path), "content": new}, content=diff)
-            chunk(session, gated(session, told, lambda: f"{path.write_text(new)} bytes"))
-        case "patch":
-            diff = [{"type": "diff", "path": name, "oldText": "", "newText": "new"} for name in rest.split()]
-            told = call(session, "edit", "edit", {}, content=diff)
-            chunk(session, gated(session, told, lambda: "patched"))
-        case "there":
-            where, _, command = rest.partition(" ")
-            told = call(session, "execute", "bash", {"command": command, "cwd": where})
-            chunk(session, gated(session, told, lambda: shell(f"cd {where} && {command}")))
-        case "mute":
-            sys.stdout.flush()
-            os.close(1)
-            threading.Event().wait()
-        case "fail":
-            return ""
-        case "fetch":
-            told = call(session, "fetch", "fetch", {"url": rest})
-            chunk(session, gated(session, told, lambda: _get(rest)))
-        case "wait":
-            chunk(session, "waiting for it\n")
-            cancelled.wait()
-            return "cancelled"
-        case "die":
-            chunk(session, "dying")
-            sys.stderr.write("the agent met its end\n")
-            sys.stderr.flush()
-            os._exit(7)
-        case "garbage":
-            with output:
-                sys.stdout.write('this is not JSON\n{"half": \n[]\n5\nnull\n{"id": [], "result": 1}\n')
-                sys.stdout.write("[" * 5000 + "]" * 5000 + "\n")
-                sys.stdout.flush()
-                sys.stdout.buffer.write(b'{"id": 0, "method": "\xff"}\n')
-            half = "half a character: \ud800"
-            chunk(session, half)
-            told = {"sessionUpdate": "tool_call", "toolCallId": "deep", "kind": "read", "status": "in_progress"}
-            update(session, **told, rawInput=json.loads('{"a":' * 200 + "1" + "}" * 200))
-            update(session, sessionUpdate="of_another_kind", content=[1, 2])
-            update(session, sessionUpdate="agent_message_chunk", content="no object")
-            chunk(session, "still here")
-        case "recall":
-            chunk(session, f"{len(sessions[session]) - 1} before")
-        case "refuse":
-            return "refusal"
-        case _:
-            for piece in text.removeprefix("say ").split(" "):
-                chunk(session, piece + " ")
+    if word in STOPS:
+        return STOPS[word](session)
+    if word in ACTIONS:
+        ACTIONS[word](session, rest)
+    else:
+        for piece in text.removeprefix("say ").split(" "):
+            chunk(session, piece + " ")
     return "end_turn"
+
+
+def think(session: str, text: str) -> None:
+    chunk(session, text, "agent_thought_chunk")
+    chunk(session, "thought")
+
+
+def look(session: str, path: str) -> None:
+    started = call(session, "read", "read", {"path": path})
+    update(session, sessionUpdate="tool_call_update", **{**started, "status": "in_progress"})
+    end(session, started, f"contents of {path}")
+    chunk(session, "looked")
+
+
+def run(session: str, command: str, *options: str) -> None:
+    started = call(session, "execute", "bash", {"command": command})
+    chunk(session, do_if_allowed(session, started, lambda: shell(command), *options))
+
+
+def edit(session: str, change: str) -> None:
+    name, _, new = change.partition(" ")
+    path = Path(name).absolute()
+    old = path.read_text() if path.exists() else ""
+    diff = [{"type": "diff", "path": str(path), "oldText": old, "newText": new}]
+    started = call(session, "edit", "edit", {"filePath": str(path), "content": new}, content=diff)
+    chunk(session, do_if_allowed(session, started, lambda: f"{path.write_text(new)} bytes"))
+
+
+def patch(session: str, names: str) -> None:
+    diff = [{"type": "diff", "path": name, "oldText": "", "newText": "new"} for name in names.split()]
+    started = call(session, "edit", "edit", {}, content=diff)
+    chunk(session, do_if_allowed(session, started, lambda: "patched"))
+
+
+def run_in(session: str, rest: str) -> None:
+    where, _, command = rest.partition(" ")
+    started = call(session, "execute", "bash", {"command": command, "cwd": where})
+    chunk(session, do_if_allowed(session, started, lambda: shell(f"cd {where} && {command}")))
+
+
+def fetch(session: str, url: str) -> None:
+    started = call(session, "fetch", "fetch", {"url": url})
+    chunk(session, do_if_allowed(session, started, lambda: _get(url)))
+
+
+def mute(_session: str, _rest: str) -> None:
+    sys.stdout.flush()
+    os.close(1)
+    threading.Event().wait()
+
+
+def die(session: str, _rest: str) -> None:
+    chunk(session, "dying")
+    sys.stderr.write("the agent met its end\n")
+    sys.stderr.flush()
+    os._exit(7)
+
+
+def garbage(session: str, _rest: str) -> None:
+    with output:
+        sys.stdout.write('this is not JSON\n{"half": \n[]\n5\nnull\n{"id": [], "result": 1}\n')
+        sys.stdout.write("[" * 5000 + "]" * 5000 + "\n")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b'{"id": 0, "method": "\xff"}\n')
+    chunk(session, "half a character: \ud800")
+    started = {"sessionUpdate": "tool_call", "toolCallId": "deep", "kind": "read", "status": "in_progress"}
+    update(session, **started, rawInput=json.loads('{"a":' * 200 + "1" + "}" * 200))
+    update(session, sessionUpdate="of_another_kind", content=[1, 2])
+    update(session, sessionUpdate="agent_message_chunk", content="no object")
+    chunk(session, "still here")
+
+
+def wait(session: str) -> str:
+    chunk(session, "waiting for it\n")
+    cancelled.wait()
+    return "cancelled"
+
+
+ACTIONS: dict[str, Callable[[str, str], None]] = {
+    "think": think,
+    "look": look,
+    "run": run,
+    "always": lambda session, command: run(session, command, "allow_always", "reject_once"),
+    "edit": edit,
+    "patch": patch,
+    "there": run_in,
+    "fetch": fetch,
+    "mute": mute,
+    "die": die,
+    "garbage": garbage,
+    "recall": lambda session, _: chunk(session, f"{len(sessions[session]) - 1} before"),
+}
+STOPS: dict[str, Callable[[str], str]] = {"wait": wait, "fail": lambda _: "", "refuse": lambda _: "refusal"}
 
 
 def prompt(number: int, session: str, text: str) -> None:
@@ -172,7 +207,7 @@ def prompt(number: int, session: str, text: str) -> None:
     STORE.write_text(json.dumps(sessions))
     stop = obey(session, text)
     if not stop:
-        write({"id": number, "error": "an error in a shape of its own"})
+        write({"id": number, "error": "an error in an unexpected shape"})
         return
     usage = {"totalTokens": 30, "inputTokens": 20, "outputTokens": 10}
     write({"id": number, "result": {"stopReason": "cancelled" if cancelled.is_set() else stop, "usage": usage}})

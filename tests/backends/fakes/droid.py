@@ -2,9 +2,9 @@
 
 say, think, look FILE, run COMMAND, both COMMAND | COMMAND, same COMMAND | COMMAND, edit PATH TEXT, patch PATH PATH,
 fetch URL, other NAME, strange, question TEXT, plan TEXT, shows NAME, wait, die, mute, garbage, fail TEXT, recall. Its
-sessions are kept in .fake-droid.json in its working directory. FACTORY_FAKE steers how it speaks: old (no tool_call, no
-ids, and no end of a turn but being idle), double (everything twice), numbers (ids that are none but numbers), deaf,
-dead, nameless (errors without an id), refusing.
+sessions are stored in .fake-droid.json in its working directory. FACTORY_FAKE changes how it speaks: old (no tool_call,
+no ids, and only idle at the end of a turn), double (everything twice), numbers (numeric ids), deaf, dead, nameless
+(errors without an id), refusing.
 """
 
 import json
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def write(**fields: Any) -> None:
         sys.stdout.flush()
 
 
-def tell(kind: str, **fields: Any) -> None:
+def notify(kind: str, **fields: Any) -> None:
     times = 2 if "double" in MODES and not kind.endswith("_delta") else 1
     for _ in range(times):
         params = {"notification": {"type": kind, **fields}, "sessionId": current["id"]}
@@ -44,11 +45,11 @@ def tell(kind: str, **fields: Any) -> None:
 
 
 def state(name: str) -> None:
-    tell("droid_working_state_changed", newState=name)
+    notify("droid_working_state_changed", newState=name)
 
 
 def message(role: str, content: list[dict[str, Any]], message_id: str = "", **more: Any) -> None:
-    tell("create_message", message={"id": message_id or str(uuid.uuid4()), "role": role, "content": content}, **more)
+    notify("create_message", message={"id": message_id or str(uuid.uuid4()), "role": role, "content": content}, **more)
 
 
 def say(text: str) -> None:
@@ -57,7 +58,7 @@ def say(text: str) -> None:
     if not OLD:
         first, *others = text.split(" ")
         for piece in [first, *(f" {word}" for word in others)]:
-            tell("assistant_text_delta", messageId=message_id, blockIndex=0, textDelta=piece)
+            notify("assistant_text_delta", messageId=message_id, blockIndex=0, textDelta=piece)
     message("assistant", [{"type": "text", "text": text}], message_id)
 
 
@@ -67,19 +68,19 @@ def use(name: str, args: dict[str, Any], call_id: str = "") -> dict[str, Any]:
 
 def announce(*uses: dict[str, Any]) -> None:
     if not OLD:
-        for one in uses:
-            tell("tool_call", toolUse={**one, "input": {}})
-            tell("tool_call", toolUse=one)
+        for call in uses:
+            notify("tool_call", toolUse={**call, "input": {}})
+            notify("tool_call", toolUse=call)
     message("assistant", list(uses))
     state("executing_tool")
 
 
 def result(one: dict[str, Any], text: str, **more: Any) -> None:
-    tell("tool_result", toolUseId=one["id"], messageId=str(uuid.uuid4()), content=text, **more)
+    notify("tool_result", toolUseId=one["id"], messageId=str(uuid.uuid4()), content=text, **more)
 
 
 def request(method: str, **params: Any) -> dict[str, Any]:
-    """Ask the client; what it answered, or a cancel where it was interrupted meanwhile."""
+    """Ask the client; returns its answer, or a cancellation if it was interrupted meanwhile."""
     request_id: Any = next(numbers) if "numbers" in MODES else str(uuid.uuid4())
     write(type="request", id=request_id, method=f"droid.{method}", params=params)
     with changed:
@@ -88,7 +89,7 @@ def request(method: str, **params: Any) -> dict[str, Any]:
         return answers.pop(request_id, {"selectedOption": "cancel"})
 
 
-def allowed(*asked: tuple[dict[str, Any], str, dict[str, Any]]) -> bool:
+def is_allowed(*asked: tuple[dict[str, Any], str, dict[str, Any]]) -> bool:
     state("waiting_for_tool_confirmation")
     uses = [{"toolUse": one, "confirmationType": kind, "details": {"type": kind, **more}} for one, kind, more in asked]
     chosen = request("request_permission", toolUses=uses, options=[])["selectedOption"]
@@ -103,13 +104,13 @@ def allowed(*asked: tuple[dict[str, Any], str, dict[str, Any]]) -> bool:
 def run(*commands: str, call_id: str = "") -> bool:
     uses = [use("Execute", {"command": command}, call_id) for command in commands]
     announce(*uses)
-    if not allowed(*((one, "exec", {"fullCommand": one["input"]["command"]}) for one in uses)):
+    if not is_allowed(*((call, "exec", {"fullCommand": call["input"]["command"]}) for call in uses)):
         return False
-    for one in uses:
-        done = subprocess.run(["sh", "-c", one["input"]["command"]], capture_output=True, text=True, check=False)
-        tell("tool_progress_update", toolUseId=one["id"], toolName="Execute", update={"fullOutput": done.stdout})
+    for call in uses:
+        done = subprocess.run(["sh", "-c", call["input"]["command"]], capture_output=True, text=True, check=False)
+        notify("tool_progress_update", toolUseId=call["id"], toolName="Execute", update={"fullOutput": done.stdout})
         more = {} if OLD else {"isError": done.returncode != 0}
-        result(one, f"{done.stdout}\n\n[Process exited with code {done.returncode}]", **more)
+        result(call, f"{done.stdout}\n\n[Process exited with code {done.returncode}]", **more)
     return True
 
 
@@ -120,7 +121,7 @@ def change(path: str, text: str) -> bool:
     announce(one)
     shown = {"content": text} if before is None else {"oldContent": before, "newContent": text}
     kind = "create" if before is None else "edit"
-    if not allowed((one, kind, {"filePath": str(file.absolute()), **shown})):
+    if not is_allowed((one, kind, {"filePath": str(file.absolute()), **shown})):
         return False
     file.write_text(text)
     result(one, json.dumps({"success": True}), isError=False)
@@ -130,96 +131,141 @@ def change(path: str, text: str) -> bool:
 def other(name: str, kind: str, args: dict[str, Any], **details: Any) -> bool:
     one = use(name, args)
     announce(one)
-    if not allowed((one, kind, details)):
+    if not is_allowed((one, kind, details)):
         return False
     result(one, f"{name} is done", isError=False)
     return True
 
 
-def work(text: str) -> str:  # noqa: C901 - one arm per word
-    """Do what a message says; the reason why its turn ends."""
+def work(text: str) -> str:
+    """Do what a message says; returns the reason why its turn ends."""
     word, _, rest = text.partition(" ")
-    done = True
-    match word:
-        case "say":
-            say(rest)
-            return "completed"
-        case "think":
-            tell("thinking_text_delta", messageId="thought", blockIndex=0, textDelta=rest)
-        case "look":
-            one = use("Read", {"file_path": rest})
-            announce(one)
-            result(one, Path(rest).read_text(), isError=False)
-        case "run":
-            done = run(rest)
-        case "both":
-            done = run(*(command.strip() for command in rest.split("|")))
-        case "same":
-            done = all(run(command.strip(), call_id="call_1") for command in rest.split("|"))
-        case "edit":
-            done = change(*rest.split(" ", 1))
-        case "patch":
-            files = "\n".join(f"*** Update File: {path}" for path in rest.split())
-            done = other("ApplyPatch", "apply_patch", {"input": f"*** Begin Patch\n{files}\n*** End Patch"})
-        case "fetch":
-            done = other("FetchUrl", "exec", {"url": rest}, fullCommand=f"Fetch URL: {rest}")
-        case "other":
-            done = other(rest, "mcp_tool", {"size": 3}, toolName=rest)
-        case "strange":
-            one = use("Execute", {"command": rest})
-            announce(one)
-            done = request("request_permission", toolUses=[{"toolUse": 7}])["selectedOption"] != "cancel"
-            result(one, "Error: Tool execution cancelled by user", isError=True)
-        case "question":
-            one = use("AskUser", {"questionnaire": rest})
-            announce(one)
-            question = {"index": 1, "topic": "t", "question": rest, "options": ["a", "b"]}
-            done = not request("ask_user", toolCallId=one["id"], questions=[question]).get("cancelled", True)
-            result(one, "Error: Tool execution cancelled by user", isError=True)
-        case "plan":
-            one = use("ExitSpecMode", {"plan": rest})
-            announce(one)
-            done = allowed((one, "exit_spec_mode", {"plan": rest}))
-        case "wait":
-            say("waiting for it\n")
-            interrupted.wait()
-        case "mute":
-            sys.stdout.flush()
-            os.close(1)
-            threading.Event().wait()
-        case "die":
-            sys.stderr.write("droid met its end\n")
-            sys.stderr.flush()
-            os._exit(3)
-        case "garbage":
-            with output:
-                sys.stdout.write("Updating droid... 42%\n\n[1, 2]\n\n" + "[" * 5000 + "]" * 5000 + "\n")
-                sys.stdout.flush()
-                sys.stdout.buffer.write(b'{"type": "\xff"}\n')
-            tell("brand_new_kind", what={"ever": 1})
-            tell("tool_result", content=7)
-            say("still here")
-            return "completed"
-        case "fail":
-            tell("error", message=rest, errorType="llm")
-            return "error"
-        case "recall":
-            say(f"{current['before'] - 1} before")
-            return "completed"
-        case "shows":
-            say(f"{rest}={os.environ.get(rest, '')}")
-            return "completed"
-        case "You":
-            say("went on")
-            return "completed"
-        case _:
-            say(f"heard: {text}")
-            return "completed"
+    if word in REPLIES:
+        return REPLIES[word](rest)
+    if word not in ACTIONS:
+        say(f"heard: {text}")
+        return "completed"
+    done = ACTIONS[word](rest)
     if interrupted.is_set():
         return "cancelled"
     if done:
         say("done")
     return "completed"
+
+
+# --- words whose turn ends with a text of its own --------------------------------------------------------------------
+
+
+def reply(text: str) -> str:
+    say(text)
+    return "completed"
+
+
+def garbage(_: str) -> str:
+    with output:
+        sys.stdout.write("Updating droid... 42%\n\n[1, 2]\n\n" + "[" * 5000 + "]" * 5000 + "\n")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b'{"type": "\xff"}\n')
+    notify("brand_new_kind", what={"ever": 1})
+    notify("tool_result", content=7)
+    return reply("still here")
+
+
+def fail(message: str) -> str:
+    notify("error", message=message, errorType="llm")
+    return "error"
+
+
+REPLIES: dict[str, Callable[[str], str]] = {
+    "say": reply,
+    "garbage": garbage,
+    "fail": fail,
+    "recall": lambda _: reply(f"{current['before'] - 1} before"),
+    "shows": lambda name: reply(f"{name}={os.environ.get(name, '')}"),
+    "You": lambda _: reply("went on"),  # "You were interrupted …"
+}
+
+
+# --- words that do something; False if it was denied -----------------------------------------------------------------
+
+
+def think(text: str) -> bool:
+    notify("thinking_text_delta", messageId="thought", blockIndex=0, textDelta=text)
+    return True
+
+
+def look(path: str) -> bool:
+    call = use("Read", {"file_path": path})
+    announce(call)
+    result(call, Path(path).read_text(), isError=False)
+    return True
+
+
+def patch(paths: str) -> bool:
+    files = "\n".join(f"*** Update File: {path}" for path in paths.split())
+    return other("ApplyPatch", "apply_patch", {"input": f"*** Begin Patch\n{files}\n*** End Patch"})
+
+
+def strange(command: str) -> bool:
+    call = use("Execute", {"command": command})
+    announce(call)
+    chosen = request("request_permission", toolUses=[{"toolUse": 7}])["selectedOption"]
+    result(call, "Error: Tool execution cancelled by user", isError=True)
+    return chosen != "cancel"
+
+
+def question(text: str) -> bool:
+    call = use("AskUser", {"questionnaire": text})
+    announce(call)
+    asked = {"index": 1, "topic": "t", "question": text, "options": ["a", "b"]}
+    is_cancelled = request("ask_user", toolCallId=call["id"], questions=[asked]).get("cancelled", True)
+    result(call, "Error: Tool execution cancelled by user", isError=True)
+    return not is_cancelled
+
+
+def plan(text: str) -> bool:
+    call = use("ExitSpecMode", {"plan": text})
+    announce(call)
+    return is_allowed((call, "exit_spec_mode", {"plan": text}))
+
+
+def wait(_: str) -> bool:
+    say("waiting for it\n")
+    return interrupted.wait()
+
+
+def mute(_: str) -> bool:
+    sys.stdout.flush()
+    os.close(1)
+    return threading.Event().wait()
+
+
+def die(_: str) -> bool:
+    sys.stderr.write("droid met its end\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+ACTIONS: dict[str, Callable[[str], bool]] = {
+    "think": think,
+    "look": look,
+    "run": run,
+    "both": lambda rest: run(*(command.strip() for command in rest.split("|"))),
+    "same": lambda rest: all(run(command.strip(), call_id="call_1") for command in rest.split("|")),
+    "edit": lambda rest: change(*rest.split(" ", 1)),
+    "patch": patch,
+    "fetch": lambda url: other("FetchUrl", "exec", {"url": url}, fullCommand=f"Fetch URL: {url}"),
+    "other": lambda name: other(name, "mcp_tool", {"size": 3}, toolName=name),
+    "strange": strange,
+    "question": question,
+    "plan": plan,
+    "wait": wait,
+    "mute": mute,
+    "die": die,
+}
+
+
+# --- the protocol ----------------------------------------------------------------------------------------------------
 
 
 def usage() -> dict[str, int]:
@@ -228,7 +274,7 @@ def usage() -> dict[str, int]:
 
 
 def turns() -> None:
-    """Work off what was sent, message by message."""
+    """Process the queued messages one by one."""
     while True:
         with changed:
             changed.wait_for(lambda: bool(queue))
@@ -242,9 +288,9 @@ def turns() -> None:
         more = {} if OLD else {"requestId": request_id}
         message("user", [{"type": "text", "text": text}], turn_id, **more)
         reason = work(text)
-        tell("session_token_usage_changed", tokenUsage=usage())
+        notify("session_token_usage_changed", tokenUsage=usage())
         if not OLD:
-            tell("agent_turn_completed", reason=reason, turnId=turn_id, cumulativeTokenUsage=usage())
+            notify("agent_turn_completed", reason=reason, turnId=turn_id, cumulativeTokenUsage=usage())
         state("idle")
 
 
