@@ -12,21 +12,21 @@ from pathlib import Path
 from time import monotonic_ns
 
 from bench.agents import Daemon
+from bench.benchmarks import Benchmark, Contender, measure
 from bench.figures import Metric, Sample, table
-from bench.stage import Stage, cpu_seconds
+from bench.setup import Setup, cpu_seconds
 from bench.wire import Wire
-from bench.works import Subject, Work, measure
 
 TICKER = str(Path(__file__).parent / "ticker.py")
 RELAY = str(Path(__file__).parent / "relay.py")
 EVENTS = 150
 GAP = 0.025
-"""In seconds; longer than pieces are waited for to be recorded together."""
+"""In seconds; longer than the time within which deltas are recorded together."""
 _STAMP = re.compile(rb"\d{10,}")
 
 
-class Ear(Wire):
-    """A client that notes when each event came, and when it was written."""
+class TimingWire(Wire):
+    """A client that records when each event arrived and when it was written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,28 +44,28 @@ class Ear(Wire):
         super()._line(line)
 
     def delays(self) -> list[float]:
-        """How long each was under way, in milliseconds; from here on others are noted."""
+        """The latency of each event in milliseconds; starts over."""
         found = [(came - written) / 1e6 for came, written in zip(self.came, self.written, strict=True)]
         self.came, self.written = [], []
         return found
 
 
-def agent_events(stage: Stage) -> Iterator[Subject]:
-    count = EVENTS // 5 if stage.quick else EVENTS
-    programs = stage.new_folder("programs")
+def agent_events(setup: Setup) -> Iterator[Contender]:
+    count = EVENTS // 5 if setup.quick else EVENTS
+    programs = setup.new_folder("programs")
     program = programs / "droid"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I "{TICKER}" droid\n')
     program.chmod(0o755)
-    stage.env |= {"PATH": f"{programs}:{stage.env['PATH']}", "FACTORY_API_KEY": "x"}
-    yield Subject("pipe + socket", "floor", lambda: asyncio.run(_bare(stage, count)))
-    yield Subject("daemon", "buddy", lambda: asyncio.run(_through_us(stage, count)))
+    setup.env |= {"PATH": f"{programs}:{setup.env['PATH']}", "FACTORY_API_KEY": "x"}
+    yield Contender("pipe + socket", "floor", lambda: asyncio.run(_bare(setup, count)))
+    yield Contender("daemon", "buddy", lambda: asyncio.run(_through_daemon(setup, count)))
 
 
-async def _bare(stage: Stage, count: int) -> Sample:
-    path = stage.new_folder("relay") / "sock"
+async def _bare(setup: Setup, count: int) -> Sample:
+    path = setup.new_folder("relay") / "sock"
     words = [sys.executable, "-I", TICKER, "raw", str(count), str(GAP)]
-    process = stage.start([sys.executable, "-I", RELAY, str(path), *words])
-    stage.wait_for_socket(path, process)
+    process = setup.start([sys.executable, "-I", RELAY, str(path), *words])
+    setup.wait_for_socket(path, process)
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(b"go\n")
     delays = list[float]()
@@ -76,30 +76,30 @@ async def _bare(stage: Stage, count: int) -> Sample:
     return {"agent-event": delays, "agent-delta": delays}
 
 
-async def _through_us(stage: Stage, count: int) -> Sample:
+async def _through_daemon(setup: Setup, count: int) -> Sample:
     found = dict[str, list[float]]()
     for key, kind in (("agent-event", "events"), ("agent-delta", "deltas")):
-        # Each in a daemon of its own: what is remembered of one run is worked out while the next one goes on.
-        with Daemon(stage) as daemon:
-            ear = await Ear.connect(daemon.socket)
-            session_id = await _start(ear, stage.new_folder("work"))
+        # One daemon each: indexing the memory of a run continues while the next one runs.
+        with Daemon(setup) as daemon:
+            wire = await TimingWire.connect(daemon.socket)
+            session_id = await _start(wire, setup.new_folder("benchmark"))
             before = cpu_seconds(daemon.pid)
-            await ear.send(session_id, f"{kind} {count} {GAP}")
-            await ear.wait_over(session_id)
-            ear.close()
-            found[key] = ear.delays()
+            await wire.send(session_id, f"{kind} {count} {GAP}")
+            await wire.wait_over(session_id)
+            wire.close()
+            found[key] = wire.delays()
             found[f"{key}-cpu"] = [(cpu_seconds(daemon.pid) - before) / count * 1000]
     return found
 
 
-async def _start(ear: Ear, folder: Path) -> str:
+async def _start(wire: TimingWire, folder: Path) -> str:
     request = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
     more = {"repo": {"rootPath": str(folder)}, "options": {"agentRuntime": "droid"}}
-    return (await ear.ask("start_session", {**request, **more}))["sessionId"]
+    return (await wire.ask("start_session", {**request, **more}))["sessionId"]
 
 
-WORKS = (
-    Work(
+BENCHMARKS = (
+    Benchmark(
         "agents",
         (
             Metric("agent-event", "another agent's event, its line → a client", "ms", "p99 ≤ 5", tail=True),
@@ -114,10 +114,10 @@ WORKS = (
 
 
 def main() -> None:
-    """These rows alone."""
-    for work in WORKS:
-        with Stage() as stage:
-            print("\n".join(table(measure(work, stage, work.rounds))))
+    """Measure only these rows."""
+    for benchmark in BENCHMARKS:
+        with Setup() as setup:
+            print("\n".join(table(measure(benchmark, setup, benchmark.rounds))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long a cancelled command lives: from the request in a client to the death of the last process it started.
+"""How long a cancelled command keeps running: from the client's request to the exit of its last process.
 
 `python bench/cancel.py [ROUNDS]`. Each kind of command is cancelled ROUNDS times, in turns, through our own client and
 a real daemon. The floor, in the same run: `os.killpg` of a bare process of ours, until it is dead. Death is heard from
@@ -65,7 +65,7 @@ async def wait_dead(handles: list[int]) -> None:
 
 
 async def floor() -> float:
-    """Kill a bare process and hear of its death, in milliseconds."""
+    """Milliseconds to kill a bare process and be notified of its exit."""
     bare = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)
     handle = os.pidfd_open(bare.pid)
     began = time.perf_counter()
@@ -76,13 +76,13 @@ async def floor() -> float:
     return took
 
 
-async def cancelled(client: Talker, session_id: str, kind: str) -> float:
-    """Start a command of this kind, cancel its run, and give how long its processes lived on, in milliseconds."""
+async def time_cancellation(client: Talker, session_id: str, kind: str) -> float:
+    """Start a command, cancel its run; returns how many milliseconds its processes kept running."""
     run_id = await send(client, session_id, kind)
     up = await client.until("tool_output")
     mark = f"BUDDY_CALL={up['payload']['text'].split()[1]}".encode()
-    # The command and at least one child of it, which cannot be seen while it becomes another program.
-    while len(handles := marked_processes(mark)) < 2:  # noqa: ASYNC110 - nobody tells
+    # The command and at least one child; a process cannot be seen during its exec.
+    while len(handles := marked_processes(mark)) < 2:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(0.001)
     began = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -111,8 +111,8 @@ async def measure(folder: Path, rounds: int) -> None:
                 for _ in range(rounds):
                     bare.append(await floor())
                     for kind in COMMANDS:
-                        taken[f"{level}: {kind}"].append(await cancelled(client, session_id, kind))
-    print(f"{'milliseconds from request to death':36} {'n':>5} {'p50':>9} {'p99':>9} {'max':>9} {'x floor':>8}")
+                        taken[f"{level}: {kind}"].append(await time_cancellation(client, session_id, kind))
+    print(f"{'milliseconds from request to exit':36} {'n':>5} {'p50':>9} {'p99':>9} {'max':>9} {'x floor':>8}")
     middle = statistics.median(bare)
     show("floor: killpg of a bare process", bare, middle)
     for what, found in taken.items():

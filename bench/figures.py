@@ -14,7 +14,7 @@ Kind = Literal["floor", "buddy", "peer"]
 Sample = Mapping[str, Sequence[float]]
 
 LEAST = 0.005
-"""What is less is shown as nothing, and nothing can be compared with it."""
+"""Smaller values are shown as 0 and not compared."""
 
 
 class Metric(Struct, frozen=True):
@@ -28,10 +28,10 @@ class Metric(Struct, frozen=True):
     more_is_better: bool = False
 
 
-class Taken(Struct, frozen=True):
-    """Everything that one subject gave for one metric."""
+class Series(Struct, frozen=True):
+    """All samples of one contender for one metric."""
 
-    subject: str
+    contender: str
     kind: Kind
     values: list[float]
 
@@ -45,16 +45,16 @@ class Taken(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A metric with what was taken for it, in the order of the subjects."""
+    """A metric with its samples, in the order of the contenders."""
 
     metric: Metric
-    taken: list[Taken]
+    taken: list[Series]
 
-    def of(self, kind: Kind) -> list[Taken]:
+    def of(self, kind: Kind) -> list[Series]:
         return [taken for taken in self.taken if taken.kind == kind]
 
     def ratio(self) -> float | None:
-        """Buddy's best mode against the lowest floor: above 1 is how much more it costs, or how many times slower."""
+        """Buddy's best mode against the lowest floor: above 1 means more expensive or slower by that factor."""
         if not self.of("buddy") or not self.of("floor"):
             return None
         pick = max if self.metric.more_is_better else min
@@ -69,7 +69,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def slope(values: Sequence[float]) -> float:
-    """How much a value grows from one to the next: the median of the slopes between windows far apart.
+    """How much the values grow per step: the median of the slopes between windows far apart.
 
     Single slow turns do not move it, as a least-squares line would let them.
     """
@@ -80,15 +80,15 @@ def slope(values: Sequence[float]) -> float:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Markdown, readable as it is too; the column of the peers only where there are any."""
+    """A Markdown table; the peers' column is omitted if there are none."""
     heads = ["work", "unit", "floor", "Buddy", "to floor", "goal"]
     has_peers = any(row.of("peer") for row in rows)
     cells = [[*heads, "peers"] if has_peers else heads]
     for row in rows:
         ratio = row.ratio()
-        columns = [row.metric.title, row.metric.unit, _named(row, "floor"), _named(row, "buddy")]
+        columns = [row.metric.title, row.metric.unit, _figures(row, "floor"), _figures(row, "buddy")]
         columns += [f"{ratio:.1f}x" if ratio is not None else "-", row.metric.goal]
-        cells.append([*columns, _named(row, "peer")] if has_peers else columns)
+        cells.append([*columns, _figures(row, "peer")] if has_peers else columns)
     widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells
@@ -97,17 +97,17 @@ def table(rows: Sequence[Row]) -> list[str]:
     return [lines[0], rule, *lines[1:]]
 
 
-def _named(row: Row, kind: Kind) -> str:
-    shown = [f"{taken.subject} {_figure(row.metric, taken)}" for taken in row.of(kind)]
+def _figures(row: Row, kind: Kind) -> str:
+    shown = [f"{taken.contender} {_figure(row.metric, taken)}" for taken in row.of(kind)]
     return ", ".join(shown) or "-"
 
 
-def _figure(metric: Metric, taken: Taken) -> str:
+def _figure(metric: Metric, taken: Series) -> str:
     return f"{number(taken.median)} / {number(taken.p99)}" if metric.tail else number(taken.median)
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """With three significant digits."""
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"

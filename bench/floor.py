@@ -24,7 +24,7 @@ SHORT = 4096
 
 
 def turns(prompt: str, record: "Record") -> "Turns":
-    """Gives request bodies, takes replies."""
+    """Yields request bodies and receives replies."""
     history = [b'{"role":"user","content":"%b"}' % prompt.encode()]
     record((b'{"type":"user_message"}', b'{"type":"model_request"}'))
     while True:
@@ -56,7 +56,7 @@ def run_shell() -> bytes:
 def recorder(level: str) -> "Record":
     """Commits rows to SQLite as our log does, with this `synchronous`; with `none` it does nothing."""
     if level == "none":
-        return lambda events: None  # noqa: ARG005 - the shape of a sink
+        return lambda events: None  # noqa: ARG005 - the signature of a recorder
     from pathlib import Path
 
     import apsw
@@ -76,12 +76,12 @@ def recorder(level: str) -> "Record":
     return record
 
 
-def framed(body: bytes) -> bytes:
+def frame(body: bytes) -> bytes:
     return b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
 class Texts:
-    """Counts the text of a stream's deltas: each is decoded, to types, which is the cheapest way that we know.
+    """Counts the text in a stream's deltas: each is decoded to types, the cheapest way we know.
 
     A short reply is not looked into: the decoder's import would be the largest part of it.
     """
@@ -117,7 +117,7 @@ def ask_raw(port: int, work: "Turns") -> None:
     connection = socket.create_connection(("127.0.0.1", port))
     body = next(work)
     while True:
-        connection.sendall(framed(body))
+        connection.sendall(frame(body))
         reply = bytearray()
         while not reply.endswith(END):
             reply += connection.recv(1 << 18)
@@ -142,7 +142,7 @@ async def ask_asyncio(port: int, work: "Turns", record: "Record") -> None:
             self.pieces = list[bytes]()
             self.rest = b""
             self.texts = Texts()
-            transport.write(framed(next(work)))
+            transport.write(frame(next(work)))
 
         def data_received(self, data: bytes) -> None:
             events, cut, rest = (self.rest + data).rpartition(b"\n\n")
@@ -155,7 +155,7 @@ async def ask_asyncio(port: int, work: "Turns", record: "Record") -> None:
             reply = b"".join(self.pieces)
             self.pieces.clear()
             try:
-                self.transport.write(framed(work.send(reply)))
+                self.transport.write(frame(work.send(reply)))
             except StopIteration:
                 over.set_result(None)
 
@@ -181,7 +181,7 @@ async def ask_httpx2(port: int, work: "Turns", _: "Record") -> None:
 
 
 def ask_relay(path: str, prompt: str) -> None:
-    """What is left of a client when somebody else does the work: no protocol, and no more than a socket."""
+    """A client that leaves all work to a running process: only a socket, no protocol."""
     import socket
 
     connection = socket.socket(socket.AF_UNIX)
@@ -191,14 +191,14 @@ def ask_relay(path: str, prompt: str) -> None:
 
 
 async def relay(port: int, path: str) -> None:
-    """That somebody: a connection to the model is open already, and prompts are sent on as they come."""
+    """That process: its connection to the model is already open, and prompts are forwarded as they arrive."""
     import asyncio
 
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def serve(prompts: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
         prompt = (await prompts.readline()).decode().strip()
-        writer.write(framed(next(turns(prompt, recorder("none")))))
+        writer.write(frame(next(turns(prompt, recorder("none")))))
         answers.write(await reader.readuntil(END))
         answers.close()
 

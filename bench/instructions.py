@@ -1,4 +1,4 @@
-"""What a daemon computes for a turn and for a session, in instructions: the same on a busy machine as on a quiet one.
+"""CPU instructions of a daemon per turn and per session: independent of how busy the machine is.
 
 `python -m bench.instructions` needs valgrind. The daemon runs under callgrind, which counts what it executes outside of
 the kernel, in all its threads; after a first round that loads everything, sessions of few and of many turns are played,
@@ -13,31 +13,31 @@ from pathlib import Path
 
 from bench.agents import READ, Daemon
 from bench.servers import play
-from bench.stage import Stage
+from bench.setup import Setup
 
 SESSIONS, FEW, MANY = 5, 2, 42
 
 
 def main() -> int:
     if not shutil.which("valgrind"):
-        print("error: valgrind is not installed; your system's packages have it", file=sys.stderr)
+        print("error: valgrind is not installed; install it with your system's package manager", file=sys.stderr)
         return 69
-    with Stage() as stage:
-        turn, session = asyncio.run(_count(stage))
+    with Setup() as setup:
+        turn, session = asyncio.run(_count(setup))
     print(f"a turn with a read: {turn:,.0f} thousand instructions")
     print(f"a session, from its start to its first request: {session:,.0f} thousand")
     return 0
 
 
-async def _count(stage: Stage) -> tuple[float, float]:
-    kept = stage.new_folder("counts") / "counts"
+async def _count(setup: Setup) -> tuple[float, float]:
+    kept = setup.new_folder("counts") / "counts"
     callgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={kept}"]
-    with Daemon(stage, before=[*callgrind, sys.executable]) as daemon:
-        await _play(stage, daemon, FEW)
+    with Daemon(setup, before=[*callgrind, sys.executable]) as daemon:
+        await _play(setup, daemon, FEW)
         _control(daemon, "--instr=on")
         counts: list[int] = []
         for turns in (FEW, MANY):
-            await _play(stage, daemon, turns)
+            await _play(setup, daemon, turns)
             _control(daemon, "--dump")
             counts.append(_total(kept.with_name(f"{kept.name}.{len(counts) + 1}")))
     few, many = (count / SESSIONS / 1000 for count in counts)
@@ -45,9 +45,9 @@ async def _count(stage: Stage) -> tuple[float, float]:
     return turn, few - FEW * turn
 
 
-async def _play(stage: Stage, daemon: Daemon, turns: int) -> None:
-    scripts = [stage.script(turns=turns, call=READ.name, arguments=READ.arguments) for _ in range(SESSIONS)]
-    await play(stage, daemon, scripts)
+async def _play(setup: Setup, daemon: Daemon, turns: int) -> None:
+    scripts = [setup.script(turns=turns, call=READ.name, arguments=READ.arguments) for _ in range(SESSIONS)]
+    await play(setup, daemon, scripts)
 
 
 def _control(daemon: Daemon, request: str) -> None:

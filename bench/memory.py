@@ -1,4 +1,4 @@
-"""How well memory finds what was said, and how fast: `python bench/memory.py [CHUNKS]`.
+"""How well and how fast memory finds earlier messages: `python bench/memory.py [CHUNKS]`.
 
 The labelled set is `tests/memory/labelled.json` (a question, and the one note that answers it) among the chunks of the
 documentation, which talk of other things. Speed is measured over CHUNKS made-up chunks (100,000) of one project with
@@ -63,7 +63,7 @@ def rank_of(search: Search, question: str, note: str) -> int:
 
 
 def fill(path: Path, texts: list[str], embedder: Embedder | None) -> float:
-    """Index the texts; give the milliseconds that a vector took."""
+    """Index the texts; returns the milliseconds per vector."""
     index = Index(path)
     said = [SessionText(number, number, "user", text) for number, text in enumerate(texts, 1)]
     index.add("sess_bench", PROJECT, said, 0, Progress(len(texts)))

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 from bench.replies import Api, Call, call, complete, say
 
-# As wide as any other turn's number: a reply is made once, and then only gets its number.
+# As wide as any turn number: a reply is built once, then only its number is filled in.
 FIRST = "000000"
 _TAG = re.compile(rb"\[\[bench ([^\]]*)\]\]")
 _MODELS = complete({"object": "list", "data": [{"id": "bench", "object": "model", "owned_by": "bench"}], "models": []})
@@ -39,7 +39,7 @@ class Script(NamedTuple):
     think: float = 0.0
 
     def prompt(self) -> str:
-        """The words that make the model play this."""
+        """The prompt text that makes the model play this script."""
         words = [f"turns={self.turns}", f"parallel={self.parallel}", f"deltas={self.deltas}", f"think={self.think}"]
         return f"[[bench {self.key} call={self.call} args={quote(self.arguments)} {' '.join(words)}]]"
 
@@ -96,7 +96,7 @@ class Model:
 
 
 class Connection(asyncio.Protocol):
-    """One request after the other."""
+    """Handles one request after another."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        # So that `resume_writing` comes with the last byte and not before.
+        # So that `resume_writing` is called at the last byte and not before.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
 
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
     def _answer(self, head: bytes, body: bytes, now: int) -> None:
         method, path, _ = head.split(b" ", 2)
         if method == b"get":
-            self._write(self._look(path.decode()))
+            self._write(self._get(path.decode()))
             return
         api: Api = "responses" if path.endswith(b"/responses") else "completions"
         stream = b'"stream":true' in body or b'"stream": true' in body
@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(reply)
 
-    def _look(self, path: str) -> bytes:
+    def _get(self, path: str) -> bytes:
         if path.startswith("/bench/"):
             return complete(self._model.requests(path.removeprefix("/bench/")))
         return _MODELS if path.endswith("/models") else _MISSING
@@ -176,7 +176,7 @@ def _length(head: bytes) -> int:
 
 
 async def serve() -> None:
-    """Until stdin is closed; the port goes to stdout."""
+    """Serve until stdin is closed; the port is printed to stdout."""
     loop, model = asyncio.get_running_loop(), Model()
     server = await loop.create_server(lambda: Connection(model), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

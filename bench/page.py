@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Sequence
 
-from bench.stage import ROOT
+from bench.setup import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"

@@ -1,8 +1,8 @@
 """Other agents, as their users run them: installed from the registries, each into a folder in `bench/.peers`.
 
 Invariants: a peer gets the measuring model as its only one, may do everything without asking, and reaches for
-nothing outside (no updates, no telemetry), so that what is measured is its own work. Its native program is run where it
-has one: a launcher that only starts it is nobody's own work.
+nothing outside (no updates, no telemetry), so that only its own work is measured. If it has a native program, that is
+run instead of the launcher.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from bench.agents import Agent, Tool
-from bench.stage import ROOT, Failed, Stage, clean_environment
+from bench.setup import ROOT, BenchmarkError, Setup, clean_environment
 
 _HELLO = b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}\n'
 CACHE = ROOT / "bench" / ".peers"
@@ -25,13 +25,13 @@ SHELL = {"command": "true"}
 
 
 class Peer(Struct, frozen=True):
-    """`packages` are what its installer is asked for; `program` is what they must bring, below its folder."""
+    """`packages` are installed; `program` is what they must contain, relative to the folder."""
 
     name: str
     installer: str
     packages: tuple[str, ...]
     program: str
-    configure: Callable[[Stage, Path], Agent]
+    configure: Callable[[Setup, Path], Agent]
 
     @property
     def folder(self) -> Path:
@@ -41,43 +41,43 @@ class Peer(Struct, frozen=True):
         return (self.folder / self.program).exists()
 
     def install(self) -> None:
-        """Into its folder, by npm or into a virtual environment."""
+        """Install it into its folder, with npm or in a virtual environment."""
         self.folder.mkdir(parents=True, exist_ok=True)
         print(f"installing {self.name}…", file=sys.stderr)
         if self.installer == "npm":
-            _must(
+            _run(
                 ["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", ".", *self.packages], self.folder
             )
             return
-        _must([sys.executable, "-m", "venv", "."], self.folder)
-        _must(["bin/python", "-m", "pip", "install", "-q", *self.packages], self.folder)
-        _must(["bin/python", "-m", "compileall", "-q", "-j", "0", "lib"], self.folder)
+        _run([sys.executable, "-m", "venv", "."], self.folder)
+        _run(["bin/python", "-m", "pip", "install", "-q", *self.packages], self.folder)
+        _run(["bin/python", "-m", "compileall", "-q", "-j", "0", "lib"], self.folder)
 
-    def agent(self, stage: Stage) -> Agent:
-        return self.configure(stage, self.folder / self.program)
+    def agent(self, setup: Setup) -> Agent:
+        return self.configure(setup, self.folder / self.program)
 
 
-def peers(stage: Stage) -> Iterator[Agent]:
-    """The peers that the stage wants and that are here or can be brought here; the others are named on stderr."""
+def peers(setup: Setup) -> Iterator[Agent]:
+    """The requested peers that are installed or can be; the others are reported on stderr."""
     for peer in PEERS:
-        if peer.name not in stage.peers:
+        if peer.name not in setup.peers:
             continue
         try:
             if not peer.is_installed():
                 peer.install()
-            yield peer.agent(stage)
-        except Failed as error:
+            yield peer.agent(setup)
+        except BenchmarkError as error:
             print(f"{peer.name} is left out: {error}", file=sys.stderr)
 
 
-def codex(stage: Stage, program: Path) -> Agent:
-    home = stage.new_folder("codex")
+def codex(setup: Setup, program: Path) -> Agent:
+    home = setup.new_folder("codex")
     (home / "config.toml").write_text(
         'model = "bench"\nmodel_provider = "bench"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
         "check_for_update_on_startup = false\nmodel_context_window = 1000000000\n[analytics]\nenabled = false\n"
-        f'[model_providers.bench]\nname = "bench"\nbase_url = "{stage.base_url}"\nwire_api = "responses"\n'
+        f'[model_providers.bench]\nname = "bench"\nbase_url = "{setup.base_url}"\nwire_api = "responses"\n'
     )
-    stage.env["CODEX_HOME"] = str(home)
+    setup.env["CODEX_HOME"] = str(home)
 
     def shell(command: str) -> Tool:
         return Tool("exec_command", json.dumps({"cmd": command}))
@@ -95,13 +95,13 @@ def codex(stage: Stage, program: Path) -> Agent:
     )
 
 
-def pi(stage: Stage, program: Path) -> Agent:
-    folder = stage.folder / ".pi" / "agent"
+def pi(setup: Setup, program: Path) -> Agent:
+    folder = setup.folder / ".pi" / "agent"
     folder.mkdir(parents=True, exist_ok=True)
     model = {"id": "bench", "contextWindow": 1_000_000_000, "maxTokens": 4096}
-    provider = {"baseUrl": stage.base_url, "api": "openai-completions", "apiKey": "x", "models": [model]}
+    provider = {"baseUrl": setup.base_url, "api": "openai-completions", "apiKey": "x", "models": [model]}
     (folder / "models.json").write_text(json.dumps({"providers": {"bench": provider}}))
-    stage.env |= {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
+    setup.env |= {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
     command = ["node", str(program)]
     flags = ["--provider", "bench", "--model", "bench", "-p"]
     read, shell = Tool("read", json.dumps(READ)), Tool("bash", json.dumps(SHELL))
@@ -116,16 +116,16 @@ def pi(stage: Stage, program: Path) -> Agent:
     )
 
 
-def opencode(stage: Stage, program: Path) -> Agent:
-    folder = stage.folder / ".config" / "opencode"
+def opencode(setup: Setup, program: Path) -> Agent:
+    folder = setup.folder / ".config" / "opencode"
     folder.mkdir(parents=True, exist_ok=True)
     limit = {"context": 1_000_000_000, "output": 4096}
     model = {"name": "bench", "tool_call": True, "limit": limit}
-    options = {"baseURL": stage.base_url, "apiKey": "x"}
+    options = {"baseURL": setup.base_url, "apiKey": "x"}
     provider = {"npm": "@ai-sdk/openai-compatible", "name": "bench", "options": options, "models": {"bench": model}}
     config = {"provider": {"bench": provider}, "model": "bench/bench", "autoupdate": False, "share": "disabled"}
     (folder / "opencode.json").write_text(json.dumps({**config, "permission": "allow"}))
-    stage.env |= {
+    setup.env |= {
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -138,48 +138,48 @@ def opencode(stage: Stage, program: Path) -> Agent:
     return Agent("opencode", "peer", lambda prompt: [str(program), "run", prompt], read, shell, version=version)
 
 
-def framework(name: str) -> Callable[[Stage, Path], Agent]:
-    """A Python library: the smallest agent with two tools that one writes with it, in `bench/frameworks`."""
+def framework(name: str) -> Callable[[Setup, Path], Agent]:
+    """A Python library: the smallest agent with two tools written with it, in `bench/frameworks`."""
     script = ROOT / "bench" / "frameworks" / f"with_{name.replace('-', '_')}.py"
     read, shell = Tool("read_file", json.dumps(READ)), Tool("run_shell", json.dumps(SHELL))
 
-    def configure(stage: Stage, program: Path) -> Agent:
+    def configure(setup: Setup, program: Path) -> Agent:
         def command(prompts: str) -> list[str]:
-            return [str(program), str(script), stage.base_url, prompts]
+            return [str(program), str(script), setup.base_url, prompts]
 
         return Agent(name, "peer", command, read, shell, takes_many=True)
 
     return configure
 
 
-def servers(stage: Stage) -> Iterator[tuple[str, Callable[[], "subprocess.Popen[bytes]"]]]:
-    """Those that can serve clients: each starts its server, and returns when that says that it listens."""
-    wanted = {peer.name: str(peer.folder / peer.program) for peer in PEERS if peer.name in stage.peers}
-    for agent in peers(stage):
+def servers(setup: Setup) -> Iterator[tuple[str, Callable[[], "subprocess.Popen[bytes]"]]]:
+    """Peers that can serve clients: each starts its server and returns when it listens."""
+    wanted = {peer.name: str(peer.folder / peer.program) for peer in PEERS if peer.name in setup.peers}
+    for agent in peers(setup):
         if agent.name == "opencode":
             command = [wanted["opencode"], "serve", "--port", "0", "--hostname", "127.0.0.1"]
-            yield agent.name, partial(_served, stage, command, b"listening")
+            yield agent.name, partial(_start_server, setup, command, b"listening")
         if agent.name == "codex":
-            yield agent.name, partial(_served, stage, [wanted["codex"], "app-server"], b'"result"', _HELLO)
+            yield agent.name, partial(_start_server, setup, [wanted["codex"], "app-server"], b'"result"', _HELLO)
 
 
-def _served(stage: Stage, command: list[str], ready: bytes, hello: bytes = b"") -> "subprocess.Popen[bytes]":
-    process = stage.start(command, stdin=subprocess.PIPE)
+def _start_server(setup: Setup, command: list[str], ready: bytes, hello: bytes = b"") -> "subprocess.Popen[bytes]":
+    process = setup.start(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(hello)
     process.stdin.flush()
     while ready not in (line := process.stdout.readline()):
         if not line:
-            raise Failed(f"{command[0]} ended before it was ready")
+            raise BenchmarkError(f"{command[0]} exited before it was ready")
     return process
 
 
-def _must(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path) -> None:
     env = clean_environment(HOME=os.environ.get("HOME", str(folder)))
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Failed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-300:]}")
+        raise BenchmarkError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 PEERS = (

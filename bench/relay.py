@@ -9,7 +9,7 @@ async def main(socket: str, *words: str) -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not await reader.readline():
-            return  # somebody only looked whether we listen
+            return  # a probe that only checks whether we listen
         program = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
         assert program.stdout is not None
         while line := await program.stdout.readline():

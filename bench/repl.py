@@ -1,4 +1,4 @@
-"""How quick the REPL is: from its start to the prompt, and from a key to its echo while an answer streams in.
+"""How responsive the REPL is: from its start to the prompt, and from a key to its echo while an answer streams in.
 
 `python bench/repl.py`. A real program on a pseudo-terminal, with a daemon that runs already and a scripted model that
 says 1,000 words per second. Beside the start its floor: an interpreter that only loads the editor. Printed, not
@@ -25,7 +25,7 @@ WORDS = 20_000
 
 
 def wait_for(terminal: Terminal, wanted: bytes, start: int) -> float:
-    """When the text was on the terminal; what was shown before `start` does not count."""
+    """When the text appeared on the terminal after `start`."""
     while wanted not in terminal.shown[start:]:
         with selectors.DefaultSelector() as selector:
             selector.register(terminal.master, selectors.EVENT_READ)
@@ -35,7 +35,7 @@ def wait_for(terminal: Terminal, wanted: bytes, start: int) -> float:
 
 
 def floor() -> float:
-    """An interpreter that loads the editor and nothing else."""
+    """An interpreter that only loads the editor."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import prompt_toolkit"], check=True)
     return time.perf_counter() - began
@@ -74,7 +74,7 @@ def main() -> None:
         try:
             floors: list[float] = []
             starts: list[float] = []
-            for _ in range(STARTS):  # in turns: a busy machine is busy for both
+            for _ in range(STARTS):  # alternating: a busy machine slows both
                 floors.append(floor())
                 starts.append(cold_start(home))
             keys = echoes(home)

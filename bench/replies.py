@@ -31,7 +31,7 @@ def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
         return complete(_message(api, WORD * deltas, ()))
     if api == "completions":
         word = _event({**_SERVED, "choices": [_choice({"content": WORD})]})
-        return _streamed([word] * deltas + _completions_end("stop"))
+        return _stream([word] * deltas + _completions_end("stop"))
     place: Json = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
     item = _output_message("")
     delta: Json = {"type": "response.output_text.delta", **place, "delta": WORD}
@@ -45,19 +45,19 @@ def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
         {"type": "response.output_item.done", "output_index": 0, "item": _output_message(WORD * deltas)},
         {"type": "response.completed", "response": _response([_output_message(WORD * deltas)])},
     ]
-    return _numbered(events)
+    return _number(events)
 
 
 @functools.cache
 def call(api: Api, calls: tuple[Call, ...], *, stream: bool = True) -> bytes:
-    """A reply that wants these tools."""
+    """A reply that calls these tools."""
     if not stream:
         return complete(_message(api, "", calls))
     if api == "completions":
-        wanted = [_wanted(one, at) for at, one in enumerate(calls)]
+        wanted = [_tool_call(one, at) for at, one in enumerate(calls)]
         choices = [[_choice({"role": "assistant", "tool_calls": [one]})] for one in wanted]
         deltas = [_event({**_SERVED, "choices": choice}) for choice in choices]
-        return _streamed(deltas + _completions_end("tool_calls"))
+        return _stream(deltas + _completions_end("tool_calls"))
     events: list[Json] = [{"type": "response.created", "response": _response(())}]
     for at, one in enumerate(calls):
         item = _output_call(one)
@@ -71,7 +71,7 @@ def call(api: Api, calls: tuple[Call, ...], *, stream: bool = True) -> bytes:
         ]
         events += more
     events.append({"type": "response.completed", "response": _response([_output_call(one) for one in calls])})
-    return _numbered(events)
+    return _number(events)
 
 
 def complete(body: object, status: str = "200 OK") -> bytes:
@@ -89,7 +89,7 @@ def _message(api: Api, text: str, calls: Sequence[Call]) -> object:
         return _response([_output_call(one) for one in calls] or [_output_message(text)])
     message: Json = {"role": "assistant", "content": text or None}
     if calls:
-        message["tool_calls"] = [_wanted(one, at) for at, one in enumerate(calls)]
+        message["tool_calls"] = [_tool_call(one, at) for at, one in enumerate(calls)]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     return {**_SERVED, "object": "chat.completion", "choices": [choice], "usage": _TOKENS}
 
@@ -103,7 +103,7 @@ def _choice(delta: Json, finish: str | None = None) -> Json:
     return {"index": 0, "delta": delta, "finish_reason": finish}
 
 
-def _wanted(one: Call, at: int) -> Json:
+def _tool_call(one: Call, at: int) -> Json:
     return {"index": at, "id": one.id, "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
 
 
@@ -130,17 +130,17 @@ def _output_call(one: Call) -> Json:
     return {**item, "name": one.name, "arguments": one.arguments}
 
 
-def _numbered(events: Sequence[Json]) -> bytes:
+def _number(events: Sequence[Json]) -> bytes:
     pieces = [
         b"event: %b\n%b" % (str(event["type"]).encode(), _event({**event, "sequence_number": number}))
         for number, event in enumerate(events)
     ]
-    return _streamed(pieces)
+    return _stream(pieces)
 
 
 def _event(data: object) -> bytes:
     return b"data: " + json.dumps(data, separators=(",", ":")).encode() + b"\n\n"
 
 
-def _streamed(pieces: Sequence[bytes]) -> bytes:
+def _stream(pieces: Sequence[bytes]) -> bytes:
     return _STREAM + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# In place of this folder, whose `scrub` is this file.
+# Replaces this folder, whose `scrub` is this file.
 sys.path[0] = str(Path(__file__).parents[1] / "tests")
 
 from scrub import corpora, figures  # noqa: E402 - found by the line above

@@ -10,10 +10,10 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 
 from bench.agents import Daemon
+from bench.benchmarks import Benchmark, Contender
 from bench.figures import Metric, Sample
-from bench.stage import ROOT, Stage
+from bench.setup import ROOT, Setup
 from bench.wire import Wire
-from bench.works import Subject, Work
 from buddy.log.contract import Batch, Lease, SessionRecord
 from buddy.log.owners import this_owner
 from buddy.log.schema import open_database
@@ -28,9 +28,9 @@ CLIENTS = 10
 INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))"
 
 
-def trip(stage: Stage) -> Iterator[Subject]:
-    times = 500 if stage.quick else 2000
-    pair, daemon = _pair(stage, 1, 120), Daemon(stage)
+def trip(setup: Setup) -> Iterator[Contender]:
+    times = 500 if setup.quick else 2000
+    pair, daemon = _pair(setup, 1, 120), Daemon(setup)
 
     def bare() -> Sample:
         return {"trip": _round_trips(pair, b"ping\n", times)}
@@ -39,19 +39,19 @@ def trip(stage: Stage) -> Iterator[Subject]:
         hello = {"clientName": "bench", "clientVersion": "1", "capabilities": list[str]()}
         return {"trip": _round_trips(daemon.socket, _line("ping", {}), times, first=_line("hello", hello))}
 
-    yield Subject("asyncio", "floor", bare)
-    yield Subject("daemon", "buddy", buddy)
+    yield Contender("asyncio", "floor", bare)
+    yield Contender("daemon", "buddy", buddy)
 
 
-def fanout(stage: Stage) -> Iterator[Subject]:
-    count = 5_000 if stage.quick else 20_000
-    home = stage.new_folder("home")
-    session_id = asyncio.run(seed(home / "state", "sess_fan", count))
-    pair = _pair(stage, count, len(_token(session_id, count).line()) + 1)
+def fanout(setup: Setup) -> Iterator[Contender]:
+    count = 5_000 if setup.quick else 20_000
+    home = setup.new_folder("home")
+    session_id = asyncio.run(fill_log(home / "state", "sess_fan", count))
+    pair = _pair(setup, count, len(_token(session_id, count).line()) + 1)
 
     async def buddy() -> float:
-        # A new daemon for each time: it keeps what it sent last, and a second look would find it ready.
-        with Daemon(stage, home) as daemon:
+        # A new daemon each time: it caches what it sent last.
+        with Daemon(setup, home) as daemon:
             opener = await Wire.connect(daemon.socket)
             await opener.attach(session_id, count)
             counters = [await Counter.greet(daemon.socket) for _ in range(CLIENTS)]
@@ -61,19 +61,19 @@ def fanout(stage: Stage) -> Iterator[Subject]:
     async def bare() -> float:
         return await _rate([await Counter.connect(pair) for _ in range(CLIENTS)], b"all\n", count)
 
-    yield Subject("asyncio", "floor", lambda: {"fanout": [asyncio.run(bare())]})
-    yield Subject("daemon", "buddy", lambda: {"fanout": [asyncio.run(buddy())]})
+    yield Contender("asyncio", "floor", lambda: {"fanout": [asyncio.run(bare())]})
+    yield Contender("daemon", "buddy", lambda: {"fanout": [asyncio.run(buddy())]})
 
 
-def replay(stage: Stage) -> Iterator[Subject]:
-    """By a daemon that was just started: first the opening alone, then another that sends it all."""
-    count = 20_000 if stage.quick else 100_000
-    home = stage.new_folder("home")
-    session_id = asyncio.run(seed(home / "state", "sess_long", count))
-    pair = _pair(stage, count, 0, home / "state" / "buddy.db")
+def replay(setup: Setup) -> Iterator[Contender]:
+    """By new daemons: one that only opens the session, then one that sends all of it."""
+    count = 20_000 if setup.quick else 100_000
+    home = setup.new_folder("home")
+    session_id = asyncio.run(fill_log(home / "state", "sess_long", count))
+    pair = _pair(setup, count, 0, home / "state" / "buddy.db")
 
     async def opening() -> float:
-        with Daemon(stage, home) as daemon:
+        with Daemon(setup, home) as daemon:
             wire = await Wire.connect(daemon.socket)
             began = perf_counter()
             await wire.attach(session_id, count)
@@ -83,7 +83,7 @@ def replay(stage: Stage) -> Iterator[Subject]:
 
     async def buddy() -> Sample:
         opened = await opening()
-        with Daemon(stage, home) as daemon:
+        with Daemon(setup, home) as daemon:
             counter = await Counter.greet(daemon.socket)
             request = _line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0})
             return {"replay": [await _rate([counter], request, count + 1)], "open": [opened]}
@@ -91,18 +91,18 @@ def replay(stage: Stage) -> Iterator[Subject]:
     async def bare() -> Sample:
         return {"replay": [await _rate([await Counter.connect(pair)], b"log\n", count)]}
 
-    yield Subject("asyncio apsw", "floor", lambda: asyncio.run(bare()))
-    yield Subject("daemon", "buddy", lambda: asyncio.run(buddy()))
+    yield Contender("asyncio apsw", "floor", lambda: asyncio.run(bare()))
+    yield Contender("daemon", "buddy", lambda: asyncio.run(buddy()))
 
 
-def appends(stage: Stage) -> Iterator[Subject]:
-    seconds = 0.5 if stage.quick else 2.0
-    yield Subject("apsw FULL", "floor", lambda: {"appends": [_bare_appends(stage.new_folder("log"), seconds)]})
-    yield Subject("log", "buddy", lambda: {"appends": [asyncio.run(_appends(stage.new_folder("log"), seconds))]})
+def appends(setup: Setup) -> Iterator[Contender]:
+    seconds = 0.5 if setup.quick else 2.0
+    yield Contender("apsw FULL", "floor", lambda: {"appends": [_bare_appends(setup.new_folder("log"), seconds)]})
+    yield Contender("log", "buddy", lambda: {"appends": [asyncio.run(_appends(setup.new_folder("log"), seconds))]})
 
 
 class Counter(asyncio.Protocol):
-    """Takes lines without looking into them."""
+    """Counts lines without parsing them."""
 
     def __init__(self) -> None:
         self._left = 1
@@ -130,7 +130,7 @@ class Counter(asyncio.Protocol):
             self._there.set_result(None)
 
     async def take(self, request: bytes, lines: int) -> None:
-        """Ask, and wait for this number of lines."""
+        """Send the request and wait for this number of lines."""
         self._left = lines
         self._there = asyncio.get_running_loop().create_future()
         self.transport.write(request)
@@ -138,7 +138,7 @@ class Counter(asyncio.Protocol):
 
 
 async def _rate(counters: Sequence[Counter], request: bytes, lines: int) -> float:
-    """Lines per second, of all together."""
+    """Lines per second of all counters together."""
     began = perf_counter()
     await asyncio.gather(*(counter.take(request, lines) for counter in counters))
     took = perf_counter() - began
@@ -148,7 +148,7 @@ async def _rate(counters: Sequence[Counter], request: bytes, lines: int) -> floa
 
 
 def _round_trips(path: Path, ask: bytes, times: int, first: bytes = b"") -> list[float]:
-    """Microseconds each, by a client that only waits."""
+    """Microseconds per round trip of a client that only waits."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
         if first:
@@ -170,16 +170,16 @@ def _line(kind: str, payload: Mapping[str, object]) -> bytes:
     return json.dumps({**message, "payload": payload}).encode() + b"\n"
 
 
-def _pair(stage: Stage, count: int, size: int, database: Path | None = None) -> Path:
-    path = stage.new_folder("pair") / "sock"
+def _pair(setup: Setup, count: int, size: int, database: Path | None = None) -> Path:
+    path = setup.new_folder("pair") / "sock"
     command = [sys.executable, str(ROOT / "bench" / "pair.py"), str(path), str(count), str(size)]
-    process = stage.start([*command, str(database)] if database else command)
-    stage.wait_for_socket(path, process)
+    process = setup.start([*command, str(database)] if database else command)
+    setup.wait_for_socket(path, process)
     return path
 
 
-async def seed(state_dir: Path, session_id: str, count: int) -> str:
-    """A session with this number of events, written straight into the log of a daemon that does not run yet."""
+async def fill_log(state_dir: Path, session_id: str, count: int) -> str:
+    """A session with this number of events, written directly to the log of a daemon that is not running yet."""
     log = SqliteLog.open(state_dir, _now)
     lease = await log.create(_record(session_id), this_owner())
     await log.append(Batch(session_id, lease.epoch, 0, [_started(session_id)]))
@@ -254,20 +254,20 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-WORKS = (
-    Work("trip", (Metric("trip", "socket round trip", "µs", "≤ 120 / 300", tail=True),), trip),
-    Work(
+BENCHMARKS = (
+    Benchmark("trip", (Metric("trip", "socket round trip", "µs", "≤ 120 / 300", tail=True),), trip),
+    Benchmark(
         "fanout",
         (Metric("fanout", "fan-out to 10 clients, delivered", "events/s", "≥ 400,000", more_is_better=True),),
         fanout,
     ),
-    Work(
+    Benchmark(
         "appends",
         (Metric("appends", "durable acknowledged appends, 100 sessions", "events/s", "≥ 35,000", more_is_better=True),),
         appends,
         rounds=3,
     ),
-    Work(
+    Benchmark(
         "replay",
         (
             Metric("replay", "replay of 100,000 events from the log", "events/s", "≥ 400,000", more_is_better=True),

@@ -16,7 +16,7 @@ def put(**fields: Any) -> None:
     sys.stdout.flush()
 
 
-def tell(**notification: Any) -> None:
+def notify(**notification: Any) -> None:
     params = {"sessionId": SESSION, "notification": notification}
     put(type="notification", method="droid.session_notification", params=params)
 
@@ -28,24 +28,24 @@ def tick(kind: str, count: int, gap: float) -> None:
         stamps.append(str(time.monotonic_ns()))
         match kind:
             case "events":
-                tell(type="llm_retry", attempt=0, reason=stamps[-1])
+                notify(type="llm_retry", attempt=0, reason=stamps[-1])
             case "deltas":
-                tell(type="assistant_text_delta", messageId="m", blockIndex=0, textDelta="tea ")
+                notify(type="assistant_text_delta", messageId="m", blockIndex=0, textDelta="tea ")
             case _:
                 put(reason=stamps[-1])
-    if kind == "deltas":  # a word with a number in it is looked at longer, so these come apart
-        tell(type="llm_retry", attempt=0, reason=" ".join(stamps))
+    if kind == "deltas":  # text with digits is held back longer by redaction, so these arrive separately
+        notify(type="llm_retry", attempt=0, reason=" ".join(stamps))
 
 
 def work(text: str, request_id: str) -> None:
     """`events COUNT GAP` or `deltas COUNT GAP`, as a turn of Droid's."""
     kind, count, gap = text.split()
-    tell(type="droid_working_state_changed", newState="thinking")
+    notify(type="droid_working_state_changed", newState="thinking")
     said = {"id": request_id, "role": "user", "content": [{"type": "text", "text": text}]}
-    tell(type="create_message", message=said, requestId=request_id)
+    notify(type="create_message", message=said, requestId=request_id)
     tick(kind, int(count), float(gap))
-    tell(type="agent_turn_completed", reason="completed", turnId=request_id)
-    tell(type="droid_working_state_changed", newState="idle")
+    notify(type="agent_turn_completed", reason="completed", turnId=request_id)
+    notify(type="droid_working_state_changed", newState="idle")
 
 
 def main() -> None:

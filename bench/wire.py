@@ -11,14 +11,14 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Self
 
-from bench.stage import Failed
+from bench.setup import BenchmarkError
 
 Message = dict[str, Any]
 PATIENCE = 120.0
 _ids = itertools.count(1)
 
 
-class Refused(Failed):
+class Refused(BenchmarkError):
     """An error response."""
 
 
@@ -64,7 +64,7 @@ class Wire(asyncio.Protocol):
             self.approvals.put_nowait(json.loads(line))
 
     def put(self, kind: str, payload: Message, session_id: str | None = None) -> "asyncio.Future[Message]":
-        """Send a request; its response comes with the future."""
+        """Send a request; the future resolves to its response."""
         request_id = f"req_bench.{next(_ids)}"
         message: Message = {"v": "push.runtime.v1", "kind": "request", "requestId": request_id, "type": kind}
         if session_id:
@@ -81,14 +81,14 @@ class Wire(asyncio.Protocol):
         return response["payload"]
 
     async def start(self, folder: Path, policy: str = "all") -> str:
-        """A session in this folder."""
+        """Start a session in this folder."""
         request: Message = {"mode": "interactive", "provider": "default", "sandboxProvider": "local"}
         request |= {"repo": {"rootPath": str(folder)}}
         request |= {"options": {"approvalPolicy": policy, "budget": {"maxTurns": 100_000}}}
         return (await self.ask("start_session", request))["sessionId"]
 
     async def send(self, session_id: str, text: str) -> str:
-        """A message; gives the id of its run."""
+        """Send a message; returns the id of its run."""
         self.over.pop(session_id, None)
         payload = {"sessionId": session_id, "clientMessageId": f"msg_bench.{next(_ids)}", "text": text}
         return (await self.ask("send_user_message", payload, session_id))["runId"]
@@ -97,7 +97,7 @@ class Wire(asyncio.Protocol):
         await self.ask("attach_session", {"sessionId": session_id, "lastSeenSeq": last_seen}, session_id)
 
     async def wait_over(self, *session_ids: str) -> None:
-        """Until these sessions' runs have ended."""
+        """Wait until the runs of these sessions have ended."""
         async with asyncio.timeout(PATIENCE):
             while not all(session_id in self.over for session_id in session_ids):
                 self._changed.clear()

@@ -1,12 +1,12 @@
-"""The whole harness, as a person runs it: `python -m bench ROW`."""
+"""The benchmark command as a user runs it: `python -m bench ROW`."""
 
 import subprocess
 import sys
 
-from bench.__main__ import WORKS
+from bench.__main__ import BENCHMARKS
 from bench.agents import READ, buddy
 from bench.page import BEGIN, END, PAGE
-from bench.stage import ROOT, Stage, clean_environment
+from bench.setup import ROOT, Setup, clean_environment
 from bench.wire import Wire
 
 
@@ -15,7 +15,7 @@ def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
 
 
-def test_rows_are_taken_for_floors_and_every_mode_of_buddy() -> None:
+def test_rows_are_measured_for_floors_and_every_mode_of_buddy() -> None:
     done = bench("start", "warm-exit", "--quick", "--repeat", "1")
     assert done.returncode == 0, done.stderr
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
@@ -30,9 +30,9 @@ def test_rows_are_taken_for_floors_and_every_mode_of_buddy() -> None:
 
 
 async def test_a_warm_exec_is_served_by_the_daemon() -> None:
-    with Stage() as stage:
-        agent = buddy(stage, daemon=True)
-        _, requests = agent.play(stage, stage.script(turns=1, call=READ.name, arguments=READ.arguments))
+    with Setup() as setup:
+        agent = buddy(setup, daemon=True)
+        _, requests = agent.play(setup, setup.script(turns=1, call=READ.name, arguments=READ.arguments))
         assert agent.daemon is not None
         wire = await Wire.connect(agent.daemon.socket)
         status = await wire.ask("daemon_status", {})
@@ -41,11 +41,11 @@ async def test_a_warm_exec_is_served_by_the_daemon() -> None:
     assert status["sessions"] == 1
 
 
-def test_what_cannot_be_done_is_said_in_a_line_with_a_hint() -> None:
+def test_invalid_options_are_reported_in_one_line_with_a_hint() -> None:
     for arguments, said in (
-        (["nothing"], "no row 'nothing'"),
+        (["nothing"], "unknown row 'nothing'"),
         (["gap", "--write"], "--write publishes every row"),
-        (["gap", "--peers", "nobody"], "no peer 'nobody'"),
+        (["gap", "--peers", "nobody"], "unknown peer 'nobody'"),
     ):
         done = bench(*arguments)
         assert done.returncode in (2, 64)
@@ -53,9 +53,9 @@ def test_what_cannot_be_done_is_said_in_a_line_with_a_hint() -> None:
         assert done.stdout == ""
 
 
-def test_every_row_has_a_name_of_its_own_and_is_explained_on_the_page() -> None:
-    names = [work.name for work in WORKS]
-    keys = [metric.key for work in WORKS for metric in work.metrics]
+def test_every_row_has_a_unique_name_and_is_explained_on_the_page() -> None:
+    names = [benchmark.name for benchmark in BENCHMARKS]
+    keys = [metric.key for benchmark in BENCHMARKS for metric in benchmark.metrics]
     assert len(set(names)) == len(names)
     assert len(set(keys)) == len(keys)
     page = PAGE.read_text()

@@ -1,6 +1,6 @@
 """The setup of a measurement: a folder, the measuring model in its own process, and timed programs.
 
-Invariants: all times are of the machine's monotonic clock, which the model and the programs share; what was
+Invariants: all times are of the machine's monotonic clock, which the model and the programs share; everything
 started here is ended here, by its pid.
 """
 
@@ -36,12 +36,12 @@ _flames = itertools.count(1)
 _SPY = ("py-spy", "record", "--rate", "500", "--threads")
 
 
-class Failed(Exception):
-    """A program that was to be measured did not do its work."""
+class BenchmarkError(Exception):
+    """A measured program did not do its work."""
 
 
-class Ended(Struct, frozen=True):
-    """A program that ran: nanoseconds of the clock, seconds of CPU (its waited-for children's too), bytes at most."""
+class Finished(Struct, frozen=True):
+    """A finished program: start and end in nanoseconds, CPU seconds including its children, peak bytes of memory."""
 
     started: int
     ended: int
@@ -51,14 +51,14 @@ class Ended(Struct, frozen=True):
 
 
 class Request(NamedTuple):
-    """When the model had received a complete request, and when the last byte of its reply left."""
+    """When the model had received the complete request, and when it sent the last byte of its reply."""
 
     received: int
     sent: int
 
 
-class Stage:
-    """Use it as `with Stage() as stage`."""
+class Setup:
+    """Use it as `with Setup() as setup`."""
 
     def __init__(self, *, quick: bool = False, peers: Collection[str] = (), flames: Path | None = None) -> None:
         self.quick = quick
@@ -82,15 +82,15 @@ class Stage:
     ) -> None:
         self.cleanup.close()
 
-    def recorded(self, name: str) -> list[str]:
-        """What goes before a command of ours so that its flame graph is recorded; nothing where none was asked for."""
+    def flame_prefix(self, name: str) -> list[str]:
+        """The prefix of a command that records its flame graph; empty without `--flame`."""
         return [*_SPY, "-o", str(self._flame(name)), "--"] if self._flames else []
 
     def record_process(self, name: str, pid: int) -> None:
-        """The same for a process that runs already: until it ends."""
+        """Record the flame graph of a running process until it ends."""
         if self._flames:
             spy = self.start([*_SPY, "-o", str(self._flame(name)), "--pid", str(pid)])
-            # Run before the ends of the spy and of what it looks at: the latter makes it write.
+            # Callbacks run in reverse: end the process, wait for the recorder to write its file, then clean up.
             self.cleanup.callback(spy.wait, PATIENCE)
             self.cleanup.callback(_terminate, pid)
 
@@ -99,18 +99,18 @@ class Stage:
         return self._flames / f"{name}-{next(_flames)}.svg"
 
     def new_folder(self, name: str) -> Path:
-        """An empty one; with the file that read tools read."""
+        """A new folder that only has the file for read tools."""
         folder = self.folder / f"{name}-{next(self._folders)}"
         folder.mkdir()
         (folder / "a.txt").write_text("".join(f"line {number} of a small file\n" for number in range(1, 11)))
         return folder
 
     def script(self, **fields: object) -> Script:
-        """A script with a key of its own."""
+        """A script with a unique key."""
         return Script(f"k{os.getpid()}x{next(_keys)}")._replace(**fields)
 
     def requests(self, script: Script) -> list[Request]:
-        """What the model saw of this conversation."""
+        """The requests of this conversation."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("GET", f"/bench/{script.key}")
         found: list[tuple[int, int]] = json.loads(connection.getresponse().read())
@@ -120,7 +120,7 @@ class Stage:
     def start(
         self, command: Sequence[str], *, cwd: Path | None = None, stdin: int = subprocess.DEVNULL
     ) -> "subprocess.Popen[bytes]":
-        """In the background, until the stage ends; what it says on stderr is kept in a file."""
+        """Start a program that runs until the setup is closed; its stderr goes to a file."""
         path = self.folder / f"errors-{next(self._folders)}"
         with path.open("wb") as errors:
             process = subprocess.Popen(
@@ -136,7 +136,7 @@ class Stage:
         return process
 
     def wait_for_socket(self, path: Path, process: "subprocess.Popen[bytes]") -> int:
-        """Until the program listens there; gives the time of it."""
+        """Wait until the program listens there; returns when it did."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and process.poll() is None:
             with socket.socket(socket.AF_UNIX) as probe:
@@ -144,23 +144,23 @@ class Stage:
                     return perf_counter_ns()
             time.sleep(0.001)
         words = self._errors[process.pid].read_text(errors="replace").strip()[-600:]
-        raise Failed(f"nobody came to listen on {path}: {words}")
+        raise BenchmarkError(f"nothing listens on {path}: {words}")
 
-    def run(self, command: Sequence[str], *, cwd: Path | None = None) -> Ended:
-        """To its end; a program that fails is an error with its last words."""
+    def run(self, command: Sequence[str], *, cwd: Path | None = None) -> Finished:
+        """Run a program to its end; BenchmarkError with its last output if it fails."""
         folder = cwd or self.folder
         with tempfile.TemporaryFile(dir=self.folder) as output, tempfile.TemporaryFile(dir=self.folder) as errors:
             started = perf_counter_ns()
             process = subprocess.Popen(
                 command,
-                # Some believe what the shell says about the folder.
+                # Some programs take the folder from PWD.
                 env={**self.env, "PWD": str(folder)},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
             )
-            # Not `wait`: only this gives the CPU time of this program alone.
+            # Not `wait`: only `wait4` returns the CPU time of this program alone.
             limit = threading.Timer(PATIENCE, process.kill)
             limit.start()
             _, status, usage = os.wait4(process.pid, 0)
@@ -172,8 +172,8 @@ class Stage:
             if process.returncode != 0:
                 errors.seek(0)
                 words = (errors.read() or said).decode(errors="replace").strip()[-600:]
-                raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {words}")
-            return Ended(started, ended, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, said)
+                raise BenchmarkError(f"{Path(command[0]).name} exited with code {process.returncode}: {words}")
+            return Finished(started, ended, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, said)
 
 
 def gaps(requests: Sequence[Request]) -> list[float]:
@@ -182,13 +182,13 @@ def gaps(requests: Sequence[Request]) -> list[float]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process was given so far, all its threads together."""
+    """CPU time that a process has used so far, in all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has now."""
+    """Resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -210,7 +210,7 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """None of the caller's settings of the programs that are measured; bytecode is kept, as at a user's."""
+    """Without the caller's settings for the measured programs; bytecode is cached, as on a user's machine."""
     dropped = ("BUDDY_", "AGENT_", "XDG_", "OTEL_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     return {**kept, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost", **more}
