@@ -1,4 +1,4 @@
-"""One tongue for all backends: who plays in a scene, and how each of them is made to do what a message says.
+"""One command language for all backends: which backend a test uses, and how each is made to obey a message.
 
 A message is a word and its rest: `say`, `look FILE`, `run COMMAND`, `wait`, `die`, `recall`. The agents under `fakes/`
 understand it, and so does the model that our own agent is given here.
@@ -29,7 +29,7 @@ FAKES = Path(__file__).parent / "fakes"
 
 
 class Cast(Struct, frozen=True):
-    """Who works for a session: its agent runtime, and what is on the PATH and in the environment for it."""
+    """A backend under test: its agent runtime, the program on the PATH and its environment."""
 
     name: str
     runtime: str | None = None
@@ -46,7 +46,7 @@ CASTS = (
 
 
 class Obedient:
-    """A model that understands the tongue, for our own agent."""
+    """A model that understands the commands, for the native agent."""
 
     profile = "test"
     model = "obedient"
@@ -94,7 +94,7 @@ class Obedient:
 
 
 def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None) -> Runtime:
-    """A runtime of its own for this cast; with the log of another, it is what comes after it."""
+    """A runtime for this backend; with the log of another runtime, it continues after that one."""
     programs = workspace.parent / f"{workspace.name}-programs"
     programs.mkdir(exist_ok=True)
     if cast.script:
@@ -113,7 +113,7 @@ def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dic
 async def scene(
     cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None
 ) -> AsyncGenerator[House]:
-    """A house for this cast; at its end its log passes the checker."""
+    """A running service for this backend; at the end its log must pass the checker."""
     runtime = runtime_of(cast, workspace, log, more=more)
     home = House(runtime, workspace)
     try:

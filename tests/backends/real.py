@@ -29,7 +29,7 @@ QUIET = {
 
 
 def program(name: str) -> Path:
-    """The installed program; the test is skipped where it is not."""
+    """The installed program; skips the test if it is missing."""
     found = PROGRAMS / name
     if not os.access(found, os.X_OK):
         pytest.skip(f"{name} is not installed: npm install --prefix {PROGRAMS.parents[1]} {name}")
@@ -37,7 +37,7 @@ def program(name: str) -> Path:
 
 
 def obey(request: Request) -> Answer:
-    """Answer as the tongue of `casts` says: `run COMMAND` is one shell call, `say TEXT` is said."""
+    """Obey the commands of `casts`: `run COMMAND` is one shell call, `say TEXT` is a reply."""
     body = request.body
     said = [_text(message) for message in body["messages"] if message["role"] == "user"]
     tools = {tool["function"]["name"] for tool in body.get("tools") or ()}
@@ -59,7 +59,7 @@ def obey(request: Request) -> Answer:
 
 @asynccontextmanager
 async def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[FakeModel]:
-    """A home where both agents know one model, on loopback; the environment of this process says so to its children."""
+    """A home directory in which both agents use one model on loopback, set in this process's environment."""
     async with FakeModel(obey) as model:
         _write(
             home / ".config" / "opencode" / "opencode.json",

@@ -1,4 +1,4 @@
-"""What is ACP's own: modes, logins, resuming, odd messages, and what its permission requests show."""
+"""What is specific to ACP: modes, logins, resuming, invalid messages, and the content of permission requests."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ ACP = next(cast for cast in CASTS if cast.name == "acp")
 async def talking(cwd: Path, **more: object) -> AsyncGenerator[Executor]:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(cwd))
-    executor = await agent.execute(AgentRequest("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType] - passed on as given
+    executor = await agent.execute(AgentRequest("", str(cwd), uuid4().hex, **more))  # pyright: ignore[reportArgumentType] - passed through
     try:
         yield executor
     finally:
@@ -55,7 +55,7 @@ async def said(executor: Executor, text: str) -> tuple[str, Completion]:
     raise AssertionError("the agent was gone before it was done")
 
 
-async def test_a_conversation_has_the_agents_own_id_and_ends_when_it_is_closed(tmp_path: Path) -> None:
+async def test_a_conversation_has_the_agents_session_id_and_ends_when_closed(tmp_path: Path) -> None:
     async with talking(tmp_path) as executor:
         assert executor.backend_session_id.startswith("theirs-")
         assert await said(executor, "say one two") == ("one two", Completion("completed"))
@@ -64,7 +64,7 @@ async def test_a_conversation_has_the_agents_own_id_and_ends_when_it_is_closed(t
     assert executor.done.is_set()
 
 
-async def test_one_message_can_be_sent_alone(tmp_path: Path) -> None:
+async def test_execute_once_sends_a_single_message(tmp_path: Path) -> None:
     agent = Acp(COMMAND, {})
     await agent.start(Local(), str(tmp_path))
     result = await agent.execute_once(AgentRequest("run touch made", str(tmp_path), uuid4().hex))
@@ -72,7 +72,7 @@ async def test_one_message_can_be_sent_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-async def test_what_a_resumed_session_tells_again_is_not_news(tmp_path: Path) -> None:
+async def test_the_history_that_a_resumed_session_repeats_is_ignored(tmp_path: Path) -> None:
     async with talking(tmp_path) as executor:
         await said(executor, "say first")
         theirs = executor.backend_session_id
@@ -80,20 +80,20 @@ async def test_what_a_resumed_session_tells_again_is_not_news(tmp_path: Path) ->
         assert await said(executor, "recall") == ("1 before", Completion("completed"))
 
 
-async def test_a_session_that_the_agent_does_not_know_is_lost(tmp_path: Path) -> None:
+async def test_a_session_unknown_to_the_agent_is_lost(tmp_path: Path) -> None:
     with pytest.raises(SessionLost, match="no such session"):
         async with talking(tmp_path, session_id="theirs-0"):
             pass
 
 
-async def test_an_agent_that_cannot_resume_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_cannot_resume_loses_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_AGENT", "forgetful")
     with pytest.raises(SessionLost, match="cannot resume a session"):
         async with talking(tmp_path, session_id="theirs-0"):
             pass
 
 
-async def test_a_login_that_is_missing_is_reported_with_what_to_do(
+async def test_a_missing_login_is_reported_with_the_login_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_AGENT", "login")
@@ -114,14 +114,14 @@ async def test_garbage_on_the_wire_is_skipped(tmp_path: Path) -> None:
         assert await said(executor, "garbage") == ("still here", Completion("completed"))
 
 
-async def test_an_answer_that_is_an_error_of_another_shape_is_an_error(tmp_path: Path) -> None:
+async def test_an_error_in_an_unexpected_shape_is_an_error(tmp_path: Path) -> None:
     async with talking(tmp_path) as executor:
         _, ended = await said(executor, "fail")
         assert ended.reason == "error"
         assert "an unexpected shape" in ended.error
 
 
-async def test_an_agent_that_closes_its_stdout_and_stays_is_gone(tmp_path: Path) -> None:
+async def test_an_agent_that_closes_stdout_but_keeps_running_is_ended(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         await guest.send("mute")
@@ -141,15 +141,15 @@ async def test_an_agent_that_does_not_name_its_session_is_refused(
             pass
 
 
-async def test_a_limit_on_the_cost_is_refused_with_what_can_be_limited(tmp_path: Path) -> None:
+async def test_a_cost_limit_is_refused_with_an_alternative(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         with pytest.raises(ProtocolError, match="is unknown") as refused:
             await guest.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
-        assert "does not tell what it costs: use budget.maxTurns" in (refused.value.detail or "")
+        assert "does not report its cost: use budget.maxTurns" in (refused.value.detail or "")
 
 
-async def test_each_file_of_a_change_has_to_be_allowed(tmp_path: Path) -> None:
+async def test_each_file_of_a_change_must_be_allowed(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         run_id = await guest.send("patch one.txt sub/two.txt")
@@ -185,7 +185,7 @@ async def test_a_refusal_is_not_a_success(tmp_path: Path) -> None:
         assert "refusal" in completion.error
 
 
-async def test_plan_is_the_agents_planning_mode(tmp_path: Path) -> None:
+async def test_plan_selects_the_agents_planning_mode(tmp_path: Path) -> None:
     async with talking(tmp_path, plan=True) as executor:
         asked = json.loads((tmp_path / ".fake-agent.asked").read_text())
         assert asked == ["session/set_mode", {"sessionId": executor.backend_session_id, "modeId": "plan"}]
@@ -211,7 +211,7 @@ async def test_an_edit_is_shown_with_its_diff(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
-async def test_an_offer_to_allow_always_only_is_not_taken(tmp_path: Path) -> None:
+async def test_an_option_to_always_allow_is_never_chosen(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         run_id = await guest.send("always touch made")
@@ -222,7 +222,7 @@ async def test_an_offer_to_allow_always_only_is_not_taken(tmp_path: Path) -> Non
     assert not (tmp_path / "made").exists()
 
 
-async def test_a_session_the_agent_lost_starts_again_with_what_was_said(tmp_path: Path) -> None:
+async def test_a_lost_session_starts_over_with_the_earlier_conversation(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         await ask(guest, "say the word is plum")
@@ -233,7 +233,7 @@ async def test_a_session_the_agent_lost_starts_again_with_what_was_said(tmp_path
         assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake repeats what it received
 
 
-async def test_each_call_has_an_approval_and_an_id_of_its_own(tmp_path: Path) -> None:
+async def test_each_call_has_its_own_approval_and_id(tmp_path: Path) -> None:
     async with scene(ACP, tmp_path) as home, home.client() as guest:
         await guest.start()
         for name in ("one", "two"):

@@ -1,4 +1,4 @@
-"""The one budget: reserved before a call, settled after it, kept through a crash, shown to everybody."""
+"""The budget: reserved before a call, settled after it, preserved across a crash, shown to all clients."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ async def test_a_call_that_cannot_fit_is_not_made(tmp_path: Path, limits: dict[s
         assert (model.prompts, guest.bodies(ModelRequest)) == ([], [])
 
 
-async def test_what_a_call_may_take_is_recorded_before_it_and_settled_after_it(tmp_path: Path) -> None:
+async def test_a_call_is_reserved_before_it_and_settled_after_it(tmp_path: Path) -> None:
     async with working(tmp_path, PaidWorker(lambda _: ())) as (_, guest):
         await guest.send("go", options=limited(cost=100))
         await guest.until(RunComplete)
@@ -47,7 +47,7 @@ async def test_what_a_call_may_take_is_recorded_before_it_and_settled_after_it(t
         assert not usage.estimated
 
 
-async def test_a_server_that_tells_no_usage_is_billed_by_our_own_count(tmp_path: Path) -> None:
+async def test_without_reported_usage_our_own_count_is_charged(tmp_path: Path) -> None:
     async with working(tmp_path, PaidWorker(lambda _: (), usage=False)) as (_, guest):
         await guest.send("go", options=limited(cost=100))
         await guest.until(RunComplete)
@@ -59,7 +59,7 @@ async def test_a_server_that_tells_no_usage_is_billed_by_our_own_count(tmp_path:
         assert usage.cost_usd
 
 
-async def test_a_limit_on_the_cost_is_refused_where_no_price_is_known(tmp_path: Path) -> None:
+async def test_a_cost_limit_is_refused_if_the_price_is_unknown(tmp_path: Path) -> None:
     async with working(tmp_path, Worker(lambda _: ())) as (_, guest):
         with pytest.raises(ProtocolError, match="the price of worker is not known") as refused:
             await guest.send("go", message_id="msg_1", options=limited(cost=1))
@@ -80,7 +80,7 @@ async def test_the_model_learns_when_less_than_a_fifth_is_left(tmp_path: Path) -
         assert told[9] == ["<budget>Budget left: 1 turns of 10 turns. Finish within it.</budget>"]
 
 
-async def test_a_summary_is_paid_for_by_the_run_and_is_no_turn(tmp_path: Path) -> None:
+async def test_a_summary_is_charged_to_the_run_but_is_not_a_turn(tmp_path: Path) -> None:
     notes(tmp_path, 60)
     model = Worker(lambda turn: (reading(turn),) if turn < 36 else (), limit=16_384)
     async with working(tmp_path, model) as (_, guest):

@@ -25,7 +25,7 @@ def chosen(wanted: str, *installed: str, key: bool = False) -> Choice:
     return choose(wanted, prefers_droid=lambda: key, is_installed=lambda name: name in installed)
 
 
-def test_auto_prefers_droid_where_there_is_a_factory_key() -> None:
+def test_auto_prefers_droid_if_there_is_a_factory_key() -> None:
     assert chosen("auto", "droid", "opencode", key=True).name == "droid"
 
 
@@ -50,7 +50,7 @@ def test_a_name_is_never_replaced(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "claude", "acp:", "acp: ", "Droid"])
-def test_any_other_name_is_refused_with_those_there_are(name: str) -> None:
+def test_an_unknown_name_is_refused_with_the_available_ones(name: str) -> None:
     with pytest.raises(UserError) as refused:
         check_name(name)
     assert "acp:COMMAND" in refused.value.hint
@@ -58,7 +58,7 @@ def test_any_other_name_is_refused_with_those_there_are(name: str) -> None:
 
 @asynccontextmanager
 async def at(cast: Cast, workspace: Path, env: dict[str, str]) -> AsyncGenerator[House]:
-    """A house whose PATH is what `env` says, so that what this machine has plays no part."""
+    """A service with the PATH from `env`, so that programs on this machine are not found."""
     runtime = runtime_of(cast, workspace, more=env)
     try:
         yield House(runtime, workspace)
@@ -70,7 +70,7 @@ NOBODY = Cast("nobody", env={"FACTORY_API_KEY": ""})
 EMPTY = {"PATH": "/nowhere", "FACTORY_API_KEY": "", "HOME": "/nowhere"}
 
 
-async def test_a_session_of_auto_with_nothing_installed_is_reported_that_it_is_native(tmp_path: Path) -> None:
+async def test_a_session_says_when_auto_falls_back_to_native(tmp_path: Path) -> None:
     async with at(Cast("auto", runtime="auto"), tmp_path, EMPTY) as home, home.client() as guest:
         await guest.start()
         warned = await guest.until(WarningRaised)
@@ -80,7 +80,7 @@ async def test_a_session_of_auto_with_nothing_installed_is_reported_that_it_is_n
         assert started.options.agent_runtime == "native"
 
 
-async def test_droid_without_its_program_is_refused_with_how_to_install_it(tmp_path: Path) -> None:
+async def test_droid_without_its_program_is_refused_with_the_install_command(tmp_path: Path) -> None:
     async with at(NOBODY, tmp_path, {**EMPTY, "FACTORY_API_KEY": "fk-test"}) as home, home.client() as guest:
         with pytest.raises(ProtocolError) as refused:
             await guest.start(agent_runtime="droid")
@@ -122,14 +122,14 @@ async def test_the_nearest_project_decides(tmp_path: Path) -> None:
             await guest.start()
 
 
-async def test_a_project_without_a_runtime_has_the_servers(tmp_path: Path) -> None:
+async def test_a_project_without_a_runtime_uses_the_servers(tmp_path: Path) -> None:
     async with at(Cast("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as home, home.client() as guest:
         await guest.client.request(CreateProject("plain", str(tmp_path)), CreateProjectReply)
         with pytest.raises(ProtocolError, match="server-agent"):
             await guest.start()
 
 
-async def test_projects_are_listed_and_made_once_per_folder(tmp_path: Path) -> None:
+async def test_projects_are_listed_and_created_once_per_folder(tmp_path: Path) -> None:
     async with at(NOBODY, tmp_path, EMPTY) as home, home.client() as guest:
         await guest.client.request(CreateProject("one", str(tmp_path), "auto"), CreateProjectReply)
         for request in (CreateProject("two", str(tmp_path)), CreateProject("one", "/elsewhere")):
@@ -145,7 +145,7 @@ async def test_projects_are_listed_and_made_once_per_folder(tmp_path: Path) -> N
         ]
 
 
-async def test_options_list_what_could_work_here_and_the_servers_default(tmp_path: Path) -> None:
+async def test_options_list_the_usable_runtimes_and_the_servers_default(tmp_path: Path) -> None:
     programs = Cast("droid", script="acp.py", runtime="auto", env={"FACTORY_API_KEY": "fk-test"})
     async with at(programs, tmp_path, {}) as home, home.client() as guest:
         options = (await guest.client.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes

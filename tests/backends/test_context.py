@@ -1,4 +1,4 @@
-"""What the model is sent when a session grows: warned, compacted, refused; what is pinned is never lost."""
+"""What the model is sent as a session grows: warnings, compactions, refusals; pinned content is never lost."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -39,7 +39,7 @@ def reading(number: int) -> ToolCallItem:
     return call("read_file", {"path": f"note{number}.txt"})
 
 
-async def test_three_hundred_turns_and_their_compactions_lose_nothing_that_is_pinned(tmp_path: Path) -> None:
+async def test_three_hundred_turns_and_their_compactions_lose_nothing_pinned(tmp_path: Path) -> None:
     notes(tmp_path, 50)
 
     def act(turn: int) -> tuple[ToolCallItem, ...]:
@@ -66,7 +66,7 @@ async def test_three_hundred_turns_and_their_compactions_lose_nothing_that_is_pi
         assert max(usage.context.used for usage in guest.bodies(Usage)) <= model.context_limit
 
 
-async def test_a_filling_context_is_warned_about_then_compacted_and_all_of_it_is_reported(tmp_path: Path) -> None:
+async def test_a_filling_context_is_warned_about_then_compacted_and_reported(tmp_path: Path) -> None:
     notes(tmp_path, 40)
     model = Worker(lambda turn: (reading(turn),) if turn < 36 else ())
     async with working(tmp_path, model) as (_, guest):
@@ -106,7 +106,7 @@ async def test_a_context_that_cannot_be_shortened_ends_the_run(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("summary", [None, "", "far too long " * 3000])
-async def test_a_model_that_writes_no_good_summary_is_done_without(tmp_path: Path, summary: str | None) -> None:
+async def test_a_bad_summary_of_the_model_is_not_used(tmp_path: Path, summary: str | None) -> None:
     notes(tmp_path, 40)
     model = Worker(lambda turn: (reading(turn),) if turn < 36 else (), summary=summary)
     async with working(tmp_path, model) as (_, guest):
@@ -117,7 +117,7 @@ async def test_a_model_that_writes_no_good_summary_is_done_without(tmp_path: Pat
         assert all(RULE in "".join(texts(tuple(prompt.items))) for prompt in model.prompts)
 
 
-async def test_what_fills_the_context_is_shown_part_by_part(tmp_path: Path) -> None:
+async def test_the_context_breakdown_lists_each_part(tmp_path: Path) -> None:
     async with working(tmp_path, Worker(lambda _: ())) as (_, guest):
         await guest.send("hello")
         await guest.until(RunComplete)
@@ -130,7 +130,7 @@ async def test_what_fills_the_context_is_shown_part_by_part(tmp_path: Path) -> N
         assert context.history
 
 
-async def test_a_compaction_by_hand_tells_what_it_took_and_can_be_undone(tmp_path: Path) -> None:
+async def test_a_manual_compaction_reports_its_effect_and_can_be_undone(tmp_path: Path) -> None:
     notes(tmp_path, 8)
     model = Worker(lambda turn: (reading(turn // 2),) if turn % 2 else ())
     async with working(tmp_path, model) as (_, guest):

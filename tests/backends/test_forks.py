@@ -30,7 +30,7 @@ def test_a_fork_from_anywhere_has_a_valid_history(steps: list[tuple[int, int]], 
     assert transcript.asked is transcript.closed()[-1]
 
 
-def test_what_was_pinned_before_a_prune_is_carried_on() -> None:
+def test_pinned_content_survives_a_prune() -> None:
     pins = Pins()
     pins.apply(40, compacted(f"[head]\nintroduction\n\nThe user said: never push{SEPARATOR}and so on", 30))
     pins.apply(41, user("a later message"))

@@ -1,4 +1,4 @@
-"""OpenCode and Droid themselves, over ACP: one real turn with a real question each."""
+"""The real OpenCode and Droid over ACP: one turn with a permission request each."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What memory has on the user's message: beside it, marked, and no part of the history."""
+"""Memories recalled for a user message: sent with it, marked, and not part of the history."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +34,7 @@ def reads_once(turn: int) -> tuple[ToolCallItem, ...]:
 
 
 async def talk(place: Path, model: Worker, recall: Recall, *messages: str) -> Session:
-    """A session without a daemon that receives these messages, one after another."""
+    """A session without a daemon that receives these messages one after another."""
     registry = Registry((ReadFile(),))
     settings = PromptSettings(recall=recall)
 
@@ -51,7 +51,7 @@ async def talk(place: Path, model: Worker, recall: Recall, *messages: str) -> Se
     return session
 
 
-async def test_what_is_recalled_stands_before_the_message_and_only_there(tmp_path: Path) -> None:
+async def test_recalled_memories_precede_the_message_and_only_it(tmp_path: Path) -> None:
     asked: list[str] = []
 
     async def recall(text: str) -> str:
@@ -68,9 +68,7 @@ async def test_what_is_recalled_stands_before_the_message_and_only_there(tmp_pat
     assert all(invalid_on_any_wire(prompt.items) is None for prompt in model.prompts)
 
 
-async def test_a_memory_that_has_nothing_or_takes_too_long_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_empty_or_slow_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts, "RECALL_SECONDS", 0.01)
 
     async def recall(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One contract for all backends: whoever works, it is streamed, asked about, bounded, ended and gone on with alike."""
+"""One contract for all backends: streaming, approvals, budgets, cancellation and resuming work the same in each."""
 
 import asyncio
 import time
@@ -52,7 +52,7 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-async def test_an_answer_is_streamed_and_then_whole(cast: Cast, tmp_path: Path) -> None:
+async def test_an_answer_is_streamed_and_then_complete(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()
         ended = await ask(guest, "say hello world")
@@ -62,7 +62,7 @@ async def test_an_answer_is_streamed_and_then_whole(cast: Cast, tmp_path: Path) 
         assert guest.bodies(Usage)[-1].input_tokens == 20
 
 
-async def test_a_call_that_only_reads_has_one_result_and_asks_nothing(cast: Cast, tmp_path: Path) -> None:
+async def test_a_read_only_call_has_one_result_and_needs_no_approval(cast: Cast, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("contents of notes.txt")
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()
@@ -72,7 +72,7 @@ async def test_a_call_that_only_reads_has_one_result_and_asks_nothing(cast: Cast
         assert not guest.bodies(ApprovalRequired)
 
 
-async def test_what_is_approved_is_claimed_and_done_once(cast: Cast, tmp_path: Path) -> None:
+async def test_an_approved_call_is_claimed_and_runs_once(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()
         run_id = await guest.send("run echo once >> ledger.txt")
@@ -86,7 +86,7 @@ async def test_what_is_approved_is_claimed_and_done_once(cast: Cast, tmp_path: P
         assert (tmp_path / "ledger.txt").read_text() == "once\n"
 
 
-async def test_what_a_person_denies_is_not_done_and_the_run_goes_on(cast: Cast, tmp_path: Path) -> None:
+async def test_a_denied_call_does_not_run_and_the_run_continues(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()
         run_id = await guest.send("run touch forbidden")
@@ -97,7 +97,7 @@ async def test_what_a_person_denies_is_not_done_and_the_run_goes_on(cast: Cast, 
         assert not (tmp_path / "forbidden").exists()
 
 
-async def test_a_headless_run_that_may_do_nothing_ends_denied(cast: Cast, tmp_path: Path) -> None:
+async def test_a_headless_run_without_permissions_ends_denied(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless")
         ended = await ask(guest, "run touch forbidden")
@@ -107,7 +107,7 @@ async def test_a_headless_run_that_may_do_nothing_ends_denied(cast: Cast, tmp_pa
         assert not (tmp_path / "forbidden").exists()
 
 
-async def test_a_policy_that_allows_asks_nobody(cast: Cast, tmp_path: Path) -> None:
+async def test_a_permissive_policy_asks_nobody(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless")
         ended = await ask(guest, "run touch made", RunOptions(approval_policy="all"))
@@ -116,7 +116,7 @@ async def test_a_policy_that_allows_asks_nobody(cast: Cast, tmp_path: Path) -> N
         assert (tmp_path / "made").exists()
 
 
-async def test_a_session_that_only_plans_does_nothing_whatever_is_approved(cast: Cast, tmp_path: Path) -> None:
+async def test_a_planning_session_changes_nothing_even_if_approved(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless", plan=True)
         await ask(guest, "run touch made", RunOptions(approval_policy="all"))
@@ -134,7 +134,7 @@ async def test_a_cancelled_run_ends_and_the_next_one_works(cast: Cast, tmp_path:
         assert (await ask(guest, "say again")).outcome == "success"
 
 
-async def test_a_session_is_gone_on_with_after_a_restart(cast: Cast, tmp_path: Path) -> None:
+async def test_a_session_is_resumed_after_a_restart(cast: Cast, tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
     async with scene(cast, tmp_path, log) as home, home.client() as guest:
         session_id = await guest.start()
@@ -148,7 +148,7 @@ async def test_a_session_is_gone_on_with_after_a_restart(cast: Cast, tmp_path: P
         assert ended.summary.strip() == "1 before"
 
 
-async def test_what_was_under_way_in_a_crash_has_an_unknown_outcome_and_is_not_repeated(
+async def test_a_call_running_during_a_crash_has_an_unknown_outcome_and_is_not_repeated(
     cast: Cast, tmp_path: Path
 ) -> None:
     log, ledger = MemoryLog(unix_ms), tmp_path / "ledger.txt"
@@ -170,7 +170,7 @@ async def test_what_was_under_way_in_a_crash_has_an_unknown_outcome_and_is_not_r
     assert ledger.read_text() == "once\n"
 
 
-async def test_two_sessions_at_once_do_not_hear_each_other(cast: Cast, tmp_path: Path) -> None:
+async def test_concurrent_sessions_do_not_see_each_others_events(cast: Cast, tmp_path: Path) -> None:
     async def talk(home_client: Guest, word: str) -> str:
         await home_client.start()
         return (await ask(home_client, f"say {word} {word}")).summary.strip()
@@ -179,7 +179,7 @@ async def test_two_sessions_at_once_do_not_hear_each_other(cast: Cast, tmp_path:
         assert await asyncio.gather(talk(one, "left"), talk(two, "right")) == ["left left", "right right"]
 
 
-async def test_an_agent_that_dies_fails_the_run_and_not_the_session(cast: Cast, tmp_path: Path) -> None:
+async def test_an_agent_that_dies_fails_the_run_but_not_the_session(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         await guest.start()
         ended = await ask(guest, "die")
@@ -189,7 +189,7 @@ async def test_an_agent_that_dies_fails_the_run_and_not_the_session(cast: Cast, 
         assert (await ask(guest, "say again")).outcome == "success"
 
 
-async def test_a_budget_of_tokens_ends_the_run(cast: Cast, tmp_path: Path) -> None:
+async def test_a_token_budget_ends_the_run(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless")
         ended = await ask(guest, "say much", RunOptions(budget=BudgetLimits(max_tokens=5)))
@@ -198,14 +198,14 @@ async def test_a_budget_of_tokens_ends_the_run(cast: Cast, tmp_path: Path) -> No
         assert ended.headless.exit_code_hint == 5
 
 
-async def test_a_budget_of_time_ends_an_agent_that_waits(cast: Cast, tmp_path: Path) -> None:
+async def test_a_time_budget_ends_a_waiting_agent(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless")
         ended = await ask(guest, "wait", RunOptions(budget=BudgetLimits(max_seconds=3)))
         assert ended.reason == "budget_exceeded"
 
 
-async def test_work_that_is_not_accepted_goes_back_and_fails_in_the_end(cast: Cast, tmp_path: Path) -> None:
+async def test_rejected_work_is_returned_and_finally_fails(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client("headless") as guest:
         await guest.start("headless")
         ended = await ask(guest, "say done", accept=[Criterion("exists", "test -f never")])
@@ -231,7 +231,7 @@ async def test_nothing_is_left_running_after_the_end(cast: Cast, tmp_path: Path)
     assert orphans.find(agent_nonce(session_id, 1)) == []
 
 
-async def test_another_agent_cannot_be_confined(cast: Cast, tmp_path: Path) -> None:
+async def test_an_external_agent_cannot_be_confined(cast: Cast, tmp_path: Path) -> None:
     async with scene(cast, tmp_path) as home, home.client() as guest:
         if cast.runtime is None:
             await guest.start(sandbox="host")  # ours can be confined, which is tested elsewhere

@@ -59,7 +59,7 @@ def test_results_are_sent_in_the_order_of_their_calls() -> None:
     assert transcript.items[2:] == [ToolItem("a", "first"), ToolItem("b", "second")]
 
 
-def test_what_was_said_to_an_approval_is_sent_with_the_result() -> None:
+def test_the_comment_of_an_approval_is_sent_with_the_result() -> None:
     approved = ApprovalReceived(approval_id="appr_1", decision="approve", by="cli", call_id="a", comment="but be quick")
     transcript = told(user("go"), assistant("", "a", "b"), approved, result("a", "done"), result("b", "done"))
     assert transcript.items[2:] == [
@@ -68,14 +68,14 @@ def test_what_was_said_to_an_approval_is_sent_with_the_result() -> None:
     ]
 
 
-def test_a_call_without_a_result_gets_one_as_soon_as_somebody_speaks() -> None:
+def test_a_call_without_a_result_gets_one_before_the_next_message() -> None:
     transcript = told(user("go"), assistant("", "a", "b"), result("b", "second"))
     assert transcript.closed()[2:] == [ToolItem("a", NOT_RUN), ToolItem("b", "second")]
     transcript.apply(9, user("more"))
     assert transcript.items[2:] == [ToolItem("a", NOT_RUN), ToolItem("b", "second"), UserItem("more")]
 
 
-def test_deltas_and_empty_replies_are_no_part_of_the_history() -> None:
+def test_deltas_and_empty_replies_are_not_part_of_the_history() -> None:
     transcript = told(user("go"), AssistantToken(text="hal"), assistant(""))
     assert transcript.closed() == [UserItem("go")]
 
@@ -88,7 +88,7 @@ def test_a_second_compaction_right_after_the_first_has_nothing_to_do() -> None:
     assert cut_old_messages(transcript, Tally("")) is None
 
 
-def test_the_message_that_is_worked_on_is_sent_also_when_all_of_its_turns_are_summarised() -> None:
+def test_the_current_message_is_sent_even_if_all_its_turns_are_summarised() -> None:
     transcript = told(user("go"), assistant("", "a"), result("a"), assistant("", "b"), result("b"))
     transcript.apply(6, compacted("short", 2))
     assert [type(item) for item in transcript.items] == [UserItem, UserItem, AssistantItem, ToolItem]
@@ -98,7 +98,7 @@ def test_the_message_that_is_worked_on_is_sent_also_when_all_of_its_turns_are_su
     assert transcript.items == [UserItem("shorter"), UserItem("more")]
 
 
-def test_a_message_that_was_too_long_is_cut_once_another_was_said() -> None:
+def test_a_message_that_was_too_long_is_cut_after_the_next_one() -> None:
     transcript = told(user("go"), assistant("yes"), user("much " * 5000))
     first = cut_to_fit(transcript, Tally(""), 100)
     assert first is not None
@@ -119,7 +119,7 @@ def compacted(summary: str, through_seq: int, *, undo: bool = False) -> SessionC
 
 
 class Story:
-    """A plausible log, made step by step: what a session could record, in an order in which it could."""
+    """A plausible log, built step by step: events that a session could record, in a possible order."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
@@ -169,7 +169,7 @@ class Story:
         self.whole.append([item for item in before if item not in after])
 
     async def shortened(self, size: int) -> Compaction | None:
-        """By hand or because there is no room; with a model that writes a summary, too much of one, or nothing."""
+        """Manual or for lack of room; with a model that writes a summary, one that is too long, or nothing."""
 
         async def write(items: list[Item]) -> Summary | None:
             return Summary("and so on " * size**4, TokenUsage(1, 1)) if items and size % 3 else None
@@ -206,13 +206,13 @@ def test_the_history_is_valid_at_every_prefix(steps: list[tuple[int, int]]) -> N
 
 
 def rebuilt(story: Story) -> Transcript:
-    """As a process that died and came back reads it from the log."""
+    """As a restarted process reads it from the log."""
     return told(*story.bodies)
 
 
 @settings(deadline=None)
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=40), at=st.integers(0, 60))
-def test_a_log_that_is_cut_anywhere_goes_on_validly(steps: list[tuple[int, int]], at: int) -> None:
+def test_a_log_cut_anywhere_continues_validly(steps: list[tuple[int, int]], at: int) -> None:
     story = Story()
     story.add(user("the first message"))
     for kind, size in steps:

@@ -1,4 +1,4 @@
-"""The turn loop as its diagram says: each box and each arrow, and what is reported while it runs."""
+"""The turn loop follows its diagram: each state and transition, and what is reported meanwhile."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ from sessions.stage import Puppet, answer, asks_for, call, shell, stage
 
 
 def states(guest: Guest) -> list[TurnState]:
-    """The states the run went through, each once in a row."""
+    """The states of the run, without consecutive repetitions."""
     found: list[TurnState] = []
     run: RunState | None = None
     for event in guest.received:
@@ -37,7 +37,7 @@ def states(guest: Guest) -> list[TurnState]:
     return found
 
 
-async def test_every_box_of_the_loop_leaves_its_record_in_its_order(tmp_path: Path) -> None:
+async def test_every_step_of_the_loop_is_recorded_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     puppet = Puppet(asks_for(call("read_file", {"path": "a.txt"})), answer("it says a"))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
@@ -48,7 +48,7 @@ async def test_every_box_of_the_loop_leaves_its_record_in_its_order(tmp_path: Pa
             "session_started",
             "user_message",  # persist the user's message
             "run_started",
-            "progress",  # turn < max: go on
+            "progress",  # turn < max: continue
             "status",
             "model_request",  # the context is prepared, its room reserved: request a response
             "assistant_message",  # persist the assistant's message
@@ -77,7 +77,7 @@ async def test_every_box_of_the_loop_leaves_its_record_in_its_order(tmp_path: Pa
         assert [phase.name for phase in guest.bodies(Phase)] == ["streaming", "tool_execution", "streaming"]
 
 
-async def test_the_arrow_from_the_turn_check_to_budget_exceeded(tmp_path: Path) -> None:
+async def test_the_turn_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) -> None:
     puppet = Puppet(asks_for(call("read_file", {"path": "missing"})))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start()
@@ -87,7 +87,7 @@ async def test_the_arrow_from_the_turn_check_to_budget_exceeded(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("during", ["streaming", "tools"])
-async def test_the_arrow_to_cancelled_leaves_from_every_state(tmp_path: Path, during: str) -> None:
+async def test_a_run_can_be_cancelled_in_every_state(tmp_path: Path, during: str) -> None:
     puppet = Puppet([asyncio.Event()] if during == "streaming" else asks_for(shell("echo on; sleep 60")))
     async with stage(tmp_path, puppet) as home, home.client() as guest:
         await guest.start(approval_policy="all")
@@ -102,7 +102,7 @@ async def test_the_arrow_to_cancelled_leaves_from_every_state(tmp_path: Path, du
         assert states(guest) == [*before, TurnState.CANCELLED]
 
 
-async def test_the_arrow_from_cost_to_budget_exceeded(tmp_path: Path) -> None:
+async def test_the_cost_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) -> None:
     spent = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(60_000, 1))
     async with stage(tmp_path, Puppet(spent)) as home, home.client() as guest:
         await guest.start()
@@ -110,7 +110,7 @@ async def test_the_arrow_from_cost_to_budget_exceeded(tmp_path: Path) -> None:
         assert (await guest.until(RunComplete)).reason == "budget_exceeded"
 
 
-async def test_the_same_call_with_the_same_result_is_reported_and_goes_on(tmp_path: Path) -> None:
+async def test_a_repeated_call_with_the_same_result_is_reported(tmp_path: Path) -> None:
     same = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(4)]
     (tmp_path / "a.txt").write_text("a")
     async with stage(tmp_path, Puppet(*same, answer())) as home, home.client() as guest:
@@ -122,7 +122,7 @@ async def test_the_same_call_with_the_same_result_is_reported_and_goes_on(tmp_pa
         assert told == [("REPEATED_CALL", text.format(3)), ("REPEATED_CALL", text.format(4))]
 
 
-async def test_calls_that_differ_in_what_they_say_or_bring_are_no_repetition(tmp_path: Path) -> None:
+async def test_calls_with_different_arguments_or_results_are_not_repetitions(tmp_path: Path) -> None:
     grows = [asks_for(shell("echo x >> a.txt; cat a.txt")) for _ in range(4)]
     async with stage(tmp_path, Puppet(*grows, answer())) as home, home.client() as guest:
         await guest.start(approval_policy="all")
@@ -131,7 +131,7 @@ async def test_calls_that_differ_in_what_they_say_or_bring_are_no_repetition(tmp
         assert guest.bodies(WarningRaised) == []
 
 
-async def test_a_long_tool_is_heard_of_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_tool_call_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.02)
     puppet = Puppet(asks_for(shell("until test -e enough; do sleep 0.01; done")), answer())
     async with stage(tmp_path, puppet) as home, home.client() as guest:

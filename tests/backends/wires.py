@@ -1,4 +1,4 @@
-"""What both wire protocols ask of a history, checked on the very bytes that would be sent."""
+"""What both wire protocols require of a history, checked on the bytes that would be sent."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from buddy.models.response_items import encode_item
 
 
 def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
-    """What a server would refuse, if anything."""
+    """Why a server would refuse it; empty if it would not."""
     return _invalid_messages(items) or _invalid_input(items)
 
 
 def _invalid_messages(items: Sequence[Item]) -> str | None:
-    """Chat Completions: the tool messages behind an assistant message answer its calls, each exactly once."""
+    """Chat Completions: the tool messages after an assistant message answer its calls, each exactly once."""
     sent = b"[" + Messages("here").joined(Prompt("be kind", items)) + b"]"
     messages: list[dict[str, Any]] = msgspec.json.decode(sent)
     waiting: set[str] = set()
@@ -36,7 +36,7 @@ def _invalid_messages(items: Sequence[Item]) -> str | None:
 
 
 def _invalid_input(items: Sequence[Item]) -> str | None:
-    """Responses: each function_call has one function_call_output behind it, and no other has one."""
+    """Responses: each function_call has exactly one function_call_output after it, and nothing else does."""
     sent: list[dict[str, Any]] = msgspec.json.decode(
         b"[" + b",".join(encode_item(item, "here") for item in items) + b"]"
     )

@@ -1,4 +1,4 @@
-"""Models for long scenes: they go by what they are sent, and keep it."""
+"""Models for long tests: they act on what they are sent, and record it."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -11,7 +11,7 @@ Act = Callable[[int], tuple[ToolCallItem, ...]]
 
 
 class Worker:
-    """Acts turn by turn until there is nothing to do; writes summaries when it is asked without tools."""
+    """Acts turn by turn until there is nothing left to do; writes a summary when asked without tools."""
 
     profile = "test"
     model = "worker"
@@ -44,14 +44,14 @@ class Worker:
 
 
 class PaidWorker(Worker):
-    """One dollar for a thousand tokens."""
+    """One dollar per thousand tokens."""
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
         return (usage.input_tokens + usage.output_tokens) / 1000
 
 
 def texts(items: list[Item] | tuple[Item, ...]) -> list[str]:
-    """What the prompt says that the user said."""
+    """The user's messages in the prompt."""
     return [item.text for item in items if isinstance(item, UserItem)]
 
 
