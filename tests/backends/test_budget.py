@@ -61,7 +61,7 @@ async def test_without_reported_usage_our_own_count_is_charged(tmp_path: Path) -
 
 async def test_a_cost_limit_is_refused_if_the_price_is_unknown(tmp_path: Path) -> None:
     async with working(tmp_path, Worker(lambda _: ())) as (_, guest):
-        with pytest.raises(ProtocolError, match="the price of worker is not known") as refused:
+        with pytest.raises(ProtocolError, match="the price of worker is unknown") as refused:
             await guest.send("go", message_id="msg_1", options=limited(cost=1))
         assert refused.value.code == "INVALID_REQUEST"
         assert refused.value.detail == "set input_price and output_price in [models.test], or use budget.maxTokens"
