@@ -137,6 +137,8 @@ def test_another_version_is_refused_on_both_sides(version: object):
 
 def test_an_unknown_request_type_is_answered_as_such():
     assert refused(request_line(type="make_coffee")).code == "UNSUPPORTED_REQUEST_TYPE"
+    assert refused(request_line(type="make_coffee", payload=5)).code == "UNSUPPORTED_REQUEST_TYPE"
+    assert refused(request_line(payload=5)).code == "INVALID_REQUEST"
 
 
 def test_the_error_of_a_wrong_payload_names_the_field():

@@ -45,7 +45,7 @@ class IncomingRequest(Struct, frozen=True, rename="camel"):
     kind: Literal["request"]
     request_id: str
     type: str
-    payload: dict[str, Any]
+    payload: Any
     session_id: str | UnsetType = UNSET
 
 
@@ -143,7 +143,7 @@ def payload_of(request: IncomingRequest) -> Shape:
     row = REQUESTS.get(request.type)
     if row is None:
         raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"unknown request type {request.type[:60]!r}")
-    payload = request.payload
+    payload = _fields(request)
     is_named_outside = row.is_session_bound and request.session_id is not UNSET and "sessionId" not in payload
     if is_named_outside and "session_id" in row.payload.__struct_fields__:
         payload = {**payload, "sessionId": request.session_id}
@@ -153,9 +153,15 @@ def payload_of(request: IncomingRequest) -> Shape:
         raise ProtocolError("INVALID_REQUEST", str(error)) from error
 
 
+def _fields(request: IncomingRequest) -> dict[str, Any]:
+    if not isinstance(request.payload, dict):
+        raise ProtocolError("INVALID_REQUEST", "payload must be an object")
+    return request.payload
+
+
 def session_of(request: IncomingRequest) -> str:
     """The session a request means, in its envelope or its payload; they must not disagree."""
-    inner = request.payload.get("sessionId")
+    inner = _fields(request).get("sessionId")
     outer = None if request.session_id is UNSET else request.session_id
     if inner is not None and not isinstance(inner, str):
         raise ProtocolError("INVALID_REQUEST", "sessionId must be a string")
