@@ -13,12 +13,12 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from buddy.memory.chunks import chunks_of
+from buddy.memory.chunks import split_chunks
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, Progress, Scope
+from buddy.memory.index import Index, IndexProgress, MemoryScope
 from buddy.memory.schema import FILE
-from buddy.memory.search import Query, Search
+from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
 from buddy.memory.wordllama import WordLlama
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 def show_recall(embedder: Embedder | None) -> None:
     pairs: list[tuple[str, str]] = json.loads((ROOT / "tests/memory/labelled.json").read_text(encoding="utf-8"))
-    others = [chunk for path in sorted(ROOT.glob("docs/**/*.md")) for chunk in chunks_of(path.read_text())]
+    others = [chunk for path in sorted(ROOT.glob("docs/**/*.md")) for chunk in split_chunks(path.read_text())]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         cost = fill(path, [note for _, note in pairs] + others, embedder)
@@ -58,7 +58,7 @@ def show_recall(embedder: Embedder | None) -> None:
 
 
 def rank_of(search: Search, question: str, note: str) -> int:
-    found = [one.text for one in search.find(Query(question, Scope(project=PROJECT)))]
+    found = [one.text for one in search.find(MemoryQuery(question, MemoryScope(project=PROJECT)))]
     return found.index(note) if note in found else 99
 
 
@@ -66,7 +66,7 @@ def fill(path: Path, texts: list[str], embedder: Embedder | None) -> float:
     """Index the texts; returns the milliseconds per vector."""
     index = Index(path)
     said = [SessionText(number, number, "user", text) for number, text in enumerate(texts, 1)]
-    index.add("sess_bench", PROJECT, said, 0, Progress(len(texts)))
+    index.add("sess_bench", PROJECT, said, 0, IndexProgress(len(texts)))
     spent = 0.0
     if embedder is not None:
         index.use_model(embedder.name)
@@ -93,7 +93,7 @@ def show_speed(embedder: Embedder, count: int) -> None:
         times: list[float] = []
         for question in questions:
             began = time.perf_counter()
-            search.find(Query(question, Scope(project=PROJECT)))
+            search.find(MemoryQuery(question, MemoryScope(project=PROJECT)))
             times.append((time.perf_counter() - began) * 1000)
         first, rest = times[0], sorted(times[5:])
         search.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.client.core import Answer, Core
+from buddy.client.core import Core, RequestResult
 from buddy.client.steps import CHUNK, find_session, read_blob
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION
@@ -22,7 +22,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.core: Core[Fields] = Core("test", "1", lambda reply: reply["protocolVersion"])
-        self.answers: list[Answer[Fields]] = []
+        self.answers: list[RequestResult[Fields]] = []
 
     def sent(self) -> list[Fields]:
         lines, self.core.outgoing = self.core.outgoing, []

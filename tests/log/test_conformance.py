@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable, UserError
-from buddy.log.contract import TOGETHER, ApprovalRecord, Batch, Claim, Decision, Lease, Log, TokenRecord
+from buddy.log.contract import EVENTS_PER_READ, ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, Log, TokenRecord
 from buddy.log.owners import HEARTBEAT_MS
 from buddy.protocol.envelopes import Event, event_lines, event_of
 from buddy.protocol.events import (
@@ -94,12 +94,12 @@ async def test_events_are_read_as_the_lines_they_are_on_the_wire(log: Log) -> No
 @pytest.mark.parametrize("size", [1, 4_000, 20_000, 100_000])
 async def test_lines_are_read_in_portions(log: Log, size: int) -> None:
     lease = await started(log)
-    said = tokens(1, 3 * TOGETHER + 1)
+    said = tokens(1, 3 * EVENTS_PER_READ + 1)
     await log.append(Batch(SESSION, lease.epoch, 0, said))
     lines, after = list[bytes](), 0
     while (portion := await log.read_lines(SESSION, after, size))[0]:
         enough = event_lines(said[after:], after, size)[1]
-        assert enough <= portion[1] < enough + TOGETHER
+        assert enough <= portion[1] < enough + EVENTS_PER_READ
         lines.append(portion[0])
         after = portion[1]
     assert b"".join(lines) == b"".join(event.line() for event in said)
@@ -164,7 +164,7 @@ async def test_of_many_sessions_only_those_that_come_too_late_are_refused(log: L
 
 async def test_events_that_would_tear_a_hole_are_refused(log: Log) -> None:
     lease = await started(log)
-    with pytest.raises(ValueError, match="sess_1:1 was to be appended, not sess_1:2"):
+    with pytest.raises(ValueError, match="expected event sess_1:1, got sess_1:2"):
         await log.append(Batch(SESSION, lease.epoch, 0, tokens(2)))
     with pytest.raises(ValueError, match="not sess_2:1"):
         await log.append(Batch(SESSION, lease.epoch, 0, tokens(1, session_id=OTHER)))
@@ -326,9 +326,9 @@ async def test_an_approval_is_decided_once(log: Log) -> None:
     lease = await started(log)
     await log.append(changed(batch(lease, 0), approval=pending()))
     assert await log.approval("appr_1") == pending()
-    await log.append(changed(batch(lease, 1), decision=Decision("appr_1", "approve", "cli")))
+    await log.append(changed(batch(lease, 1), decision=ApprovalDecision("appr_1", "approve", "cli")))
     with pytest.raises(Undecidable) as refused:
-        await log.append(changed(batch(lease, 2), decision=Decision("appr_1", "deny", "console")))
+        await log.append(changed(batch(lease, 2), decision=ApprovalDecision("appr_1", "deny", "console")))
     assert refused.value.state == "approve"
     assert await log.approval("appr_1") == changed(pending(), state="approve")
     assert seqs(await read_all(log)) == [1, 2]
@@ -337,16 +337,16 @@ async def test_an_approval_is_decided_once(log: Log) -> None:
 async def test_an_expired_approval_cannot_be_decided(log: Log) -> None:
     lease = await started(log)
     await log.append(changed(batch(lease, 0), approval=pending()))
-    await log.append(changed(batch(lease, 1), decision=Decision("appr_1", "expired", "timeout")))
+    await log.append(changed(batch(lease, 1), decision=ApprovalDecision("appr_1", "expired", "timeout")))
     with pytest.raises(Undecidable) as refused:
-        await log.append(changed(batch(lease, 2), decision=Decision("appr_1", "approve", "cli")))
+        await log.append(changed(batch(lease, 2), decision=ApprovalDecision("appr_1", "approve", "cli")))
     assert refused.value.state == "expired"
     assert await log.approval("appr_1") == changed(pending(), state="expired")
 
 
 async def test_a_question_may_be_asked_and_decided_in_one_batch(log: Log) -> None:
     lease = await started(log)
-    asked = changed(batch(lease, 0, 2), approval=pending(), decision=Decision("appr_1", "approve", "policy"))
+    asked = changed(batch(lease, 0, 2), approval=pending(), decision=ApprovalDecision("appr_1", "approve", "policy"))
     assert await log.append(asked) == 2
     assert await log.approval("appr_1") == changed(pending(), state="approve")
 
@@ -355,7 +355,7 @@ async def test_an_approval_of_another_session_cannot_be_decided(log: Log) -> Non
     first, second = await started(log), await started(log, OTHER)
     await log.append(changed(batch(first, 0), approval=pending()))
     with pytest.raises(Undecidable) as refused:
-        await log.append(changed(batch(second, 0), decision=Decision("appr_1", "approve", "cli")))
+        await log.append(changed(batch(second, 0), decision=ApprovalDecision("appr_1", "approve", "cli")))
     assert refused.value.state == "unknown"
     assert await log.approval("appr_1") == pending()
 
@@ -400,7 +400,9 @@ async def test_an_approval_id_is_used_once(log: Log) -> None:
 async def test_a_claim_is_reported_before_a_decision_and_nothing_of_either_is_written(log: Log) -> None:
     lease = await started(log)
     await log.append(changed(batch(lease, 0), claim=Claim("call_1", 1, "digest"), approval=pending()))
-    both = changed(batch(lease, 1), claim=Claim("call_1", 1, "digest"), decision=Decision("appr_9", "deny", "cli"))
+    both = changed(
+        batch(lease, 1), claim=Claim("call_1", 1, "digest"), decision=ApprovalDecision("appr_9", "deny", "cli")
+    )
     with pytest.raises(NotClaimed):
         await log.append(both)
     with pytest.raises(Undecidable):

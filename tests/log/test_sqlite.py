@@ -13,7 +13,7 @@ import pytest
 from buddy.errors import UserError
 from buddy.log.contract import Batch
 from buddy.log.database import Database
-from buddy.log.room import Room
+from buddy.log.room import DiskSpace
 from buddy.log.schema import MIGRATIONS, open_database
 from buddy.log.sqlite import SqliteLog
 from buddy.log.writer import Writer
@@ -98,7 +98,7 @@ async def test_a_log_knows_when_there_is_not_enough_room(state_dir: Path, clock:
 def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: SetClock) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    room = Room(place, clock, 1)
+    room = DiskSpace(place, clock, 1)
     assert room.is_enough()
     place.rmdir()
     clock.now += 999

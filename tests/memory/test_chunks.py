@@ -3,23 +3,23 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from buddy.memory.chunks import LONGEST, OVERLAP, chunks_of
-from buddy.memory.hybrid import Weights, merged, ranked
-from buddy.memory.words import query_of, terms_of
+from buddy.memory.chunks import LONGEST, OVERLAP, split_chunks
+from buddy.memory.hybrid import Weights, merge_scores, rank
+from buddy.memory.words import build_query, significant_words
 
 TEXT = " ".join(f"word{number}" for number in range(400))
 
 
 def test_a_short_text_is_one_chunk_without_its_spacing() -> None:
-    assert chunks_of("  one\n\n two\tthree ") == ["one two three"]
+    assert split_chunks("  one\n\n two\tthree ") == ["one two three"]
 
 
 def test_nothing_gives_no_chunk() -> None:
-    assert chunks_of(" \n ") == []
+    assert split_chunks(" \n ") == []
 
 
 def test_neighbours_share_their_edges() -> None:
-    first, second, *_ = chunks_of(TEXT)
+    first, second, *_ = split_chunks(TEXT)
     shared = second[: OVERLAP // 2]
     assert shared in first
     assert first.endswith(first[first.index(shared) :])
@@ -27,36 +27,36 @@ def test_neighbours_share_their_edges() -> None:
 
 @given(some.text(max_size=5000))
 def test_chunks_are_short_and_cover_the_text(text: str) -> None:
-    found = chunks_of(text)
+    found = split_chunks(text)
     assert all(0 < len(chunk) <= LONGEST for chunk in found)
     assert {word for word in text.split() if len(word) < OVERLAP // 2} <= {word for c in found for word in c.split()}
 
 
 def test_a_question_is_its_telling_words() -> None:
-    assert terms_of("How do I run the TESTS of the importer?") == ["run", "tests", "importer"]
+    assert significant_words("How do I run the TESTS of the importer?") == ["run", "tests", "importer"]
 
 
 def test_what_is_typed_is_never_query_syntax() -> None:
-    assert query_of('"a" NEAR(b) secret* OR NOT -x', lambda _: 1) == '"near" OR "secret"'
+    assert build_query('"a" NEAR(b) secret* OR NOT -x', lambda _: 1) == '"near" OR "secret"'
 
 
 def test_a_question_of_stop_words_asks_for_nothing() -> None:
-    assert query_of("what is it about?", lambda _: 1) == ""
+    assert build_query("what is it about?", lambda _: 1) == ""
 
 
 def test_common_words_are_left_out_where_there_are_rarer_ones() -> None:
     rows = {"test": 90_000, "ledger": 3, "import": 40}
-    assert query_of("test ledger imports", lambda stem: rows.get(stem, 0)) == '"ledger" OR "imports"'
+    assert build_query("test ledger imports", lambda stem: rows.get(stem, 0)) == '"ledger" OR "imports"'
 
 
 def test_two_rankings_are_scaled_and_weighed() -> None:
-    scores = merged({1: 0.9, 2: 0.5}, {2: 12.0, 3: 4.0}, Weights())
+    scores = merge_scores({1: 0.9, 2: 0.5}, {2: 12.0, 3: 4.0}, Weights())
     assert scores == {1: 0.7, 2: 0.3, 3: 0.0}
 
 
 def test_one_ranking_alone_counts_whole() -> None:
-    assert merged({}, {1: 5.0, 2: 5.0}, Weights()) == {1: 1.0, 2: 1.0}
+    assert merge_scores({}, {1: 5.0, 2: 5.0}, Weights()) == {1: 1.0, 2: 1.0}
 
 
 def test_the_later_of_two_equals_is_first() -> None:
-    assert ranked({1: 0.5, 2: 0.5, 3: 0.9}, {1: (10, 1), 2: (20, 1), 3: (1, 1)}) == [3, 2, 1]
+    assert rank({1: 0.5, 2: 0.5, 3: 0.9}, {1: (10, 1), 2: (20, 1), 3: (1, 1)}) == [3, 2, 1]

@@ -11,9 +11,9 @@ from buddy.errors import UserError
 from buddy.log.database import connect
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, MemoryHit, Progress, Scope
+from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope
 from buddy.memory.schema import FILE
-from buddy.memory.search import Query, Search
+from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import SessionText
 from buddy.memory.wordllama import WordLlama
 
@@ -26,13 +26,15 @@ def said(*texts: str, since: int = 0) -> list[SessionText]:
 
 def add(index: Index, session: str, *texts: str, project: str = HERE) -> None:
     before = index.progress(session).seq
-    index.add(session, project, said(*texts, since=before), before, Progress(before + len(texts)))
+    index.add(session, project, said(*texts, since=before), before, IndexProgress(before + len(texts)))
 
 
-def find(folder: Path, text: str, scope: Scope | None = None, embedder: Embedder | None = None) -> list[MemoryHit]:
+def find(
+    folder: Path, text: str, scope: MemoryScope | None = None, embedder: Embedder | None = None
+) -> list[MemoryHit]:
     search = Search(folder / FILE, embedder, Weights())
     try:
-        return search.find(Query(text, scope or Scope(project=HERE)))
+        return search.find(MemoryQuery(text, scope or MemoryScope(project=HERE)))
     finally:
         search.close()
 
@@ -60,20 +62,20 @@ def test_any_of_the_words_is_enough_and_the_best_is_first(index: Index, tmp_path
 def test_other_projects_are_not_looked_at_unless_asked(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "the key is under the mat", project="/there")
     assert find(tmp_path, "key mat") == []
-    assert len(find(tmp_path, "key mat", Scope())) == 1
+    assert len(find(tmp_path, "key mat", MemoryScope())) == 1
 
 
 def test_one_session_can_be_searched_alone(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "red paint")
     add(index, "sess_2", "green paint")
-    assert [one.text for one in find(tmp_path, "paint", Scope(session="sess_2"))] == ["green paint"]
+    assert [one.text for one in find(tmp_path, "paint", MemoryScope(session="sess_2"))] == ["green paint"]
 
 
 def test_what_a_session_still_has_before_it_is_left_out(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "blue paint")
     add(index, "sess_2", "old paint", "new paint")
-    index.add("sess_2", HERE, [], 2, Progress(3, compacted=1))
-    found = find(tmp_path, "paint", Scope(project=HERE, unless="sess_2"))
+    index.add("sess_2", HERE, [], 2, IndexProgress(3, compacted=1))
+    found = find(tmp_path, "paint", MemoryScope(project=HERE, unless="sess_2"))
     assert {one.text for one in found} == {"blue paint", "old paint"}
 
 
@@ -85,8 +87,8 @@ def test_the_same_text_is_kept_once_under_its_latest_place(index: Index, tmp_pat
 
 
 def test_reading_a_session_twice_adds_nothing(index: Index, tmp_path: Path) -> None:
-    index.add("sess_1", HERE, said("once"), 0, Progress(1))
-    index.add("sess_1", HERE, said("once", "twice"), 0, Progress(2))
+    index.add("sess_1", HERE, said("once"), 0, IndexProgress(1))
+    index.add("sess_1", HERE, said("once", "twice"), 0, IndexProgress(2))
     assert index.progress("sess_1").seq == 1
     assert find(tmp_path, "twice") == []
 
@@ -112,7 +114,7 @@ def test_a_forgotten_session_is_not_read_again(index: Index, tmp_path: Path) -> 
     add(index, "sess_1", "red paint", "green paint")
     assert index.forget_session("sess_1") == 2
     assert index.progress("sess_1").is_forgotten
-    index.add("sess_1", HERE, said("blue paint", since=2), 2, Progress(3))
+    index.add("sess_1", HERE, said("blue paint", since=2), 2, IndexProgress(3))
     assert find(tmp_path, "paint") == []
 
 
@@ -167,7 +169,7 @@ def test_new_vectors_and_forgotten_chunks_are_seen_by_an_open_search(index: Inde
     add(index, "sess_1", "soup is cooked slowly")
     embed_all(index, embedder)
     search = Search(tmp_path / FILE, embedder, Weights())
-    question = Query("fuel for my car", Scope(project=HERE))
+    question = MemoryQuery("fuel for my car", MemoryScope(project=HERE))
     search.find(question)
     add(index, "sess_1", "the automobile needs petrol")
     embed_all(index, embedder)
@@ -186,7 +188,7 @@ def test_the_labelled_questions_are_found_better_with_vectors(index: Index, tmp_
 
     def recall(by: Embedder | None) -> float:
         search = Search(tmp_path / FILE, by, Weights())
-        hits = [any(one.text == note for one in search.find(Query(text, Scope()))) for text, note in pairs]
+        hits = [any(one.text == note for one in search.find(MemoryQuery(text, MemoryScope()))) for text, note in pairs]
         search.close()
         return sum(hits) / len(pairs)
 

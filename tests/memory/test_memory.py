@@ -12,7 +12,7 @@ from buddy.daemon.memories import find_embedder, make_memory
 from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
-from buddy.memory.index import MemoryHit, Scope
+from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.memory import Memory
 from buddy.protocol.events import RunComplete
 from buddy.protocol.requests import DeleteSession, DeleteSessionReply
@@ -41,7 +41,7 @@ async def settled(home: House, text: str, **scope: str) -> list[MemoryHit]:
     memory = home.runtime.memory
     assert memory is not None
     await memory.catch_up()
-    return await memory.search(text, Scope(**scope))
+    return await memory.search(text, MemoryScope(**scope))
 
 
 def kept_in(folder: Path) -> bytes:
@@ -83,7 +83,7 @@ async def test_the_log_is_caught_up_with_from_the_cursor(tmp_path: Path) -> None
     assert memory is not None
     await memory.catch_up()
     await memory.catch_up()
-    assert len(await memory.search("tamarind", Scope())) == 1
+    assert len(await memory.search("tamarind", MemoryScope())) == 1
     await memory.close()
 
 
@@ -93,7 +93,7 @@ async def test_news_are_taken_up_when_the_runtime_stops(tmp_path: Path) -> None:
         await say(home, "rambutan")
     memory = make_memory(Config(), {}, tmp_path, MemoryLog(unix_ms))
     assert memory is not None
-    assert len(await memory.search("rambutan", Scope())) == 1
+    assert len(await memory.search("rambutan", MemoryScope())) == 1
     await memory.close()
 
 
@@ -140,7 +140,7 @@ async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> No
         await say(home, "carambola")
     both = [_made(tmp_path, log), _made(tmp_path, log)]
     await asyncio.gather(*(memory.catch_up() for memory in both))
-    found = [one.text for memory in both for one in await memory.search("carambola", Scope())]
+    found = [one.text for memory in both for one in await memory.search("carambola", MemoryScope())]
     assert found.count("carambola") == 2
     for memory in both:
         await memory.close()
@@ -158,7 +158,7 @@ async def test_a_recall_does_not_wait_for_the_embedder_and_a_search_does(
     memory = _made(tmp_path, MemoryLog(unix_ms))
     assert await memory.recaller("sess_1", "/here")("anything") == ""
     assert asked == []
-    assert await memory.search("anything", Scope()) == []
+    assert await memory.search("anything", MemoryScope()) == []
     assert asked == ["embedder"]
     await memory.close()
 

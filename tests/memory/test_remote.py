@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from buddy.errors import ProviderError
-from buddy.memory.remote import Remote
+from buddy.memory.remote import RemoteEmbedder
 
 Answer = Callable[[dict[str, Any]], tuple[int, object]]
 
@@ -58,7 +58,7 @@ def server() -> Generator[Server]:
 
 
 def test_texts_are_sent_in_one_request_and_come_back_in_order(server: Server) -> None:
-    remote = Remote(server.url, "key-1", "small")
+    remote = RemoteEmbedder(server.url, "key-1", "small")
     rows = remote.embed(["zero", "one", "two"])
     remote.close()
     assert server.asked == [
@@ -79,7 +79,7 @@ def test_texts_are_sent_in_one_request_and_come_back_in_order(server: Server) ->
 )
 def test_a_bad_answer_is_an_error_that_says_so(server: Server, answer: tuple[int, object]) -> None:
     server.answer = lambda _: answer
-    remote = Remote(server.url, "", "small")
+    remote = RemoteEmbedder(server.url, "", "small")
     with pytest.raises(ProviderError, match="small"):
         remote.embed(["zero", "one"])
     remote.close()
@@ -88,7 +88,7 @@ def test_a_bad_answer_is_an_error_that_says_so(server: Server, answer: tuple[int
 def test_a_server_that_is_gone_is_an_error(server: Server) -> None:
     url = server.url
     server.http.server_close()
-    remote = Remote(url, "", "small")
+    remote = RemoteEmbedder(url, "", "small")
     with pytest.raises(ProviderError, match="no embeddings"):
         remote.embed(["zero"])
     remote.close()

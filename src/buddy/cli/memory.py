@@ -20,7 +20,7 @@ from buddy.daemon.memories import make_memory
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import UserError
 from buddy.log.sqlite import SqliteLog
-from buddy.memory.index import MemoryHit, Scope
+from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.memory import Memory
 from buddy.terminal.escape import escape, escape_json, one_line
 
@@ -54,7 +54,7 @@ async def _search(found: Memory, options: Options) -> int:
         async with asyncio.timeout(CATCH_UP_SECONDS):
             await found.catch_up()
     project = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
-    matches = await found.search(options.query, Scope(project=project, session=options.session), options.limit)
+    matches = await found.search(options.query, MemoryScope(project=project, session=options.session), options.limit)
     model = await found.embedder_name()
     if options.json:
         _print_json(matches, model)

@@ -20,7 +20,7 @@ from buddy.cli.options import Options
 from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
 from buddy.cli.session_reader import read_lines
 from buddy.cli.settings import places_of, read_config
-from buddy.client.bodies import full_body
+from buddy.client.bodies import read_full_body
 from buddy.client.client import Client
 from buddy.client.core import Fields
 from buddy.client.socket import SocketLink, connect_unix
@@ -186,7 +186,7 @@ def _session_access(client: Client, options: Options) -> SessionAccess:
         return await client.perform(find_session(wanted, options.directory))
 
     async def read_full(event: Event) -> EventBody | None:
-        return await client.perform(full_body(event))
+        return await client.perform(read_full_body(event))
 
     async def export(session_id: str, path: str) -> int:
         return await _export(client, session_id, path)

@@ -9,7 +9,7 @@ import sys
 
 from buddy.cli.report import Report
 from buddy.client.blocking import BlockingClient
-from buddy.client.bodies import full_body
+from buddy.client.bodies import read_full_body
 from buddy.client.core import Fields
 from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
@@ -72,11 +72,11 @@ class RunFollower:
         """A long answer is only previewed in its event, and so is what a person decides about: read all of it."""
         match body:
             case AssistantMessage(blobs=blobs) if blobs and "/text" in blobs:
-                full = self._client.perform(full_body(event))
+                full = self._client.perform(read_full_body(event))
                 if isinstance(full, AssistantMessage):
                     self._view.runs[event.run_id or ""].finished_text = full.text
             case ApprovalRequired(blobs=blobs) if blobs and self._has_person:
-                full = self._client.perform(full_body(event))
+                full = self._client.perform(read_full_body(event))
                 if isinstance(full, ApprovalRequired):
                     self._view.approvals[full.approval_id] = full
             case _:

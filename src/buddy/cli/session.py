@@ -17,7 +17,7 @@ from buddy.cli.options import Options
 from buddy.cli.session_reader import event_in, read_lines
 from buddy.cli.settings import places_of
 from buddy.cli.transcript import render
-from buddy.client.bodies import full_body
+from buddy.client.bodies import read_full_body
 from buddy.client.client import Client
 from buddy.client.opening import first_prompt
 from buddy.client.steps import find_session
@@ -111,7 +111,7 @@ async def _show(client: Client, options: Options) -> None:
     clean = escape if sys.stdout.isatty() else str
     async for line in read_lines(client, session_id):
         event = event_in(line)
-        body = await client.perform(full_body(event))
+        body = await client.perform(read_full_body(event))
         for shown in render(body, style, clean) if body is not None else ():
             number = f"{event.seq:>6}" if shown.heads else " " * 6
             print(f"{style.dim(number)}  {shown.text}")
@@ -135,7 +135,7 @@ async def _search(client: Client, options: Options) -> None:
             event = event_in(line)
             if event.type not in ("user_message", "assistant_message"):
                 continue
-            body = await client.perform(full_body(event))
+            body = await client.perform(read_full_body(event))
             if isinstance(body, (UserMessage, AssistantMessage)) and wanted in body.text.casefold():
                 found.append({"sessionId": summary.session_id, "seq": event.seq, "text": _around(body.text, wanted)})
     if options.json:

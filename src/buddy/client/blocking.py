@@ -1,10 +1,10 @@
-"""The blocking client: one socket, no event loop, and nothing loaded that a request does not need.
+"""The blocking client: one socket, no event loop, and no import that a request does not need.
 
-Replies are plain JSON; events are typed, and their types are imported with the first one that is taken. So a message
-is on its way before anything else is loaded.
+Replies are plain JSON; events are typed, and their types are imported with the first event. So a message is sent before
+anything else is loaded.
 
-Invariants: as in `core.py`; a lost connection is made again for up to `PATIENCE` seconds; whatever else must be heard
-meanwhile (a keyboard, a signal) is a descriptor in `watched` and waited for together with the connection.
+Invariants: as in `core.py`; after a lost connection it tries to reconnect for up to `PATIENCE` seconds; other inputs (a
+keyboard, a signal) are descriptors in `watched`, polled together with the connection.
 """
 
 import json
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from buddy.client.core import Answer, Core, Fields, refusal_of
+from buddy.client.core import Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 PIECE = 256 * 1024
-NOT_REPEATED = ("start_session",)  # asked twice, it would start two
+NOT_REPEATED = ("start_session",)  # sending it twice would start two sessions
 
 Result = TypeVar("Result")
 
 
 def connect_unix(path: str) -> socket.socket | None:
-    """A connection to the daemon; None where none runs."""
+    """A connection to the daemon; None if it is not running."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
@@ -69,12 +69,12 @@ class BlockingClient:
 
     def ask(self, kind: str, payload: Fields, session_id: str | None = None) -> Fields:
         """Send a request and wait for its reply; a refusal is a ProtocolError."""
-        answers: list[Answer[Fields]] = []
+        answers: list[RequestResult[Fields]] = []
         self._core.request(kind, payload, answers.append, session_id, repeat=kind not in NOT_REPEATED)
         while not answers:
             line = self._next_line()
             if line is not None:
-                self._take_answer(line)
+                self._handle_line(line)
         error, reply = answers[0].error, answers[0].payload
         if isinstance(error, ConnectionError):
             hint = "it is stopping or has too many clients; try again, and see buddy daemon logs"
@@ -86,14 +86,14 @@ class BlockingClient:
     def tell(self, kind: str, payload: Fields, session_id: str, on_refusal: Callable[[ProtocolError], None]) -> None:
         """Send a request without waiting; its refusal is reported while events are awaited."""
 
-        def heed(answer: Answer[Fields]) -> None:
+        def on_result(answer: RequestResult[Fields]) -> None:
             if isinstance(answer.error, ProtocolError):
                 on_refusal(answer.error)
 
-        self._core.request(kind, payload, heed, session_id, repeat=True)
+        self._core.request(kind, payload, on_result, session_id, repeat=True)
 
     def perform(self, steps: Generator[Ask, Fields, Result]) -> Result:
-        """Ask what the steps want to know, until they have a result (`steps.py`)."""
+        """Send the requests that the steps yield, until they have a result (`steps.py`)."""
         try:
             wanted = next(steps)
             while True:
@@ -119,7 +119,7 @@ class BlockingClient:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def events(self) -> "Iterator[Event]":
-        """Every event, each once and in order, until the runtime is gone for good."""
+        """Every event, once and in order, until reconnecting is given up."""
         from buddy.protocol.envelopes import Event, parse_incoming
 
         while True:
@@ -133,12 +133,12 @@ class BlockingClient:
                     if self._core.is_new(event.session_id, event.seq):
                         yield event
                 case _:
-                    self._take_answer(line)
+                    self._handle_line(line)
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
-    def _take_answer(self, line: bytes) -> None:
-        """Pass a response on; an event is kept for `events`."""
+    def _handle_line(self, line: bytes) -> None:
+        """Deliver a response to its request; queue an event for `events`."""
         found: Fields = json.loads(line)
         if found["v"] != VERSION:
             raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {found['v']!r}")
@@ -152,14 +152,14 @@ class BlockingClient:
             raise refusal
 
     def _next_line(self) -> bytes | None:
-        """The next line; None after anything else happened: a watched descriptor, a lost connection."""
+        """The next line; None if something else happened: a watched descriptor, a lost connection."""
         if self._lines:
             return self._lines.popleft()
         if not self._send() or not self._receive() or self._core.refusal is not None:
             self._connect_again()
         return self._lines.popleft() if self._lines else None
 
-    # Only here does a ConnectionError mean that the daemon is gone: a reader of our output that left is one as well.
+    # Caught only here, where it means that the daemon is gone: BrokenPipeError on our stdout is a ConnectionError, too.
     def _send(self) -> bool:
         if self._core.outgoing:
             data = b"".join(self._core.outgoing)
@@ -171,14 +171,14 @@ class BlockingClient:
         return True
 
     def _receive(self) -> bool:
-        """Wait for lines, or for what is watched; False at the end of the connection."""
+        """Wait for lines or a watched descriptor; False at the end of the connection."""
         waiting = select.poll()
         for descriptor in (self._connection.fileno(), *self.watched):
             waiting.register(descriptor, select.POLLIN)
         ready = {descriptor for descriptor, _ in waiting.poll(None if self._has_heard else PATIENCE * 1000)}
         if not ready:
-            hint = "it hangs, or this machine is very busy; buddy daemon logs may say why"
-            raise UserError("the daemon does not answer", hint=hint, exit_code=75)
+            hint = "it hangs, or this machine is very busy; see buddy daemon logs"
+            raise UserError(f"no answer from the daemon within {PATIENCE:.0f} s", hint=hint, exit_code=75)
         for descriptor in ready & self.watched.keys():
             self.watched[descriptor]()
         if self._connection.fileno() not in ready:
@@ -187,19 +187,19 @@ class BlockingClient:
             data = self._connection.recv(PIECE)
         except ConnectionError:
             return False
-        self._has_heard = True  # from now on the run has deadlines of its own
+        self._has_heard = True  # from now on the run's own deadlines apply
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(line for line in lines if line)
         return bool(data)
 
     def _connect_again(self) -> None:
-        """Make the connection again, or find that the runtime is gone for good."""
+        """Reconnect, or give up after `PATIENCE` seconds."""
         if self._core.is_joined:  # a connection that could not be joined does not restart the clock
             self._deadline = time.monotonic() + PATIENCE
         self._connection.close()
         self._core.disconnect()
         refusal, wait = self._core.refusal, FIRST_WAIT
-        may_return = refusal is None or refusal.retryable  # else the session or our right to it is gone
+        may_return = refusal is None or refusal.retryable  # otherwise the session or our access to it is gone
         while may_return and self._reconnect is not None and time.monotonic() < self._deadline:
             time.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Events with their long texts read from where they are stored."""
+"""Events whose long texts are stored as blobs, with these read back."""
 
 from buddy.client.steps import Steps, read_blob
 from buddy.protocol.blobs import restore_body
@@ -6,7 +6,7 @@ from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 
 
-def full_body(event: Event) -> Steps[EventBody | None]:
+def read_full_body(event: Event) -> Steps[EventBody | None]:
     """The event's body, complete; None for a type this version does not know."""
     body = event.body()
     contents: dict[str, bytes] = {}

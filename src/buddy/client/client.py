@@ -1,7 +1,7 @@
 """The asyncio client: requests with their responses, and the events of the sessions it is attached to.
 
-Invariants: events come in the order of their seq and each once, whatever was sent twice or resent after a lost
-connection; while a request waits for its response the client keeps reading, so the two never block each other.
+Invariants: events arrive in the order of their seq, each once, even if sent twice or resent after a lost connection;
+while a request waits for its response the client keeps reading, so the two never block each other.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar
 
 import msgspec
 
-from buddy.client.core import Answer, Core, Fields, refusal_of
+from buddy.client.core import Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
@@ -54,7 +54,7 @@ class Client:
         reconnect: Callable[[], Awaitable[Link]] | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """With `reconnect`, a lost connection is made again for up to `patience` seconds, from the last seq seen."""
+        """With `reconnect`, a lost connection is retried for up to `patience` seconds, from the last seq seen."""
         self.runtime: ask.HelloReply | None = None
         self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, ids)
         self._link = link
@@ -96,7 +96,7 @@ class Client:
         return await self._request(payload, reply, session_id, repeat=False)
 
     async def perform(self, steps: Generator[Ask, Fields, Result]) -> Result:
-        """Ask what the steps want to know, until they have a result (`steps.py`)."""
+        """Send the requests that the steps yield, until they have a result (`steps.py`)."""
         try:
             wanted = next(steps)
             while True:
@@ -121,7 +121,7 @@ class Client:
             self._changed.clear()
             await self._changed.wait()
 
-    # --- the requests a front end makes all the time ----------------------------------------------------------------
+    # --- frequent requests ------------------------------------------------------------------------------------------
 
     async def start_session(self, wanted: ask.StartSession) -> ask.StartSessionReply:
         started = await self.request(wanted, ask.StartSessionReply)
@@ -135,11 +135,11 @@ class Client:
         return reply
 
     def forget(self, session_id: str) -> None:
-        """Do not attach to this session again after a lost connection: it may not exist by then."""
+        """Do not re-attach to this session after a lost connection: it may not exist by then."""
         self._core.forget(session_id)
 
     async def send(self, message: ask.SendUserMessage) -> str:
-        """Send a message; its id makes sure that it is taken once, however often the connection is lost."""
+        """Send a message; its id makes sure that it is accepted once, however often the connection is lost."""
         return (await self._request(message, ask.SendUserMessageReply, None, repeat=True)).run_id
 
     async def approve(self, answer: ask.SubmitApproval) -> None:
@@ -176,7 +176,7 @@ class Client:
             self._core.abandon(request_id)
 
     async def _flush(self) -> None:
-        """Send what is queued; each line by itself, as a WebSocket's message is one line."""
+        """Send what is queued, line by line, as each WebSocket message is one line."""
         while self._core.outgoing:
             await self._link.write(self._core.outgoing.pop(0))
 
@@ -188,23 +188,23 @@ class Client:
 
     async def _read(self) -> None:
         try:
-            await self._converse()
+            await self._read_connection()
             while await self._connect_again():
-                await self._converse()
+                await self._read_connection()
         finally:
             self._is_gone = True
             self._core.disconnect(for_good=True)
             self._changed.set()
             self._joined.set()
 
-    async def _converse(self) -> None:
+    async def _read_connection(self) -> None:
         """Join this connection and read it to its end; a refusal ends it, too."""
         self._core.connect()
         with contextlib.suppress(ConnectionError):
             await self._flush()
             while (line := await self._link.read_line()) is not None:
                 if line:
-                    self._take(line)
+                    self._handle_line(line)
                 if self._core.refusal is not None:
                     break
                 while len(self._events) >= MAX_BUFFERED and not self._core.is_waiting:
@@ -213,7 +213,7 @@ class Client:
         self._link.close()
 
     async def _connect_again(self) -> bool:
-        """Make the connection again; one that could not be joined does not restart the clock."""
+        """Reconnect; a connection that could not be joined does not restart the clock."""
         refusal = self._core.refusal
         if self._reconnect is None or (refusal is not None and not refusal.retryable):
             return False  # refused for good: the token or the session is gone
@@ -234,7 +234,7 @@ class Client:
             return True
         return False
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         match parse_incoming(line):
             case Response() as response:
                 self._core.answer(response.request_id, response.payload, _error_of(response))
@@ -264,8 +264,8 @@ def _error_of(response: Response) -> ProtocolError | None:
     return ProtocolError(error.code, error.message, retryable=error.retryable, detail=error.detail)
 
 
-def _resolver(waiting: "asyncio.Future[msgspec.Raw]") -> Callable[[Answer[msgspec.Raw]], None]:
-    def resolve(answer: Answer[msgspec.Raw]) -> None:
+def _resolver(waiting: "asyncio.Future[msgspec.Raw]") -> Callable[[RequestResult[msgspec.Raw]], None]:
+    def resolve(answer: RequestResult[msgspec.Raw]) -> None:
         if waiting.done():
             return
         if answer.error is not None:

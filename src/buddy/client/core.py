@@ -1,10 +1,10 @@
-"""The client's side of the protocol without I/O: ids, answers, cursors, and what a new connection begins with.
+"""The client's side of the protocol without I/O: ids, answers, cursors, and how a new connection starts.
 
 A driver moves bytes: it sends the lines in `outgoing`, parses what arrives, and passes it to `answer` and `is_new`.
 Payloads are opaque here, so that one core serves typed and untyped drivers (`client.py`, `blocking.py`).
 
-Invariants: an event is new once, whatever is delivered twice or after a reconnect; every request is answered exactly
-once, with a payload or an error; after a lost connection a request is sent again only where its sender said so.
+Invariants: an event is new only once, even if delivered twice or again after a reconnect; every request is answered
+exactly once, with a payload or an error; after a lost connection a request is resent only if its sender asked for it.
 """
 
 import json
@@ -20,19 +20,19 @@ Fields = dict[str, Any]
 CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
 
 
-class Answer(NamedTuple, Generic[Payload]):
-    """What became of a request: its payload, or why there is none."""
+class RequestResult(NamedTuple, Generic[Payload]):
+    """The outcome of a request: its reply's payload, or why there is none."""
 
     payload: Payload | None
     error: Exception | None = None
 
 
-OnAnswer = Callable[[Answer[Payload]], None]
+OnAnswer = Callable[[RequestResult[Payload]], None]
 
 
 class _Pending(NamedTuple):
     line: bytes
-    on_answer: Callable[[Answer[Any]], None]
+    on_answer: Callable[[RequestResult[Any]], None]
     repeat: bool
 
 
@@ -59,7 +59,7 @@ class Core(Generic[Payload]):
         self._cursors: dict[str, int] = {}
 
     def connect(self) -> None:
-        """A connection was made: say hello, attach to every session from its cursor, and repeat what was asked."""
+        """A connection was made: say hello, attach to every session from its cursor, and resend pending requests."""
         self.outgoing.clear()
         self._joining.clear()
         self.is_joined, self.refusal = False, None
@@ -70,7 +70,7 @@ class Core(Generic[Payload]):
         self.outgoing += [pending.line for pending in self._pending.values()]
 
     def disconnect(self, *, for_good: bool = False) -> None:
-        """The connection was lost: what will not be repeated fails; `for_good`, everything does."""
+        """The connection was lost: requests that will not be resent fail; with `for_good`, all do."""
         self.is_joined = False
         lost = [key for key, pending in self._pending.items() if for_good or not pending.repeat]
         for request_id in lost:
@@ -85,28 +85,28 @@ class Core(Generic[Payload]):
         *,
         repeat: bool = False,
     ) -> str:
-        """Queue a request and return its id; with `repeat`, it is sent again after a lost connection."""
+        """Queue a request and return its id; with `repeat`, it is resent after a lost connection."""
         request_id, line = self._line(kind, payload, session_id)
         self._pending[request_id] = _Pending(line, on_answer, repeat)
         self.outgoing.append(line)
         return request_id
 
     def abandon(self, request_id: str) -> None:
-        """Nobody waits for this answer any more."""
+        """Nobody waits for this answer any longer."""
         self._pending.pop(request_id, None)
 
     def answer(self, request_id: str, payload: Payload | None, error: Exception | None) -> None:
-        """A response arrived, or will not; one that nobody asked for is ignored."""
+        """Record a response, or that none will come; an unexpected one is ignored."""
         kind = self._joining.pop(request_id, None)
         if kind is not None:
             self._join_answered(kind, payload, error)
             return
         pending = self._pending.pop(request_id, None)
         if pending is not None:
-            pending.on_answer(Answer(payload, error))
+            pending.on_answer(RequestResult(payload, error))
 
     def is_new(self, session_id: str, seq: int) -> bool:
-        """Move the session's cursor to an event; False where it was seen before."""
+        """Move the session's cursor to an event; False if it was seen before."""
         if seq <= self._cursors.get(session_id, 0):
             return False
         self._cursors[session_id] = seq

@@ -6,12 +6,12 @@ from buddy.protocol.events import UserMessage
 from buddy.protocol.requests import ReadEvents, ReadEventsReply
 
 # The first message is among the first events of every session.
-LOOKED_AT = 6
+EVENTS_READ = 6
 
 
 async def first_prompt(client: Client, session_id: str) -> str:
-    """The first message; empty where there is none."""
-    page = await client.request(ReadEvents(0, LOOKED_AT), ReadEventsReply, session_id)
+    """The first message; empty if there is none."""
+    page = await client.request(ReadEvents(0, EVENTS_READ), ReadEventsReply, session_id)
     for line in page.events:
         event = parse_incoming(bytes(line))
         body = event.body() if isinstance(event, Event) else None

@@ -27,14 +27,14 @@ class SocketLink:
         except ConnectionError:
             raise
         except OSError as error:
-            # A full backlog of the listening socket shows only at the first write.
-            raise ConnectionResetError(f"the connection was not made: {error.strerror}") from error
+            # If the listening socket's backlog is full, only the first write fails.
+            raise ConnectionResetError(f"can't connect: {error.strerror}") from error
 
     def close(self) -> None:
         self._writer.close()
 
 
 async def connect_unix(path: Path) -> SocketLink:
-    """Connect to the daemon; ConnectionError or FileNotFoundError where none listens."""
+    """Connect to the daemon; ConnectionError or FileNotFoundError if none is listening."""
     reader, writer = await asyncio.open_unix_connection(str(path), limit=MAX_LINE)
     return SocketLink(reader, writer)

@@ -1,6 +1,6 @@
-"""Things that take several requests, without I/O: a step yields what to ask and receives the reply as plain JSON.
+"""Operations of several requests, without I/O: a generator yields a request and receives the reply as plain JSON.
 
-Both drivers perform them (`Client.perform`, `BlockingClient.perform`), so each is written once.
+Both drivers run them (`Client.perform`, `BlockingClient.perform`), so each is written once.
 """
 
 import os
@@ -29,7 +29,7 @@ Steps = Generator[Ask, Fields, Result]
 
 
 def find_session(wanted: str, directory: str) -> Steps[str]:
-    """The id that `last`, an id or the start of an id means; a UserError where it means none or several."""
+    """The session that `last`, an id or an id's prefix refers to; UserError if none or several match."""
     if wanted == "last":
         return (yield from last_session(directory))
     if len(wanted) >= FULL_ID:
@@ -43,14 +43,14 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
     found: list[str] = [session["sessionId"] for session in listed["sessions"]]
     found = [session_id for session_id in found if session_id.startswith(start)]
     if len(found) > 1 and start != "sess_":
-        raise UserError(f"{len(found)} sessions start with {wanted}", hint="type more of the id")
+        raise UserError(f"{len(found)} sessions match {wanted}", hint="type more of the id")
     if len(found) != 1 or start == "sess_":
         raise unknown_session(wanted)
     return found[0]
 
 
 def last_session(directory: str) -> Steps[str]:
-    """The session that was used last in a directory."""
+    """The most recently used session of a directory."""
     root = os.path.realpath(directory)
     found = yield Ask("list_sessions", {"limit": 1, "rootPath": root})
     if not found["sessions"]:

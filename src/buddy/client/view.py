@@ -33,7 +33,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import BudgetState
 
-_RESTING: dict[Outcome, SessionState] = {
+_STATE_AFTER: dict[Outcome, SessionState] = {
     "success": "completed",
     "failed": "failed",
     "denied": "failed",
@@ -69,16 +69,16 @@ class View(Struct):
     active: str | None = None
 
     def apply(self, event: Event, body: EventBody | None = None) -> bool:
-        """Apply an event, decoded here unless its body is given; False where it was applied before."""
+        """Apply an event, decoded here unless its body is given; False if it was applied before."""
         if event.seq <= self.last_seq:
             return False
         self.last_seq = event.seq
         body = body or event.body()
         if body is not None:
-            self._take(event, body)
+            self._apply_body(event, body)
         return True
 
-    def _take(self, event: Event, body: EventBody) -> None:
+    def _apply_body(self, event: Event, body: EventBody) -> None:
         run = self._run(event.run_id) if event.run_id else None
         match body:
             case SessionStarted():
@@ -96,7 +96,7 @@ class View(Struct):
                 self.active, self.state = body.run_id, "running"
             case RunComplete():
                 self.active, self.approvals = None, {}
-                self.state = _RESTING[body.outcome] if self.is_headless else "idle"
+                self.state = _STATE_AFTER[body.outcome] if self.is_headless else "idle"
             case (
                 Informational()
                 | ThinkingToken()
@@ -118,7 +118,7 @@ class View(Struct):
             ):
                 pass  # the session's state does not change
         if run is not None:
-            _follow(run, event, body)
+            _apply_to_run(run, event, body)
 
     def _run(self, run_id: str) -> RunView:
         if run_id not in self.runs:
@@ -126,7 +126,7 @@ class View(Struct):
         return self.runs[run_id]
 
 
-def _follow(run: RunView, event: Event, body: EventBody) -> None:
+def _apply_to_run(run: RunView, event: Event, body: EventBody) -> None:
     match body:
         case UserMessage():
             run.prompt = run.prompt or body.text

@@ -37,12 +37,12 @@ class WebSocketLink:
             raise ConnectionResetError("the connection was closed") from error
 
     def close(self) -> None:
-        # Nobody waits for the closing handshake; the end of the stream is enough for the daemon.
+        # Skip the closing handshake: the end of the stream is enough for the daemon.
         self._connection.transport.close()
 
 
 async def connect_websocket(url: str, token: str, ssl: SSLContext | None = None) -> WebSocketLink:
-    """Connect to `ws://` or `wss://`; ConnectionError where nothing listens or the token is refused."""
+    """Connect to `ws://` or `wss://`; ConnectionError if nothing is listening or the token is refused."""
     import websockets
 
     headers = {"Authorization": f"Bearer {token}"}

@@ -52,11 +52,11 @@ def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
     if find_spec("numpy") is None:
         log.warning("embeddings from %s need numpy: pip install 'buddy-runtime[memory]'", settings.embeddings)
         return None
-    from buddy.memory.remote import Remote
+    from buddy.memory.remote import RemoteEmbedder
 
     try:
         resolved = resolve_profile(config, env, settings.embeddings)
     except UserError as error:
         log.warning("no embeddings from %s: %s", settings.embeddings, error)
         return None
-    return Remote(resolved.base_url, resolved.api_key, settings.embedding_model)
+    return RemoteEmbedder(resolved.base_url, resolved.api_key, settings.embedding_model)

@@ -15,7 +15,7 @@ from buddy.log.contract import Batch
 from buddy.log.database import Cursor, Database, Value
 from buddy.log.writer import DeferredRefusal
 
-# Many rows per statement: most of what a row costs by itself is the statement around it.
+# Many rows per statement: most of a single row's cost is the statement around it.
 _SIZES = (32, 8)
 _ADVANCE = """
 UPDATE sessions SET last_seq = ?, updated_at = ?, state = coalesce(?, state), title = coalesce(?, title)
@@ -28,7 +28,7 @@ FROM (VALUES %s) WHERE key = column5 AND epoch = column6 AND last_seq = column7
 """
 _HEAD = "(?, ?, ?, ?, ?, ?, ?)"
 _ADVANCES = (*((size, _ADVANCE_MANY % ", ".join([_HEAD] * size)) for size in _SIZES), (1, _ADVANCE))
-# A payload is bound as the bytes it is; the cast only says that they are text.
+# A payload is bound as bytes, without decoding it; the cast stores it as text.
 _ROW = "(?, ?, ?, ?, ?, CAST(? AS TEXT))"
 _INSERTS = tuple(
     (size, "INSERT INTO events VALUES " + ", ".join([_ROW] * size))  # noqa: S608 - constants only
@@ -94,7 +94,7 @@ class Appends:
             self._wake(session_id)
 
     def _give_up(self, db: Database, batches: list[tuple[Batch, int, int]]) -> NoReturn:
-        """One of them lost its lease or its place; which one shows when each is done alone."""
+        """One batch lost its lease or has the wrong seq; retrying each alone shows which."""
         for batch, _, _ in batches:
             self._keys.pop(batch.session_id, None)
         batch = batches[0][0]
@@ -124,7 +124,7 @@ _APPROVAL = "SELECT a.state, s.id FROM approvals a JOIN sessions s ON s.key = a.
 
 
 def _deleted(session_id: str) -> Fenced:
-    return Fenced(f"{session_id} is not in the log any more")
+    return Fenced(f"{session_id} is no longer in the log")
 
 
 def _check_head(db: Database, batch: Batch) -> None:
@@ -191,5 +191,5 @@ def _write_rows(db: Database, key: int, batch: Batch, last_seq: int) -> None:
             (decision.state, decision.by, decision.approval_id),
         )
     for item in batch.taken:
-        # The key stays, so that what was taken up once is never queued again.
+        # The key stays, so that the same item is never queued again.
         db.execute("UPDATE inbox SET taken = 1, body = x'' WHERE item = ? AND session = ?", (item, key))

@@ -18,7 +18,7 @@ from buddy.log.room import is_full
 from buddy.log.statedir import make_private_dir
 
 _ID = re.compile(r"[0-9a-f]{64}")
-# A blob is stored before the event that names it. One that was asked for this recently may be about to be named.
+# A blob is stored before the event that names it, so a recent one may be about to be named.
 _GRACE_SECONDS = 60.0
 _FAST = 1
 
@@ -36,7 +36,7 @@ class FileBlobs:
         return await asyncio.to_thread(_read_part, self._paths(blob), max(offset, 0), limit)
 
     def discard(self, blob: str) -> bool:
-        """Remove a blob that no event names; False where it is too young to be sure of that."""
+        """Remove a blob that no event names; False if it is too recent to be sure."""
         found = [path for path in self._paths(blob) if path.exists()]
         if any(time.time() - path.stat().st_mtime < _GRACE_SECONDS for path in found):
             return False
@@ -45,7 +45,7 @@ class FileBlobs:
         return True
 
     def _paths(self, blob: str) -> tuple[Path, Path]:
-        """Its path uncompressed and its path compressed; it is at one of them."""
+        """The uncompressed and the compressed path; the blob is at one of them."""
         folder = self._root / blob[:2] / blob[2:4]
         return folder / blob, folder / f"{blob}.z"
 

@@ -1,4 +1,4 @@
-"""What a session needs of its store: narrow interfaces with one conformance suite over every implementation.
+"""What a session needs from its store: narrow interfaces, with one conformance suite for every implementation.
 
 Invariants:
 - an append is all or nothing, and names the epoch it was written under: a writer that lost its lease cannot write;
@@ -57,7 +57,7 @@ class ApprovalRecord(Struct, frozen=True):
     state: Literal["pending", "approve", "deny", "expired"] = "pending"
 
 
-class Decision(Struct, frozen=True):
+class ApprovalDecision(Struct, frozen=True):
     """A compare-and-set from pending: to a verdict, or to expired."""
 
     approval_id: str
@@ -66,7 +66,7 @@ class Decision(Struct, frozen=True):
 
 
 class InboxItem(Struct, frozen=True):
-    """Something a session will take up in order: `kind` says what, `body` is JSON text."""
+    """An item that waits for its turn in a session: `kind` says what it is, `body` is JSON text."""
 
     item_id: int
     key: str
@@ -96,11 +96,11 @@ class Batch(Struct, frozen=True):
     title: str | None = None
     claim: Claim | None = None
     approval: ApprovalRecord | None = None
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
     taken: tuple[int, ...] = ()
 
 
-TOGETHER = 64
+EVENTS_PER_READ = 64
 """The number of events a log may read at a time without looking at their size."""
 
 
@@ -115,19 +115,19 @@ class EventLog(Protocol):
         ...
 
     async def read(self, session_id: str, after: int, limit: int = 500, types: Collection[str] = ()) -> list[Event]:
-        """The next events after a seq; where types are named, only of those."""
+        """The next events after a seq, optionally only of certain types."""
         ...
 
     async def read_lines(self, session_id: str, after: int, size: int) -> tuple[bytes, int]:
         """The next events after a seq as complete lines of the protocol, and the seq of the last.
 
-        They end with the one that makes it `size` bytes or more, or fewer than `TOGETHER` events later; where there are
-        none it is nothing, and `after`.
+        Stops at `size` bytes or at most `EVENTS_PER_READ` events later. If there are no more events, returns empty
+        bytes and `after`.
         """
         ...
 
     async def last(self, session_id: str, types: Collection[str], after: int = 0) -> Event | None:
-        """The last event of these types that comes after a seq."""
+        """The last event of these types after a seq."""
         ...
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool:
@@ -135,7 +135,7 @@ class EventLog(Protocol):
         ...
 
     async def prune(self, lease: Lease, before_seq: int) -> int:
-        """Forget events below `before_seq`; return the first seq that is left."""
+        """Delete events below `before_seq`; return the first remaining seq."""
         ...
 
 
@@ -147,11 +147,11 @@ class SessionRows(Protocol):
     async def get(self, session_id: str) -> SessionRecord | None: ...
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
-        """Newest first by last use."""
+        """Most recently used first."""
         ...
 
     async def active(self) -> list[SessionRecord]:
-        """Those whose state is running or awaiting_approval, whoever owns them."""
+        """Sessions in state running or awaiting_approval, whoever owns them."""
         ...
 
     async def delete(self, session_id: str) -> bool: ...
@@ -169,9 +169,9 @@ class Leases(Protocol):
         ...
 
 
-class Inbox(Protocol):
+class InboxStore(Protocol):
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """Queue an item once per key; return its position (1 = next), or None where `limit` items already wait."""
+        """Queue an item once per key; return its position (1 = next), or None if `limit` items are already queued."""
         ...
 
     async def waiting(self, session_id: str) -> list[InboxItem]: ...
@@ -180,15 +180,15 @@ class Inbox(Protocol):
 DECISIONS = events_where(lambda facts: facts.decides)
 
 
-class Approvals(Protocol):
+class ApprovalStore(Protocol):
     async def approval(self, approval_id: str) -> ApprovalRecord | None: ...
 
     async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
-        """The newest events of the `DECISIONS` types at or after a time, of one session or of all; the newest last."""
+        """The newest events of the `DECISIONS` types since a time, of one session or all; the newest last."""
         ...
 
 
-class Blobs(Protocol):
+class BlobStore(Protocol):
     """Content-addressed texts and bytes; a blob id is the SHA-256 of what it names."""
 
     async def put_blob(self, content: bytes) -> str: ...
@@ -202,7 +202,7 @@ class Blobs(Protocol):
         ...
 
 
-class Tokens(Protocol):
+class TokenStore(Protocol):
     async def put_token(self, token: TokenRecord) -> None: ...
 
     async def token(self, token_hash: str) -> TokenRecord | None: ...
@@ -212,7 +212,7 @@ class Tokens(Protocol):
     async def revoke(self, token_hash: str) -> bool: ...
 
 
-class Log(EventLog, SessionRows, Leases, Inbox, Approvals, Blobs, Tokens, Protocol):
+class Log(EventLog, SessionRows, Leases, InboxStore, ApprovalStore, BlobStore, TokenStore, Protocol):
     """The complete store. A log has more methods than other classes: it is composed of these interfaces."""
 
     def has_room(self) -> bool:

@@ -20,7 +20,7 @@ class QueryResult(Protocol):
 
     @property
     def get(self) -> Any:
-        """All that was found: a value, a row's tuple, or a list of either; None where that is nothing."""
+        """The complete result: a value, a row's tuple, or a list of either; None if there are no rows."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -29,7 +29,7 @@ class QueryResult(Protocol):
 
 
 class Cursor(Protocol):
-    """Executes one statement after the other, for less than a connection that makes a cursor for each."""
+    """Executes statements one after another, cheaper than a connection, which creates a cursor for each."""
 
     def execute(self, statements: str, bindings: Sequence[Value] | None = None, /) -> object: ...
 

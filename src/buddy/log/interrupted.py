@@ -14,7 +14,7 @@ WHERE s.state IN ('running', 'awaiting_approval') ORDER BY s.key
 
 
 def find_interrupted(database: Path, now_ms: int) -> list[str]:
-    """The ids of those that nobody alive holds; UserError where the database cannot be read."""
+    """The ids of active sessions without a living owner; UserError if the database can't be read."""
     try:
         reader = open_reader(database)
         try:

@@ -45,7 +45,7 @@ class _Session:
 
 
 class MemoryLog:
-    """Satisfies `contract.Log`. Set `room` to False to see what happens on a full disk."""
+    """Satisfies `contract.Log`. Set `room` to False to simulate a full disk."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.room = True
@@ -69,7 +69,7 @@ class MemoryLog:
         check_shape(batch)
         session = self._sessions.get(batch.session_id)
         if session is None:
-            raise Fenced(f"{batch.session_id} is not in the log any more")
+            raise Fenced(f"{batch.session_id} is no longer in the log")
         if batch.key is not None and batch.key in session.keys:
             return session.keys[batch.key]
         _check_head(session, batch)

@@ -1,7 +1,7 @@
 """The owner of a lease: the identity of a process, and whether that process is still alive.
 
-Invariants: an identity is never used twice, not even to a process that gets the same pid; a process that can
-be looked up in this machine's /proc is judged by that, at once, and any other by its heartbeat.
+Invariants: an identity is never reused, not even by a process with the same pid; a process in this machine's /proc is
+checked there, and any other by its heartbeat.
 """
 
 import functools
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 HEARTBEAT_MS = 15_000
 _PROC = Path("/proc")
-_GONE = ("Z", "X")  # a zombie has ended: its parent has just not asked how
+_ENDED = ("Z", "X")  # a zombie has ended; its parent just has not waited for it yet
 
 
 def this_owner() -> str:
@@ -28,7 +28,7 @@ def is_alive(owner: str, last_seen_ms: int | None, now_ms: int) -> bool:
             return _start_of(identity.pid) == identity.start
         except PermissionError:
             pass
-    # The distance, not the age: a clock that was set back must not keep the dead alive for hours.
+    # abs(): after the clock is set back, a dead owner must not look alive for hours.
     return last_seen_ms is not None and abs(now_ms - last_seen_ms) < HEARTBEAT_MS
 
 
@@ -69,11 +69,11 @@ def _namespace() -> str:
 
 
 def _start_of(pid: int) -> str | None:
-    """When the process started, in clock ticks since boot; None where there is no such process."""
+    """When the process started, in clock ticks since boot; None if there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
         return None
-    # The program's name stands in parentheses and may hold anything, so count from behind it.
+    # The program's name is in parentheses and may contain anything, so count the fields after it.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in _GONE else fields[19]
+    return None if fields[0] in _ENDED else fields[19]

@@ -1,6 +1,6 @@
 """Free disk space: whether there is enough, and which errors mean that there is not.
 
-Invariant: asking is cheap, because the file system is asked at most once per second.
+Invariant: checking is cheap, because the file system is asked at most once per second.
 """
 
 import errno
@@ -13,7 +13,7 @@ FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FRESH_MS = 1000
 
 
-class Room:
+class DiskSpace:
     def __init__(self, place: Path, clock: Callable[[], int], min_free: int) -> None:
         self._place = place
         self._clock = clock

@@ -30,7 +30,7 @@ def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
 
 
 def no_session(session_id: str) -> UserError:
-    return UserError(f"no session {session_id}", hint="`buddy session list` shows those there are")
+    return UserError(f"no session {session_id}", hint="`buddy session list --all` shows all sessions")
 
 
 def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
@@ -88,7 +88,7 @@ def delete(session_id: str, db: Database) -> bool:
     key = db.execute("SELECT key FROM sessions WHERE id = ?", (session_id,)).get
     if key is None:
         return False
-    # Blobs are shared between sessions: those of this one become unowned, until it is known that no other names them.
+    # Blobs are shared between sessions: this one's become unowned until it is known that no other session names them.
     db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
     for table in _BY_SESSION:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
@@ -107,7 +107,7 @@ def forget_blobs(blobs: list[str], db: Database) -> None:
 
 
 def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int | None:
-    """Queue an item. Its id is given by the table; what is in `item.item_id` does not matter."""
+    """Queue an item. The table assigns its id; `item.item_id` is ignored."""
     session = _key_of(db, session_id)
     queued = db.execute("SELECT item, taken FROM inbox WHERE session = ? AND key = ?", (session, item.key)).get
     if queued is not None:

@@ -16,12 +16,12 @@ from buddy.log.database import Database, connect
 
 APPLICATION_ID = 0x42756464
 PAGE = 2048
-"""Bytes of a page. A commit writes every touched page completely, and that of a few words touches four: with the usual
-4096 it writes twice as much, to read long logs some tenth faster."""
+"""Page size in bytes. A commit writes every touched page completely, and a small append touches four: the usual 4096
+would double what is written, to read long logs about 10 % faster."""
 BUSY_SECONDS = 5.0
 
-# Events are in a plain table: its rows are written in the order of arrival and only the small index is touched at many
-# places. WITHOUT ROWID read about a tenth faster, but wrote at half the speed or less with a hundred sessions.
+# Events are in a rowid table: rows are appended in order of arrival, and only the small index has random writes.
+# WITHOUT ROWID reads about 10 % faster, but with a hundred sessions it writes at half the speed or less.
 _FIRST = """
 CREATE TABLE sessions (
   key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, repo TEXT NOT NULL, root_path TEXT NOT NULL,
@@ -66,19 +66,19 @@ CREATE INDEX decisions ON events (ts, session, seq)
   WHERE type IN ('approval_received', 'approval_expired', 'approval_policy_changed');
 """
 
-# The same with a condition that an insert tells by comparing: for `IN`, SQLite makes a table of its values each time.
+# The same index with `OR`: for `IN`, SQLite builds a temporary table of the values at every insert.
 _THIRD = """
 DROP INDEX decisions;
 CREATE INDEX decisions ON events (ts, session, seq)
   WHERE type = 'approval_received' OR type = 'approval_expired' OR type = 'approval_policy_changed';
 """
 
-# The script at index N brings a database from version N to N + 1. What was released is never changed.
+# The script at index N migrates a database from version N to N + 1. Never change a released one.
 MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
-    """Open the one connection that writes, making or migrating the database first."""
+    """Open the one connection that writes, after creating or migrating the database."""
     try:
         if not os.path.lexists(path):
             _create(path)
@@ -106,7 +106,7 @@ def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
 
 
 def explain(error: apsw.Error, path: Path) -> Exception:
-    """Turn an error of the database into one that says what the user can do, where there is something."""
+    """Turn a database error into one that says what the user can do, if there is something."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return UserError(
@@ -115,7 +115,7 @@ def explain(error: apsw.Error, path: Path) -> Exception:
                 exit_code=75,
             )
         case apsw.FullError():
-            return UserError(f"no room on the disk of {path.parent}", hint="free some and try again", exit_code=75)
+            return UserError(f"the disk of {path.parent} is full", hint="free some space and try again", exit_code=75)
         case apsw.IOError():
             return UserError(f"{path} cannot be read or written ({error})", hint="check the disk", exit_code=75)
         case apsw.NotADBError() | apsw.CorruptError():
@@ -144,7 +144,7 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
 
 
 def _create(path: Path) -> None:
-    """Build a database under another name and link it into place; a process that comes second uses the first one's."""
+    """Build a database under another name and link it into place; of two processes, the second uses the first's."""
     building = path.with_name(f"{path.name}.new-{os.urandom(8).hex()}")
     os.close(os.open(building, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -163,7 +163,7 @@ def _create(path: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    # Only looked at, never opened and closed: closing a file drops the locks that this process has on it.
+    # lstat, never open and close: closing a file drops this process's locks on it.
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise UserError(f"{path} is not a regular file", hint="move it, or choose another --state-dir")
@@ -172,7 +172,7 @@ def _check_file(path: Path) -> None:
     if found.st_mode & 0o022:
         raise UserError(f"{path} is writable by others", hint=f"chmod 600 {path}")
     if found.st_size == 0:
-        raise UserError(f"{path} is empty, so it is not a log of ours", hint=_MOVE_AWAY)
+        raise UserError(f"{path} is empty, so it is not a Buddy log", hint=_MOVE_AWAY)
 
 
 def _check_identity(db: Database, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Directories that only their owner may write to.
 
-Invariants: a directory that another user could have prepared is refused and never repaired, because its content may be
-theirs; only a directory that was just created here gets its mode set.
+Invariants: a directory that another user could have prepared is refused, never repaired, because its content may be
+theirs; the mode is set only on a directory that was just created here.
 """
 
 import os
@@ -12,7 +12,7 @@ from buddy.errors import UserError
 
 
 def make_private_dir(path: Path) -> None:
-    """Make sure that this is a real directory of ours; create it and missing parents with mode 0700."""
+    """Make sure that this is a real directory we own; create it and missing parents with mode 0700."""
     if not path.parent.exists():
         make_private_dir(path.parent)
     try:
@@ -26,7 +26,7 @@ def check_private(path: Path) -> None:
     """Refuse a path that is a link, not a directory, another user's, or writable by others."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
-        raise UserError(f"{path} is a symbolic link", hint="name the directory that it points to instead")
+        raise UserError(f"{path} is a symbolic link", hint="use the directory it points to instead")
     if not stat.S_ISDIR(found.st_mode):
         raise UserError(f"{path} is not a directory", hint="move it away, or choose another --state-dir")
     if found.st_uid != os.geteuid():

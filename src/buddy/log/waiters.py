@@ -1,6 +1,6 @@
 """Tasks that wait for a session's log to grow.
 
-Invariant: a wake-up is a hint, so one too many or one too few costs a read and never an event.
+Invariant: a wake-up is a hint: a spurious or missed one costs a read, never an event.
 """
 
 import asyncio

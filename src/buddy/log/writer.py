@@ -1,18 +1,17 @@
-"""The writer: the event loop puts everything that waits into one transaction, a thread commits what must be durable.
+"""The writer: the event loop puts all waiting jobs into one transaction, a thread commits what must be durable.
 
-A statement takes microseconds, and one that a thread executes may wait for the interpreter lock before and after it. So
-the loop executes them, at the end of its turn, and commits what needs no sync. What may take long goes to the thread:
-the commit of what must reach the disk, work that is known to be long, waiting for another process that writes, and
-checkpoints.
+A statement takes microseconds; on a thread it may also wait for the interpreter lock before and after. So the loop
+executes statements, at the end of its iteration, and commits what needs no sync. Anything that may block goes to the
+thread: commits that must reach the disk, work known to be long, waiting for another writing process, and checkpoints.
 
 Invariants:
-- one of the two uses the connection at a time: the loop only while the thread has nothing to do;
-- jobs are done in the order they were submitted, and their futures are settled after the commit, never before;
-- a refused job (LogError) changes nothing and does not disturb the others of its group;
+- only one of the two uses the connection at a time: the loop only while the thread is idle;
+- jobs run in the order they were submitted, and their futures are resolved after the commit, never before;
+- a refused job (LogError) changes nothing and does not disturb the others in its group;
 - a group is committed or rolled back as one, and its jobs learn which;
-- nothing ends the thread but `close`.
+- only `close` ends the thread.
 
-A job whose waiter was cancelled is still done: whether it was committed can then only be read from the log.
+A job whose waiter was cancelled still runs: whether it was committed can then only be read from the log.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from buddy.log.room import FULL_ERRNOS, is_full
 from buddy.log.schema import BUSY_SECONDS, explain
 
 CHECKPOINT = 2000
-"""The number of pages in the write-ahead log at which they are moved into the database."""
+"""Pages in the write-ahead log at which it is checkpointed."""
 
 Result = TypeVar("Result")
 
@@ -77,7 +76,7 @@ class Writer:
         return future
 
     async def close(self) -> None:
-        """Do what was submitted, then close the connection and end the thread."""
+        """Run what was submitted, then close the connection and end the thread."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -98,7 +97,7 @@ class Writer:
         """Put all waiting jobs into one transaction."""
         self._is_due = False
         if not self._waiting:
-            return  # the log was closed meanwhile, and the thread does them
+            return  # the log was closed meanwhile, and the thread runs them
         group, self._waiting = self._waiting, []
         durable = long = False
         for job in group:
@@ -121,7 +120,7 @@ class Writer:
             self._hand_to_thread([], _nothing)
 
     def _begin_now(self, *, durable: bool) -> bool:
-        """Begin, unless that would have to wait, usually for another process that writes."""
+        """Begin a transaction, unless that would have to wait (usually for another process that writes)."""
         self._db.set_busy_timeout(0)
         try:
             self._begin(durable=durable)
@@ -134,7 +133,7 @@ class Writer:
     def _hand_to_thread(self, group: "list[_Job]", act: "Callable[[list[_Job]], object]") -> None:
         """Let the thread work on these jobs; until it is done, only the thread uses the connection."""
         if self._thread is None:
-            # A daemon thread: a process that forgets to close the log can still end, and a kill loses nothing either.
+            # A daemon thread: a process that forgets to close the log can still exit, and loses no more than if killed.
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="log-writer", daemon=True)
             self._thread.start()
         self._is_handed_over = True
@@ -143,7 +142,7 @@ class Writer:
     def _take_back(self, group: "list[_Job]") -> None:
         self._is_handed_over = False
         self._settle(group)
-        # The waiters run first: what they submit next goes into the same transaction.
+        # The waiters run first: what they submit next goes into one transaction.
         if self._waiting:
             self._write_soon(asyncio.get_running_loop())
 
@@ -163,13 +162,13 @@ class Writer:
             act(group)
             if self._pages >= CHECKPOINT:
                 self._check_point()
-            # A closed loop has no waiter left.
+            # A closed loop has no waiters left.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._take_back, group)
         self._db.close()
 
     def _process(self, group: "list[_Job]") -> None:
-        """Do these jobs in a transaction of their own."""
+        """Run these jobs in a transaction of their own."""
         try:
             self._begin(durable=any(job.durable for job in group))
             self._fill(group)
@@ -210,13 +209,13 @@ class Writer:
             self._deferred.drop()
 
     def _check_point(self) -> None:
-        """Move what was written into the database itself, as far as no reader needs the old pages."""
+        """Checkpoint the write-ahead log, as far as no reader still needs its pages."""
         self._pages = 0
         with contextlib.suppress(apsw.Error):
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _undo(self, group: "list[_Job]", error: Exception) -> None:
-        """A job broke, which a refusal does not: do each job alone, so that the others succeed."""
+        """A job failed with a bug rather than a refusal: run each job alone, so that the others succeed."""
         if len(group) == 1 or not self._db.in_transaction or _is_disk_full(self._db, error):
             self._fail(group, error)
             return
@@ -234,7 +233,7 @@ class Writer:
         if isinstance(error, DeferredRefusal):
             return error.refusal
         if _is_disk_full(self._db, error):
-            full = StorageFull(f"no room on the disk of {self._path.parent}: {error}")
+            full = StorageFull(f"the disk of {self._path.parent} is full: {error}")
             full.__cause__ = error
             return full
         return explain(error, self._path) if isinstance(error, apsw.Error) else error
@@ -253,12 +252,12 @@ def _is_disk_full(db: Database, error: Exception) -> bool:
 
 
 class DeferredWrites(Protocol):
-    """What jobs leave to be written at the end of their transaction, for all of them at once."""
+    """Writes that jobs defer to the end of their transaction, done for all jobs at once."""
 
     def drop(self) -> None: ...
 
     def write(self, db: Database) -> None:
-        """Raises DeferredRefusal where one of the jobs must be refused."""
+        """Raises DeferredRefusal if one of the jobs must be refused."""
         ...
 
     def notify(self) -> None:
@@ -267,7 +266,7 @@ class DeferredWrites(Protocol):
 
 
 class DeferredRefusal(Exception):
-    """A refusal of deferred writes, which cannot be assigned to a job: each job of the group is done again, alone."""
+    """A refusal of deferred writes, which can't be assigned to a job: each job of the group is run again, alone."""
 
     def __init__(self, refusal: LogError) -> None:
         super().__init__(str(refusal))
@@ -287,7 +286,7 @@ _ThreadTask = tuple[list[_Job], Callable[[list[_Job]], object]]
 
 
 class _Work(Struct, Generic[Result]):
-    """A job: what to do, and the future of whoever waits for it. The outcome is kept until the group is committed."""
+    """A job and the future of whoever waits for it. The outcome is kept until the group is committed."""
 
     work: Callable[[Database], Result]
     future: asyncio.Future[Result]

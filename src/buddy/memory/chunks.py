@@ -8,7 +8,7 @@ LONGEST = 640
 OVERLAP = 96
 
 
-def chunks_of(text: str) -> list[str]:
+def split_chunks(text: str) -> list[str]:
     """The chunks of a text, in order; none if it is only whitespace."""
     flat = " ".join(text.split())
     found: list[str] = []

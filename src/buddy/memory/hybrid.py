@@ -10,21 +10,21 @@ class Weights(Struct, frozen=True):
     text: float = 0.3
 
 
-def merged(by_vector: Mapping[int, float], by_text: Mapping[int, float], weights: Weights) -> dict[int, float]:
+def merge_scores(by_vector: Mapping[int, float], by_text: Mapping[int, float], weights: Weights) -> dict[int, float]:
     """The score of everything that either ranking found; if one ranking is empty, the other counts alone."""
     if not by_vector:
-        return scaled(by_text)
+        return scale_scores(by_text)
     if not by_text:
-        return scaled(by_vector)
-    vector, text = scaled(by_vector), scaled(by_text)
+        return scale_scores(by_vector)
+    vector, text = scale_scores(by_vector), scale_scores(by_text)
     return {
         item: weights.vector * vector.get(item, 0.0) + weights.text * text.get(item, 0.0)
         for item in {**by_vector, **by_text}
     }
 
 
-def scaled(scores: Mapping[int, float]) -> dict[int, float]:
-    """Min-max; 1 for all if they are equal."""
+def scale_scores(scores: Mapping[int, float]) -> dict[int, float]:
+    """Scale to 0…1 by minimum and maximum; all 1 if they are equal."""
     if not scores:
         return {}
     least, most = min(scores.values()), max(scores.values())
@@ -32,6 +32,6 @@ def scaled(scores: Mapping[int, float]) -> dict[int, float]:
     return {item: (score - least) / span if span else 1.0 for item, score in scores.items()}
 
 
-def ranked(scores: Mapping[int, float], recency: Mapping[int, tuple[int, int]]) -> Sequence[int]:
+def rank(scores: Mapping[int, float], recency: Mapping[int, tuple[int, int]]) -> Sequence[int]:
     """Best first; ties by recency, then by number."""
     return sorted(recency, key=lambda item: (-scores[item], -recency[item][0], -recency[item][1], item))

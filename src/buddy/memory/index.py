@@ -12,12 +12,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from buddy.log.database import Database, Value
-from buddy.memory.chunks import chunks_of
+from buddy.memory.chunks import split_chunks
 from buddy.memory.schema import open_index
 from buddy.memory.sources import SessionText
 
 
-class Scope(Struct, frozen=True):
+class MemoryScope(Struct, frozen=True):
     """Where to search: everywhere, in a project, or in a session; not in what `unless` still has in its context."""
 
     project: str | None = None
@@ -38,7 +38,7 @@ class MemoryHit(Struct, frozen=True):
     score: float = 0.0
 
 
-class Progress(Struct, frozen=True):
+class IndexProgress(Struct, frozen=True):
     """How far a session was read; up to `compacted`, its own context no longer has the exact words."""
 
     seq: int
@@ -53,13 +53,13 @@ class Index:
     def close(self) -> None:
         self._db.close()
 
-    def progress(self, session: str) -> Progress:
+    def progress(self, session: str) -> IndexProgress:
         found = self._db.execute("SELECT seq, compacted, forgotten FROM sessions WHERE session = ?", (session,)).get
-        return Progress(found[0], found[1], bool(found[2])) if found else Progress(0)
+        return IndexProgress(found[0], found[1], bool(found[2])) if found else IndexProgress(0)
 
-    def add(self, session: str, project: str, said: Iterable[SessionText], before: int, read: Progress) -> None:
+    def add(self, session: str, project: str, said: Iterable[SessionText], before: int, read: IndexProgress) -> None:
         """Add what a session said after `before`; nothing if another process has done so meanwhile."""
-        rows = [(text, chunk) for text in said for chunk in chunks_of(text.text)]
+        rows = [(text, chunk) for text in said for chunk in split_chunks(text.text)]
         with self._writing():
             now = self.progress(session)
             if now.seq == before and not now.is_forgotten:

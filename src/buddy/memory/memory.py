@@ -19,10 +19,10 @@ from buddy.log.contract import Log, SessionRecord
 from buddy.memory.access import IndexAccess
 from buddy.memory.embedders import Embedder
 from buddy.memory.hybrid import Weights
-from buddy.memory.index import Index, MemoryHit, Progress, Scope
-from buddy.memory.recall import block_of
+from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope
+from buddy.memory.recall import memory_block
 from buddy.memory.schema import FILE
-from buddy.memory.search import Query, Search
+from buddy.memory.search import MemoryQuery, Search
 from buddy.memory.sources import REMEMBERED, SessionText, text_in
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionCompacted
@@ -82,7 +82,7 @@ class Memory:
 
     async def catch_up(self) -> None:
         """Index what happened while nothing was listening, the latest sessions first; returns when that is done."""
-        await self._loaded()
+        await self._wait_embedder()
         await self._catch_up()
 
     async def _catch_up(self) -> None:
@@ -102,29 +102,29 @@ class Memory:
 
     # --- recalling --------------------------------------------------------------------------------------------------
 
-    async def search(self, text: str, scope: Scope, limit: int | None = None) -> list[MemoryHit]:
+    async def search(self, text: str, scope: MemoryScope, limit: int | None = None) -> list[MemoryHit]:
         """Everything that matches, also by meaning if there is an embedder."""
-        await self._loaded()
+        await self._wait_embedder()
         return await self._find(text, scope, limit)
 
     async def embedder_name(self) -> str | None:
         """The model of the search by meaning; None if the search is by words alone."""
-        embedder = await self._loaded()
+        embedder = await self._wait_embedder()
         return embedder.name if embedder else None
 
     def recaller(self, session_id: str, project: str) -> Recall:
-        """What adds memories to the prompts of one session: a function from a prompt to a block of text, or nothing.
+        """A function from a prompt of this session to its memory block, which may be empty.
 
-        A run does not wait for the embedder: until it is loaded, the search is by words. The index is opened now, while
-        nothing waits for it yet.
+        A run does not wait for the embedder: until it is loaded, the search is by words. The index is opened now,
+        before anything waits for it.
         """
         self._access.open_soon()
 
         async def recall(prompt: str) -> str:
-            scope = Scope(project=project, unless=session_id)
+            scope = MemoryScope(project=project, unless=session_id)
             try:
                 async with asyncio.timeout(RECALL_SECONDS):
-                    return block_of(await self._find(prompt, scope))
+                    return memory_block(await self._find(prompt, scope))
             except (TimeoutError, apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("nothing recalled: %s", str(error) or type(error).__name__)
                 return ""
@@ -184,7 +184,7 @@ class Memory:
             if not events:
                 return
             said, compacted = await self._texts_in(events)
-            read = Progress(events[-1].seq, compacted or progress.compacted)
+            read = IndexProgress(events[-1].seq, compacted or progress.compacted)
             await self._access.write(
                 partial(index.add, record.session_id, record.repo.root_path, said, progress.seq, read)
             )
@@ -213,14 +213,14 @@ class Memory:
             if not await self._access.write(partial(_embed_some, index, embedder)):
                 return
 
-    async def _find(self, text: str, scope: Scope, limit: int | None = None) -> list[MemoryHit]:
+    async def _find(self, text: str, scope: MemoryScope, limit: int | None = None) -> list[MemoryHit]:
         index, search = await self._access.wait_open()
         self._load_soon(index, search)
-        question = Query(text, scope, limit or self._top_k)
+        question = MemoryQuery(text, scope, limit or self._top_k)
         return await self._access.read(partial(search.find, question))
 
-    async def _loaded(self) -> Embedder | None:
-        """The embedder, loaded now if it was not."""
+    async def _wait_embedder(self) -> Embedder | None:
+        """Load the embedder now if it is not loaded yet, and return it."""
         self._wanted.set()
         self._load_soon(*await self._access.wait_open())
         if self._loading is not None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from tokenizers import Tokenizer
 
 from buddy.memory.arrays import np
-from buddy.memory.vectors import Vectors, normalised
+from buddy.memory.vectors import Vectors, normalise
 from buddy.memory.weights import package_folder, read_weights
 
 HEADS = 12
@@ -23,7 +23,7 @@ class MiniLM:
     floor = 0.2
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        return normalised(np.stack([self._embed_one(text) for text in texts]))
+        return normalise(np.stack([self._embed_one(text) for text in texts]))
 
     def _embed_one(self, text: str) -> Vectors:
         ids = self._tokenizer.encode(text).ids

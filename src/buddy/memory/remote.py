@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from buddy.errors import ProviderError
 from buddy.memory.arrays import np
-from buddy.memory.vectors import Vectors, normalised
+from buddy.memory.vectors import Vectors, normalise
 
 SECONDS = 30.0
 
@@ -22,7 +22,7 @@ class _EmbeddingsResponse(Struct):
     data: list[_Row]
 
 
-class Remote:
+class RemoteEmbedder:
     floor = 0.2
 
     def __init__(self, base_url: str, api_key: str, model: str) -> None:
@@ -45,7 +45,7 @@ class Remote:
             )
         ordered = sorted(rows, key=lambda row: row.index)
         try:
-            return normalised(np.array([row.embedding for row in ordered], np.float32))
+            return normalise(np.array([row.embedding for row in ordered], np.float32))
         except ValueError as error:
             raise ProviderError(f"{self._model} returned vectors of different lengths", retryable=False) from error
 

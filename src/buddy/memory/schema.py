@@ -45,12 +45,12 @@ def open_index(path: Path) -> Database:
     """Open the index for writing; create it if there is none that can be used."""
     _make_file(path)
     try:
-        return _opened(path)
-    except (apsw.NotADBError, apsw.CorruptError, _Foreign):
+        return _open(path)
+    except (apsw.NotADBError, apsw.CorruptError, _WrongVersion):
         for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
             name.unlink(missing_ok=True)
         _make_file(path)
-        return _opened(path)
+        return _open(path)
 
 
 def open_index_reader(path: Path) -> Database:
@@ -60,11 +60,11 @@ def open_index_reader(path: Path) -> Database:
     return db
 
 
-class _Foreign(Exception):
+class _WrongVersion(Exception):
     """The file has another version's tables."""
 
 
-def _opened(path: Path) -> Database:
+def _open(path: Path) -> Database:
     db = connect(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         db.set_busy_timeout(BUSY_MS)
@@ -83,7 +83,7 @@ def _opened(path: Path) -> Database:
 
 def _check(found: object, wanted: object) -> None:
     if found != wanted:
-        raise _Foreign(f"{found!r}, not {wanted!r}")
+        raise _WrongVersion(f"{found!r}, not {wanted!r}")
 
 
 def _prepare(db: Database) -> None:

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from buddy.log.database import Database, Value
 from buddy.memory.embedders import Embedder
-from buddy.memory.hybrid import Weights, merged, ranked
-from buddy.memory.index import MemoryHit, Scope
+from buddy.memory.hybrid import Weights, merge_scores, rank
+from buddy.memory.index import MemoryHit, MemoryScope
 from buddy.memory.schema import open_index_reader
-from buddy.memory.words import query_of
+from buddy.memory.words import build_query
 
 if TYPE_CHECKING:
-    from buddy.memory.vectors import Tables
+    from buddy.memory.vectors import VectorTables
 
 CANDIDATES = 4
 
@@ -37,9 +37,9 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND {_IN_SCOPE}
 """  # noqa: S608 - our own text
 
 
-class Query(Struct, frozen=True):
+class MemoryQuery(Struct, frozen=True):
     text: str
-    scope: Scope
+    scope: MemoryScope
     limit: int = 8
 
 
@@ -50,41 +50,41 @@ class Search:
         self._db: Database = open_index_reader(path)
         self.embedder = embedder
         self._weights = weights
-        self._tables: Tables | None = None
+        self._tables: VectorTables | None = None
 
     def close(self) -> None:
         self._db.close()
 
-    def find(self, question: Query) -> list[MemoryHit]:
-        """The best matches, best first; of equals, the latest."""
-        if self._is_new(question.scope):
+    def find(self, question: MemoryQuery) -> list[MemoryHit]:
+        """The best matches, best first; ties by recency."""
+        if self._is_empty(question.scope):
             return []
         wanted = question.limit * CANDIDATES
         by_words = self._by_words(question, wanted)
         by_meaning = self._by_meaning(question, wanted)
-        known = self._found({**by_words, **by_meaning}, question.scope)
-        scores = merged(
+        known = self._load_hits({**by_words, **by_meaning}, question.scope)
+        scores = merge_scores(
             {chunk: score for chunk, score in by_meaning.items() if chunk in known},
             {chunk: score for chunk, score in by_words.items() if chunk in known},
             self._weights,
         )
-        best = ranked(scores, {chunk: (found.ts, found.seq) for chunk, found in known.items()})
+        best = rank(scores, {chunk: (found.ts, found.seq) for chunk, found in known.items()})
         return [replace(known[chunk], score=round(scores[chunk], 4)) for chunk in best[: question.limit]]
 
-    def _is_new(self, scope: Scope) -> bool:
+    def _is_empty(self, scope: MemoryScope) -> bool:
         """Whether nothing of the project is in scope: cheaper to check than to search."""
         if scope.project is None:
             return False
         return self._db.execute(_ANY, (scope.project, *_bindings(scope))).get is None
 
-    def _by_words(self, question: Query, wanted: int) -> dict[int, float]:
-        query = query_of(question.text, self._rows_with)
+    def _by_words(self, question: MemoryQuery, wanted: int) -> dict[int, float]:
+        query = build_query(question.text, self._rows_with)
         return dict(self._db.execute(_BY_WORDS, (query, *_bindings(question.scope), wanted))) if query else {}
 
     def _rows_with(self, stem: str) -> int:
         return self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (stem,)).get or 0
 
-    def _by_meaning(self, question: Query, wanted: int) -> dict[int, float]:
+    def _by_meaning(self, question: MemoryQuery, wanted: int) -> dict[int, float]:
         embedder, scope = self.embedder, question.scope
         if embedder is None or self._db.execute("SELECT value FROM facts WHERE name = 'model'").get != embedder.name:
             return {}
@@ -92,21 +92,21 @@ class Search:
         # Chunks that are still in the session's own context are found here too, so there must be room for them.
         wanted += int(self._db.execute("SELECT count(*) FROM chunks WHERE session = ?", (scope.unless,)).get)
         place = scope.project, scope.session
-        found = self._held().nearest(self._db, place, vector, wanted, model=embedder.name)
+        found = self._vector_tables().nearest(self._db, place, vector, wanted, model=embedder.name)
         return {chunk: score for chunk, score in found.items() if score >= embedder.floor}
 
-    def _held(self) -> "Tables":
+    def _vector_tables(self) -> "VectorTables":
         if self._tables is None:
-            from buddy.memory.vectors import Tables
+            from buddy.memory.vectors import VectorTables
 
-            self._tables = Tables()
+            self._tables = VectorTables()
         return self._tables
 
-    def _found(self, chunks: dict[int, float], scope: Scope) -> dict[int, MemoryHit]:
+    def _load_hits(self, chunks: dict[int, float], scope: MemoryScope) -> dict[int, MemoryHit]:
         listed = "[" + ",".join(map(str, chunks)) + "]"
         rows = self._db.execute(_FOUND, (listed, *_bindings(scope)))
         return {row[0]: MemoryHit(*row) for row in rows}
 
 
-def _bindings(scope: Scope) -> tuple[Value, ...]:
+def _bindings(scope: MemoryScope) -> tuple[Value, ...]:
     return scope.project, scope.session, scope.unless

@@ -25,23 +25,23 @@ ORDER BY vectors.number DESC LIMIT ?4
 Place = tuple[str | None, str | None]
 
 
-def normalised(vectors: Vectors) -> Vectors:
+def normalise(vectors: Vectors) -> Vectors:
     """Each row at length 1, so that the product of two is their cosine."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
 
 
-class Tables:
+class VectorTables:
     def __init__(self) -> None:
         self._model = ""
-        self._tables: OrderedDict[Place, _Table] = OrderedDict()
+        self._tables: OrderedDict[Place, _VectorTable] = OrderedDict()
 
     def nearest(self, db: Database, place: Place, question: Vectors, count: int, *, model: str) -> dict[int, float]:
         """The chunks of a project, of a session, or of all, whose vectors are nearest, with their cosine."""
         if model != self._model:
             self._model = model
             self._tables.clear()
-        table = self._tables.setdefault(place, _Table(len(question)))
+        table = self._tables.setdefault(place, _VectorTable(len(question)))
         self._tables.move_to_end(place)
         table.follow(db, place)
         while len(self._tables) > 1 and sum(each.size for each in self._tables.values()) > MOST_BYTES:
@@ -49,7 +49,7 @@ class Tables:
         return table.nearest(question, count)
 
 
-class _Table:
+class _VectorTable:
     def __init__(self, width: int) -> None:
         self._width = width
         self._count = 0

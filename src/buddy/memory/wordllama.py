@@ -10,7 +10,7 @@ from functools import cached_property
 from tokenizers import Tokenizer
 
 from buddy.memory.arrays import np
-from buddy.memory.vectors import Vectors, normalised
+from buddy.memory.vectors import Vectors, normalise
 from buddy.memory.weights import package_folder, read_weights
 
 
@@ -24,7 +24,7 @@ class WordLlama:
         for row, encoding in zip(rows, tokenizer.encode_batch(list(texts), add_special_tokens=False), strict=True):
             if encoding.ids:
                 row[:] = table[encoding.ids].mean(axis=0)
-        return normalised(rows)
+        return normalise(rows)
 
     @cached_property
     def _table(self) -> Vectors:

@@ -24,9 +24,9 @@ _STOP = frozenset(
 )
 
 
-def query_of(text: str, rows_with: Callable[[str], int]) -> str:
+def build_query(text: str, rows_with: Callable[[str], int]) -> str:
     """An FTS5 query; empty if there is nothing to search for. `rows_with` counts the chunks that have a stem."""
-    counted = sorted((count, term) for term in terms_of(text) if (count := rows_with(stem_of(term))))
+    counted = sorted((count, term) for term in significant_words(text) if (count := rows_with(stem(term))))
     chosen: list[str] = []
     rows = 0
     for count, term in counted:
@@ -37,7 +37,7 @@ def query_of(text: str, rows_with: Callable[[str], int]) -> str:
     return " OR ".join(chosen)
 
 
-def terms_of(text: str) -> list[str]:
+def significant_words(text: str) -> list[str]:
     """The significant words, each once; if there are too many, the longest, which are mostly the rarest."""
     found = dict.fromkeys(word for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1)
     if len(found) <= MOST_TERMS:
@@ -45,7 +45,7 @@ def terms_of(text: str) -> list[str]:
     return sorted(found, key=len, reverse=True)[:MOST_TERMS]
 
 
-def stem_of(word: str) -> str:
+def stem(word: str) -> str:
     """The word as it is in the index."""
     found = _tokenizer()(
         word.encode(errors="replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False

@@ -39,7 +39,7 @@ class _RecordedStream(Stream):
     def feed(self, text: str) -> str:
         return text
 
-    def give_way(self) -> str:
+    def flush(self) -> str:
         return ""
 
     def finish(self) -> str:

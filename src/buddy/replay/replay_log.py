@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import LogError
-from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, SessionRecord
+from buddy.log.contract import ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, SessionRecord
 from buddy.log.memory import MemoryLog
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.envelopes import Event
@@ -72,10 +72,10 @@ class ReplayLog(MemoryLog):
                     pending.add(body.approval_id)
                 case ApprovalReceived() if body.approval_id in pending:
                     pending.discard(body.approval_id)
-                    decision = Decision(body.approval_id, body.decision, body.by)
+                    decision = ApprovalDecision(body.approval_id, body.decision, body.by)
                 case ApprovalExpired() if body.approval_id in pending:
                     pending.discard(body.approval_id)
-                    decision = Decision(body.approval_id, "expired", RuntimeActor.TIMEOUT)
+                    decision = ApprovalDecision(body.approval_id, "expired", RuntimeActor.TIMEOUT)
                 case ToolClaimed():
                     claim = Claim(f"{event.run_id}/{body.call_id}", body.attempt, body.digest)
                 case _:

@@ -14,7 +14,7 @@ _TO_URLSAFE = str.maketrans("+/", "-_")
 
 def forms(secret: str) -> set[str]:
     """All forms of the secret; those of a text with several lines include its lines."""
-    found = set(_written(secret))
+    found = set(_text_forms(secret))
     raw = secret.encode("utf-8", "surrogatepass")
     found.update((raw.hex(), raw.hex().upper()))
     for text in _base64(raw):
@@ -22,7 +22,7 @@ def forms(secret: str) -> set[str]:
     return {form for form in found if len(form) >= MIN_LENGTH}
 
 
-def _written(secret: str) -> Iterator[str]:
+def _text_forms(secret: str) -> Iterator[str]:
     yield secret
     # A key file is often printed or sent line by line; its armour is public.
     for line in secret.splitlines():

@@ -9,23 +9,23 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import NOT_AFTER_MARK, Span
 
 SHORTEST, LONGEST = 24, 512
 BITS = 4.0
 HEX_BITS = 3.6  # sixteen digits in mixed case; no tool prints hashes like that
 
-_TOKEN = Lazy(rf"(?<![A-Za-z0-9+/_-]){NOT_AFTER_MARK}[A-Za-z0-9+/_-]{{{SHORTEST},}}+={{0,2}}")
-_HEX = Lazy(r"[0-9a-f-]+|[0-9A-F-]+")
-_TWO_CASE_HEX = Lazy(r"[0-9a-fA-F]{32,}")
-_MIXED = Lazy(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
-_CHANGE = Lazy(r"[a-z](?=[A-Z0-9+/])|[A-Z](?=[a-z0-9+/])|[0-9](?=[A-Za-z+/])|[+/](?=[A-Za-z0-9])")
-_WORDS = Lazy(r"[A-Za-z]?[a-z]{3,}")
-_PREFIX = Lazy(r"(?:[a-z]{2,12}[_-]){1,2}")
-_PUBLIC = Lazy(r"(?:AAAA[BCE][23]|sha\d{1,3}-|MII[A-K])")
-_SUM = Lazy(r"(?:sha\d{1,3}|md5|h1|base64|integrity|etag|nonce)[^\sA-Za-z0-9]{1,4}\Z", re.IGNORECASE)
-_BLANK = Lazy(r"[\s\"'<>]")
+_TOKEN = LazyPattern(rf"(?<![A-Za-z0-9+/_-]){NOT_AFTER_MARK}[A-Za-z0-9+/_-]{{{SHORTEST},}}+={{0,2}}")
+_HEX = LazyPattern(r"[0-9a-f-]+|[0-9A-F-]+")
+_TWO_CASE_HEX = LazyPattern(r"[0-9a-fA-F]{32,}")
+_MIXED = LazyPattern(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
+_CHANGE = LazyPattern(r"[a-z](?=[A-Z0-9+/])|[A-Z](?=[a-z0-9+/])|[0-9](?=[A-Za-z+/])|[+/](?=[A-Za-z0-9])")
+_WORDS = LazyPattern(r"[A-Za-z]?[a-z]{3,}")
+_PREFIX = LazyPattern(r"(?:[a-z]{2,12}[_-]){1,2}")
+_PUBLIC = LazyPattern(r"(?:AAAA[BCE][23]|sha\d{1,3}-|MII[A-K])")
+_SUM = LazyPattern(r"(?:sha\d{1,3}|md5|h1|base64|integrity|etag|nonce)[^\sA-Za-z0-9]{1,4}\Z", re.IGNORECASE)
+_BLANK = LazyPattern(r"[\s\"'<>]")
 _LOOKBACK = 300
 _BLOCK_LINES = {60, 64, 70, 72, 76}
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 
-_NAME = Lazy(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_PATH = Lazy(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
+_NAME = LazyPattern(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_PATH = LazyPattern(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
 
 
 def secrets_of(env: Mapping[str, str]) -> Iterator[str]:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from buddy.scrub import entropy, key_value, token_formats
 from buddy.scrub.formats import RUN
 from buddy.scrub.key_names import ENDING
-from buddy.scrub.lazy import Lazy
-from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merged
+from buddy.scrub.lazy import LazyPattern
+from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merge_spans
 
 LONGEST_WORD = 8 * 1024
 LONGEST_ID = 40
@@ -24,17 +24,17 @@ _OWN = frozenset({"sess", "run", "msg", "asst", "appr", "req", "call"})
 
 Hit = tuple[int, int, str]  # start, end, and the mark that replaces it
 
-_SIGNS = Lazy(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
-_LONG_RUN = Lazy(rf"[{RUN}]{{16}}")
+_SIGNS = LazyPattern(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
+_LONG_RUN = LazyPattern(rf"[{RUN}]{{16}}")
 # Scripts without blanks between words; neither digits nor any character that secrets consist of.
 WIDE = (
     r"\u0e01-\u0e4f\u0e81-\u0ecf\u1780-\u17d9\u2e80-\u2fff\u3001-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     r"\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uffef\U00020000-\U0003ffff"
 )
 FIRST_WIDE = "\u0e01"
-_WIDE_START = Lazy(rf"[{WIDE}]+")
-_LONG_WORD = Lazy(rf"[^\s{WIDE}]\S{{{LONGEST_WORD - 1}}}")
-_DELIMITER = Lazy(r".*[,;{}\[\]()&<>]", re.DOTALL)
+_WIDE_START = LazyPattern(rf"[{WIDE}]+")
+_LONG_WORD = LazyPattern(rf"[^\s{WIDE}]\S{{{LONGEST_WORD - 1}}}")
+_DELIMITER = LazyPattern(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
 def mask(text: str, *, random: bool = True) -> str:
@@ -106,25 +106,25 @@ def mask_piece(text: str, *, random: bool = True) -> str:
     hits = _hits(text, random=random)
     if not hits:
         return text
-    lines = _masked(text, hits).split("\n")
-    return "\n".join(_settled(line, random=random) if OPENING in line else line for line in lines)
+    lines = _replace(text, hits).split("\n")
+    return "\n".join(_mask_again(line, random=random) if OPENING in line else line for line in lines)
 
 
-def _settled(line: str, *, random: bool) -> str:
+def _mask_again(line: str, *, random: bool) -> str:
     while hits := _hits(line, random=random):
-        line = _masked(line, hits)
+        line = _replace(line, hits)
     return line
 
 
 def _hits(text: str, *, random: bool) -> list[Hit]:
     runs = token_formats.runs(text)
-    certain = merged([*token_formats.spans(text, runs), *key_value.spans(text)])
+    certain = merge_spans([*token_formats.spans(text, runs), *key_value.spans(text)])
     guessed = list(entropy.spans(text, runs)) if random else []
     hits = [(start, end, MARK) for start, end in certain]
-    return hits + [(start, end, ENTROPY_MARK) for start, end in guessed if not _meets((start, end), certain)]
+    return hits + [(start, end, ENTROPY_MARK) for start, end in guessed if not _overlaps((start, end), certain)]
 
 
-def _masked(text: str, hits: list[Hit]) -> str:
+def _replace(text: str, hits: list[Hit]) -> str:
     pieces: list[str] = []
     done = 0
     for start, end, mark in sorted(hits):
@@ -133,7 +133,7 @@ def _masked(text: str, hits: list[Hit]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def _meets(span: Span, others: list[Span]) -> bool:
+def _overlaps(span: Span, others: list[Span]) -> bool:
     at = bisect.bisect_left(others, span[0], key=lambda other: other[1])
     return at < len(others) and others[at][0] < span[1] and span[0] < others[at][1]
 

@@ -7,7 +7,7 @@
 
 from typing import Literal
 
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 
 Kind = Literal["password", "token", "key"]
 
@@ -46,15 +46,15 @@ _TELLING = (
     *("passwd", "password", "passphrase", "pwd", "token", "secret", "credential", "credentials", "key", "auth"),
     *("bearer", "authorization"),
 )
-_PASSWORD = Lazy(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
-_TOKEN = Lazy(
+_PASSWORD = LazyPattern(r"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)$")
+_TOKEN = LazyPattern(
     r"(?:token|secret|credentials?"
     r"|(?:api|access|private|secret|auth|client|app|application|consumer|encrypt(?:ion)?|sign(?:ing)?|master|account"
     r"|service|shared|license|subscription|storage|admin|deploy|integration|webhook|ssh|hmac|jwt|session)[_\-. ]?key"
     r"|_auth|bearer|authorization)$"
 )
-_KEY = Lazy(r"[a-z0-9][_\-.]?(?:key|auth)$")
-_HARMLESS = Lazy(
+_KEY = LazyPattern(r"[a-z0-9][_\-.]?(?:key|auth)$")
+_HARMLESS = LazyPattern(
     r"(?:public|sort|primary|foreign|cache|partition|group|object|dict|map|index|hash|lookup|unique|row|idempotency)"
     r"[_\-. ]?key$|(?:next|page|continuation|sync|cancel|cancellation|start|stop|pad|eos|bos|max)[_-]?token$"
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from buddy.scrub.entropy import bits
 from buddy.scrub.key_names import ENDING, Kind, kind_of
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import NOT_AFTER_MARK, OPENING, Span
 
 LONGEST = 200
@@ -20,48 +20,50 @@ LONGEST_IN_PROSE = 16
 
 _SIGN = r"(?:=>|:=|={1,3}|:|>)"
 _CLOSED = r"[\"'\\\]]{0,4}"
-_NAMED = Lazy(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
-_BEFORE = Lazy(rf"-{{0,2}}{NOT_AFTER_MARK}[A-Za-z0-9_.-]{{0,60}}\Z")
+_NAMED = LazyPattern(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
+_BEFORE = LazyPattern(rf"-{{0,2}}{NOT_AFTER_MARK}[A-Za-z0-9_.-]{{0,60}}\Z")
 
-_QUOTED = Lazy(
+_QUOTED = LazyPattern(
     rf"\"((?:[^\"\\\n]|\\[^\n]){{1,{LONGEST}}}+)\"|'((?:[^'\\\n]|\\[^\n]){{1,{LONGEST}}}+)'"
     rf"|\\[\"']([^\"'\\\n]{{1,{LONGEST}}}+)\\[\"']"
 )
-_BARE = Lazy(r"([A-Za-z0-9_+/=~!@%^*#-]{6,}+)(?![\w.(\[{$:\\])")
-_SETTING = Lazy(r"([^\s\"'\\`;,(){}\[\]<>$]{6,}+)")  # NAME=value, as in an environment: no code follows
-_QUERY = Lazy(r"([^\s\"'\\&#<>\[]{6,}+)")
-_CREDENTIAL = Lazy(
+_BARE = LazyPattern(r"([A-Za-z0-9_+/=~!@%^*#-]{6,}+)(?![\w.(\[{$:\\])")
+_SETTING = LazyPattern(r"([^\s\"'\\`;,(){}\[\]<>$]{6,}+)")  # NAME=value, as in an environment: no code follows
+_QUERY = LazyPattern(r"([^\s\"'\\&#<>\[]{6,}+)")
+_CREDENTIAL = LazyPattern(
     r"(\\?[\"']?)((?:bearer|basic|token|digest|negotiate|api-?token|api-?key|key|hmac|jwt|oauth|ntlm|splunk|bot)"
     r"[ \t]{1,2})?("
     r"[^\s\"'\\,;<>\[\]{}$]{6,}+)",
     re.IGNORECASE,
 )
-_USERINFO = Lazy(r"://([^\s/:@\"'<>\[\]]{0,64}):([^\s/@\"'<>\[\]]{3,200}+)@")
-_USER = Lazy(r"-(?<!\S-)(?:u|-user)[ \t=]{0,2}[\"']?([^\s:\"'\[\]]{0,64})[\"']?:[\"']?([^\s\"'\[\]]{0,100}+)(?!\[)")
+_USERINFO = LazyPattern(r"://([^\s/:@\"'<>\[\]]{0,64}):([^\s/@\"'<>\[\]]{3,200}+)@")
+_USER = LazyPattern(
+    r"-(?<!\S-)(?:u|-user)[ \t=]{0,2}[\"']?([^\s:\"'\[\]]{0,64})[\"']?:[\"']?([^\s\"'\[\]]{0,100}+)(?!\[)"
+)
 
 _UNCLOSED = (
     rf"\"(?:[^\"\\\n]|\\[^\n]){{0,{LONGEST}}}+|'(?:[^'\\\n]|\\[^\n]){{0,{LONGEST}}}+|\\[\"'][^\"'\\\n]{{0,{LONGEST}}}+"
 )
-_OPEN = Lazy(
+_OPEN = LazyPattern(
     rf"(?:{ENDING}){_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?"
     rf"(?:{_UNCLOSED}|\\?[\"']?[A-Za-z-]{{3,9}}[ \t]{{1,2}})?\Z"
     r"|(?:-u|--user)[ \t=]{0,2}\Z"
 )
 _OPEN_WITHIN = 500
 
-_PLACEHOLDER = Lazy(
+_PLACEHOLDER = LazyPattern(
     r"[\[<{$%(*&\s,:;)\]}]|.*(?:\$\{|\{\{|\.\.\.|…|\*\*\*|xxxx)|your|example|change_?me|none\b|null\b|true\b|false\b|undefined\b"
     r"|(?:~|\.{1,2})?/[^\s]*/|[a-z]+://|os\.|self\.|process\.",
     re.IGNORECASE,
 )
-_EXAMPLE = Lazy(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
-_BRACED = Lazy(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
+_EXAMPLE = LazyPattern(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
+_BRACED = LazyPattern(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
 _ONE_WORD = "[A-Za-z][a-z]*+(?:[A-Z][a-z]{2,}+)*+"
-_WORD = Lazy(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
-_LETTER_AND_DIGIT = Lazy(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
-_TOKENISH = Lazy(r"[A-Za-z0-9+/=_.~|-]{16,}")
-_HASH = Lazy(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CAMEL = Lazy(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
+_WORD = LazyPattern(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
+_LETTER_AND_DIGIT = LazyPattern(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
+_TOKENISH = LazyPattern(r"[A-Za-z0-9+/=_.~|-]{16,}")
+_HASH = LazyPattern(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CAMEL = LazyPattern(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
 
 
 def spans(text: str) -> Iterator[Span]:
@@ -164,11 +166,11 @@ def _value(text: str, named: re.Match[str]) -> Span | None:
     return _literal(text, named.end(), kind, name, gap[0] if gap else "")
 
 
-_NAME_END = Lazy(r"[A-Za-z]+")
-_UNSIGNED = Lazy(rf"{_CLOSED}[ \t]{{0,8}}")
-_SIGNED = Lazy(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
-_WORD_AND_BLANK = Lazy(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
-_NAMED_GAP = Lazy(r"[^A-Za-z][^\n]*\Z")
+_NAME_END = LazyPattern(r"[A-Za-z]+")
+_UNSIGNED = LazyPattern(rf"{_CLOSED}[ \t]{{0,8}}")
+_SIGNED = LazyPattern(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
+_WORD_AND_BLANK = LazyPattern(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
+_NAMED_GAP = LazyPattern(r"[^A-Za-z][^\n]*\Z")
 
 
 def _is_flag(name: str) -> bool:
@@ -191,7 +193,7 @@ def _literal(text: str, at: int, kind: Kind, name: str, gap: str) -> Span | None
     return bare.span(1) if bare and is_hidden else None
 
 
-def _bare(text: str, at: int, name: str, gap: str) -> Lazy:
+def _bare(text: str, at: int, name: str, gap: str) -> LazyPattern:
     start = at - len(gap) - len(name)
     if gap == "=" and start > 0 and text[start - 1] in "?&":
         return _QUERY

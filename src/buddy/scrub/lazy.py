@@ -8,7 +8,7 @@ import re
 from functools import cached_property
 
 
-class Lazy:
+class LazyPattern:
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self._source = pattern, flags
 

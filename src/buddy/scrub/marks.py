@@ -16,7 +16,7 @@ OPENING = MARK[:-1]
 Span = tuple[int, int]
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The union of these spans as disjoint spans in order; adjacent ones stay separate."""
     disjoint: list[Span] = []
     for start, end in sorted(spans):

@@ -23,7 +23,7 @@ from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import secrets_of
 from buddy.scrub.key_names import Kind, kind_of
 from buddy.scrub.key_value import is_secret
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, OPENING
 from buddy.scrub.streams import Stream
 from buddy.scrub.text_fields import text_fields
@@ -31,7 +31,7 @@ from buddy.scrub.values import Values
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
 
-_IDENTIFIER = Lazy(
+_IDENTIFIER = LazyPattern(
     r"(?:^|[_-])(?:ids?|digest|hash|sha\d*|etag|checksum|integrity|blobs?|seq)$|[a-z](?:Ids?|Hash|Digest)$"
 )
 # A field that can hold text: its name, its getter, and the texts that are known to be clean there.
@@ -56,7 +56,7 @@ class Scrubber:
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
-            self._forget()
+            self._clear_cache()
             self._numbers.setdefault(_digest(secret), len(self._numbers) + 1)
 
     def register_environment(self, env: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class Scrubber:
         return self._numbers.get(_digest(secret.strip()))
 
     def text(self, text: str) -> str:
-        return self._masked(text, random=True)
+        return self._mask(text, random=True)
 
     def registered(self, text: str) -> str:
         """Mask registered values alone: for text that must stay byte for byte the same if it contains none."""
@@ -82,14 +82,14 @@ class Scrubber:
     def tree(self, value: Json) -> Json: ...
     def tree(self, value: Json) -> Json:
         """A scrubbed copy of a JSON value, keys included; the value itself if there is nothing to hide."""
-        return self._scrubbed(value, "")
+        return self._scrub(value, "")
 
     def is_clean(self, shape: Struct) -> bool:
         """Whether a struct certainly has nothing to hide. Most events have not, and this costs a tenth of `tree`."""
         for name, get, known in self._text_fields.get(type(shape)) or self._find_text_fields(type(shape)):
             value = get(shape)
             if isinstance(value, str):
-                if value not in known and self._named(value, name) is not value:
+                if value not in known and self._scrub_field(value, name) is not value:
                     return False
             elif value and not self._is_clean_value(value, name):
                 return False
@@ -101,7 +101,7 @@ class Scrubber:
         if isinstance(value, tuple):
             return all(self._is_clean_value(item, name) for item in cast("tuple[Any, ...]", value))
         tree = to_builtins(value)
-        return self._scrubbed(tree, name) is tree
+        return self._scrub(tree, name) is tree
 
     def _find_text_fields(self, shape: type[Struct]) -> tuple[_TextField, ...]:
         found = self._text_fields[shape] = tuple(
@@ -113,33 +113,33 @@ class Scrubber:
     def stream(self) -> Stream:
         return Stream(self._values)
 
-    def _scrubbed(self, value: Json, name: str) -> Json:
+    def _scrub(self, value: Json, name: str) -> Json:
         match value:
             case str():
-                return self._named(value, name)
+                return self._scrub_field(value, name)
             case dict():
                 return self._dict(value)
             case list():
-                scrubbed = [self._scrubbed(item, name) for item in value]
+                scrubbed = [self._scrub(item, name) for item in value]
                 return scrubbed if _differ(scrubbed, value) else value
             case tuple():
-                scrubbed = tuple(self._scrubbed(item, name) for item in value)
+                scrubbed = tuple(self._scrub(item, name) for item in value)
                 return scrubbed if _differ(scrubbed, value) else value
             case _:
                 return value
 
-    def _named(self, value: str, name: str) -> str:
+    def _scrub_field(self, value: str, name: str) -> str:
         kind, random = _traits(name)
         if kind and _is_secret_field(kind, value):
             return MARK
-        return self._masked(value, random=random)
+        return self._mask(value, random=random)
 
     def _dict(self, value: dict[str, Json]) -> dict[str, Json]:
-        scrubbed = {self.text(key): self._scrubbed(item, key) for key, item in value.items()}
+        scrubbed = {self.text(key): self._scrub(item, key) for key, item in value.items()}
         same = len(scrubbed) == len(value) and not _differ(scrubbed.values(), value.values())
         return value if same and all(map(eq, scrubbed, value)) else scrubbed
 
-    def _masked(self, text: str, *, random: bool) -> str:
+    def _mask(self, text: str, *, random: bool) -> str:
         clean = self._clean[random]
         if text is self._latest or text in clean:
             return text
@@ -147,16 +147,15 @@ class Scrubber:
         if masked != text:
             return masked
         if random and len(text) > _SHORT:
-            self._latest = (
-                text  # a tool's output is scrubbed twice: before it is truncated, and in the event of its result
-            )
+            # A tool's output is scrubbed twice: before it is truncated, and in the event of its result.
+            self._latest = text
         elif len(text) <= _SHORT:
             if len(clean) >= _REMEMBERED:
                 clean.clear()
             clean.add(text)
         return text
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         self._latest = ""
         for clean in self._clean.values():
             clean.clear()

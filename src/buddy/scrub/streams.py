@@ -28,8 +28,8 @@ class Stream:
     def finish(self) -> str:
         return self._heuristics.feed(self._values.finish()) + self._heuristics.finish()
 
-    def give_way(self) -> str:
-        """Flush what is held back, because another text starts after this one."""
+    def flush(self) -> str:
+        """Return what is held back, because another text starts after this one."""
         return self.finish()
 
 

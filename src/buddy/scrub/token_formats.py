@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from buddy.scrub import token_scanner
 from buddy.scrub.formats import GATED, RUN, START
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import Span
 
 ARMOUR_LIMIT = 16 * 1024
 
 # Skipping everything short within one match keeps this cheap; matching the end keeps it linear.
-_RUNS = Lazy(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
+_RUNS = LazyPattern(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
 
-_GATED = [(sign, Lazy(f"{START}(?:{shape})")) for sign, shape in GATED.values()]
+_GATED = [(sign, LazyPattern(f"{START}(?:{shape})")) for sign, shape in GATED.values()]
 
 _BEGIN = r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -25,14 +25,14 @@ _BETWEEN = r"(?:\s|\\[nrt]|[\"'|>,;#*\\])"
 _LONG = r"[A-Za-z0-9+/=]{16,}+(?!:|-(?!----))"  # not the name of a header
 _SHORT = r"[A-Za-z0-9+/=]{1,15}+"
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,100}+(?=\n|\\n)"
-_ARMOUR = Lazy(
+_ARMOUR = LazyPattern(
     rf"{_BEGIN}(?:(?:{_BETWEEN}|{_HEADER})*+{_LONG})++(?:{_BETWEEN}*+{_SHORT}(?={_BETWEEN}*+{_END}))?(?:{_BETWEEN}*+{_END})?"
 )
-_OPEN_ARMOUR = Lazy(
+_OPEN_ARMOUR = LazyPattern(
     rf"-----BEGIN(?:[ A-Z0-9]*|{_BEGIN[10:]}(?:{_LONG}|{_HEADER}|{_BETWEEN})*+(?:[A-Z][A-Za-z-]{{2,30}}:[^\n]{{0,100}}"
     rf"|{_SHORT}{_BETWEEN}*+)?(?:-----END[ A-Z0-9]*)?)\Z"
 )
-_HASH = Lazy("[0-9A-F]+|[0-9a-f]+")
+_HASH = LazyPattern("[0-9A-F]+|[0-9a-f]+")
 _DASHES = "-----BEGIN"
 
 
@@ -42,10 +42,10 @@ def runs(text: str) -> list[Span]:
 
 
 def spans(text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
-    yield from _armoured(text)
+    yield from _armour_spans(text)
     yield from (span for span in token_scanner.spans(text) if not _HASH.fullmatch(text, *span))
     for sign, shape in _GATED if long_runs else ():
-        for start, end in _holding(sign, text, long_runs):
+        for start, end in _runs_containing(sign, text, long_runs):
             yield from (token.span() for token in shape.finditer(text, start, end))
 
 
@@ -56,7 +56,7 @@ def open_armour(text: str) -> int:
     return at if is_open else len(text)
 
 
-def _holding(sign: str, text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
+def _runs_containing(sign: str, text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
     """The runs that contain this text."""
     at = text.find(sign)
     while at >= 0:
@@ -68,7 +68,7 @@ def _holding(sign: str, text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
         at = text.find(sign, end)
 
 
-def _armoured(text: str) -> Iterator[Span]:
+def _armour_spans(text: str) -> Iterator[Span]:
     at = text.find(_DASHES)
     while at >= 0:
         block = _ARMOUR.match(text, at, at + ARMOUR_LIMIT)

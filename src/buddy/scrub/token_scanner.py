@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from buddy.scrub.formats import PREFIXED, START
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import Span
 from buddy.scrub.prefix_table import INDEX, PLACES, SCAN, WINDOW
 
-_SCAN = Lazy(SCAN)
+_SCAN = LazyPattern(SCAN)
 
 
 def spans(text: str) -> Iterator[Span]:

@@ -12,11 +12,11 @@ import bisect
 from collections.abc import Iterator
 
 from buddy.scrub.encodings import MIN_LENGTH, forms
-from buddy.scrub.lazy import Lazy
+from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, Span
 from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
 
-_BREAK = Lazy(r"\r?\n")
+_BREAK = LazyPattern(r"\r?\n")
 
 
 class Values:
@@ -26,12 +26,12 @@ class Values:
         self._needles: set[str] = set()
         self._sorted: list[str] = []
         self._search: MultiSearch | None = None
-        self._firsts: Lazy | None = None
+        self._firsts: LazyPattern | None = None
         self.longest = 0
         self.has_spaces = False
 
     def add(self, secret: str) -> None:
-        new = {_joined(form) for form in forms(secret)} - self._needles
+        new = {_without_breaks(form) for form in forms(secret)} - self._needles
         # The mark itself stays readable, whatever is registered.
         new.discard(MARK)
         new = {form for form in new if len(form) >= MIN_LENGTH}
@@ -45,7 +45,7 @@ class Values:
 
     def may_hold(self, part: str) -> bool:
         """Whether it may contain a value; False is certain."""
-        return self._search is not None and self._search.any_in(_joined(part))
+        return self._search is not None and self._search.any_in(_without_breaks(part))
 
     def mask(self, text: str) -> str:
         if not self.may_hold(text) or not any(self._hits(text, wrapped=False)):
@@ -84,7 +84,7 @@ class Values:
     def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
         if self._search is None:
             return
-        joined = _joined(part)
+        joined = _without_breaks(part)
         breaks: Breaks | None = None
         for needle, start in self._search.candidates(joined):
             if start < -SKIPPED or not joined.startswith(needle[SKIPPED:], start + SKIPPED):
@@ -100,7 +100,7 @@ class Values:
             return size
         # After a line break, one or two characters are too few to wait for: see the invariants.
         fewest = 3 if part.endswith("\n") else 1
-        joined = _joined(part)
+        joined = _without_breaks(part)
         from_here = max(0, len(joined) - self.longest + 1)
         starts = [first.start() for first in self._firsts.finditer(joined, from_here)]
         for start in [*starts, *range(max(from_here, len(joined) - 2), len(joined) - fewest + 1)]:
@@ -115,7 +115,7 @@ class Values:
         self.longest = max(map(len, self._needles))
         self.has_spaces = any(" " in needle for needle in self._needles)
         self._search = MultiSearch(self._sorted)
-        self._firsts = Lazy(three_characters({needle[:3] for needle in self._needles}))
+        self._firsts = LazyPattern(three_characters({needle[:3] for needle in self._needles}))
 
 
 class Breaks:
@@ -141,7 +141,7 @@ class Breaks:
         return max(start, self._at[index - 1]) if index else start
 
 
-def _joined(text: str) -> str:
+def _without_breaks(text: str) -> str:
     return text.replace("\r\n", "").replace("\n", "") if "\n" in text else text
 
 

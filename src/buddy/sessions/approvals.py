@@ -15,7 +15,7 @@ from buddy.approvals.policy import Effective, parse_policy
 from buddy.approvals.questions import Opinion, Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError, RunDenied
-from buddy.log.contract import ApprovalRecord, Decision
+from buddy.log.contract import ApprovalDecision, ApprovalRecord
 from buddy.protocol.actors import SESSION_GRANT, Actor, Rule, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
@@ -93,7 +93,7 @@ class Approvals:
             stop=submission.stop,
         )
         await self._journal.commit(
-            Rows(decision=Decision(submission.approval_id, submission.decision, by)), durable=True
+            Rows(decision=ApprovalDecision(submission.approval_id, submission.decision, by)), durable=True
         )
         faults.reached("approval.submit.after")
         self._wake(submission.approval_id)
@@ -104,10 +104,10 @@ class Approvals:
             if call.stage != "awaiting":
                 continue  # somebody was faster while the one before was committed
             self._receive(call, decision, by, comment=comment)
-            await self._journal.commit(Rows(decision=Decision(approval_id, decision, by)), durable=True)
+            await self._journal.commit(Rows(decision=ApprovalDecision(approval_id, decision, by)), durable=True)
             self._wake(approval_id)
 
-    def expire_overdue(self) -> list[Decision]:
+    def expire_overdue(self) -> list[ApprovalDecision]:
         """Record what expired while no process was there to see it; the decisions are to be committed with it.
 
         At once, before anybody can be heard: a decision that comes after the time is over must find it over.
@@ -196,9 +196,9 @@ class Approvals:
         finally:
             self._decided.pop(required.approval_id, None)
 
-    def _expire(self, run: RunState, required: ApprovalRequired) -> Decision:
+    def _expire(self, run: RunState, required: ApprovalRequired) -> ApprovalDecision:
         self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
-        return Decision(required.approval_id, "expired", "timeout")
+        return ApprovalDecision(required.approval_id, "expired", "timeout")
 
     def _ruling(self, call: OpenCall) -> Ruling:
         is_approved, waited = call.stage == "approved", call.approval is not None

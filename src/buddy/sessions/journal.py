@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from buddy import faults
 from buddy.errors import LogError
-from buddy.log.contract import ApprovalRecord, Batch, Claim, Decision, Lease, Log
+from buddy.log.contract import ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, Log
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -50,7 +50,7 @@ class Rows(Struct, frozen=True):
     key: str | None = None
     claim: Claim | None = None
     approval: ApprovalRecord | None = None
-    decision: Decision | None = None
+    decision: ApprovalDecision | None = None
     taken: tuple[int, ...] = ()
 
 
@@ -114,7 +114,7 @@ class Journal:
         """An answer begins: the last words of the thought before it must not come after its first."""
         for lane in [known for known in self._lanes if known[0] == "thinking_token"]:
             stream, run_id = self._lanes.pop(lane)
-            self._piece(lane, stream.give_way(), run_id)
+            self._piece(lane, stream.flush(), run_id)
 
     def end_streams(self) -> None:
         """The running texts are over: whatever was held back to be looked at comes out."""
