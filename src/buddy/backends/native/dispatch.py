@@ -87,7 +87,7 @@ class Dispatch:
                 prepared = await self._permit(run, call, await self._announce(run, call))
                 outcome = "failed"
                 started = run.seconds()  # the time somebody took to decide is not the tool's
-                output = await self._execute(run, call, prepared)
+                output = await self.execute(run, call, prepared)
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
             if outcome == "rejected" and call.stage == "denied":
@@ -120,7 +120,7 @@ class Dispatch:
         prepared: Prepared | None = None
         problem: ToolError | None = None
         try:
-            prepared = await self._prepare(run, call)
+            prepared = await self.prepare(run, call)
         except ToolError as error:
             problem = error
         if call.stage == "requested":
@@ -138,7 +138,7 @@ class Dispatch:
             raise problem or ToolError("the call could not be prepared")
         return prepared
 
-    async def _prepare(self, run: Run, call: OpenCall) -> Prepared:
+    async def prepare(self, run: Run, call: OpenCall) -> Prepared:
         tool = self._registry.get(call.item.name)
         arguments = run.arguments_of(call)
         args = self._registry.parse(tool, arguments)
@@ -149,14 +149,14 @@ class Dispatch:
     async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
         """Have the call decided and claimed; what changed since it was decided is decided again."""
         check_disk_space(prepared.question.tier, self._has_room)
-        ruling, prepared = await ask_until_current(run, prepared, partial(self._prepare, run, call))
+        ruling, prepared = await ask_until_current(run, prepared, partial(self.prepare, run, call))
         if not ruling.approved:
             why = f": {ruling.comment}" if ruling.comment else ""
             raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
         await claim(run, prepared.question)
         return prepared
 
-    async def _execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:
+    async def execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:
         decoders: dict[str, codecs.IncrementalDecoder] = {}
 
         async def on_output(stream: Literal["stdout", "stderr"], data: bytes) -> None:

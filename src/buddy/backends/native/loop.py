@@ -12,12 +12,12 @@ from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
 from buddy.backends.native.session_tools import SessionTools
-from buddy.backends.native.watch import Timed, watching
+from buddy.backends.native.watch import Timed, report_model_call, watching_tools
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
-from buddy.protocol.codes import Tier
-from buddy.protocol.events import LASTING, AssistantRestart, EventBody, Progress, Status
+from buddy.protocol.events import LASTING, AssistantRestart, EventBody
+from buddy.tools.registry import Registry
 from buddy.tools.source import ToolSource
 
 
@@ -35,11 +35,14 @@ class Native:
         settings: PromptSettings,
         profile: str | None = None,
         model: str | None = None,
+        *,
+        dispatch: Callable[[Registry, Callable[[], bool]], Dispatch] = Dispatch,
     ) -> None:
         self._choose = choose
         self._provider = choose(profile, model)
         self._tools = SessionTools(tools)
         self._has_room = has_room
+        self._dispatch = dispatch
         self._prompts = Prompts(settings)
 
     def observe(self, seq: int, body: EventBody) -> None:
@@ -84,20 +87,11 @@ class Native:
     async def _turn(self, run: Run) -> None:
         await run.steers()
         asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
-        turn, most = run.state.turns + 1, run.state.options.budget.max_turns or 50
-        run.emit(Progress(kind="provider_call", message=f"[{turn}/{most}] Calling provider", turn=turn, max_turns=most))
-        run.emit(Status(source="orchestrator", phase="Calling model", detail=self._provider.model))
+        report_model_call(run, self._provider.model)
         with Timed(run, TurnState.STREAMING):
             await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
     async def _run_tools(self, run: Run) -> None:
-        turn, most = max(run.state.turns, 1), run.state.options.budget.max_turns or 50
-        names = tuple(call.item.name for call in run.state.open_calls.values())
-        message = f"[{turn}/{most}] Executing tools: {', '.join(names)}"
         registry = (await self._tools.current(run)).registry
-        tiers: dict[str, Tier] = {name: registry.tier_of(name) for name in names if name in registry.names}
-        begun = Progress(
-            kind="tool_execution", message=message, turn=turn, max_turns=most, tool_names=names, tiers=tiers
-        )
-        with Timed(run, TurnState.TOOL_EXECUTION), watching(run, begun):
-            await Dispatch(registry, self._has_room).settle(run)
+        with Timed(run, TurnState.TOOL_EXECUTION), watching_tools(run, registry):
+            await self._dispatch(registry, self._has_room).settle(run)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from buddy.backends.contract import Run
 from buddy.backends.runstate import TurnState
-from buddy.protocol.events import Phase, Progress, WarningRaised
+from buddy.protocol.events import Phase, Progress, Status, WarningRaised
+from buddy.tools.registry import Registry
 
 HEARTBEAT_SECONDS = 5.0
 REPEATS = 3
@@ -33,9 +34,25 @@ class Timed:
             self._run.emit(Phase(name=self._state, duration_ms=round(took * 1000, 3)))
 
 
+def report_model_call(run: Run, model: str) -> None:
+    turn, most = run.state.turns + 1, _max_turns(run)
+    run.emit(Progress(kind="provider_call", message=f"[{turn}/{most}] Calling provider", turn=turn, max_turns=most))
+    run.emit(Status(source="orchestrator", phase="Calling model", detail=model))
+
+
 @contextmanager
-def watching(run: Run, begun: Progress) -> Generator[None]:
-    """Report every few seconds that the tools still run, and at the end if the same call was repeated in vain."""
+def watching_tools(run: Run, registry: Registry) -> Generator[None]:
+    """Report which tools run, every few seconds that they still do, and at the end if a call was repeated in vain."""
+    turn, most = max(run.state.turns, 1), _max_turns(run)
+    names = tuple(call.item.name for call in run.state.open_calls.values())
+    begun = Progress(
+        kind="tool_execution",
+        message=f"[{turn}/{most}] Executing tools: {', '.join(names)}",
+        turn=turn,
+        max_turns=most,
+        tool_names=names,
+        tiers={name: registry.tier_of(name) for name in names if name in registry.names},
+    )
     run.emit(begun)
     heartbeat = _Heartbeat(run, begun)
     try:
@@ -47,6 +64,10 @@ def watching(run: Run, begun: Progress) -> Generator[None]:
         name = state.last_done[0]
         message = f"{name} was called {state.repeated} times in a row with the same arguments and the same result"
         run.emit(WarningRaised(code="REPEATED_CALL", message=message))
+
+
+def _max_turns(run: Run) -> int:
+    return run.state.options.budget.max_turns or 50
 
 
 class _Heartbeat:
