@@ -1,4 +1,4 @@
-"""Finding and reading the file, and what is said about a wrong one."""
+"""Finding and reading the file, and the errors about an invalid one."""
 
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def test_max_iterations_is_an_alias_of_max_turns():
     assert "set only one of them" in str(refused("[agent]\nmax_iterations = 8\nmax_turns = 9"))
 
 
-def test_the_first_file_that_exists_is_taken(places: Places):
+def test_the_first_existing_file_is_used(places: Places):
     legacy = places.config_dir.parent / "agent" / "agent.toml"
     legacy.parent.mkdir()
     for number, path in enumerate((legacy, places.config_dir / "agent.toml", places.config_dir / "buddy.toml"), 1):
@@ -100,7 +100,7 @@ def test_the_first_file_that_exists_is_taken(places: Places):
         assert config.source == str(path)
 
 
-def test_a_named_file_beats_the_variable_which_beats_the_user_file(places: Places, tmp_path: Path):
+def test_a_named_file_takes_precedence_over_the_variable_and_the_user_file(places: Places, tmp_path: Path):
     for name, turns in (("flag.toml", 1), ("variable.toml", 2), ("config/buddy/buddy.toml", 3)):
         (tmp_path / name).write_text(f"[agent]\nmax_turns = {turns}")
     env = {"BUDDY_CONFIG": str(tmp_path / "variable.toml")}
@@ -122,7 +122,7 @@ def test_the_file_of_a_project_is_not_read(places: Places, tmp_path: Path, monke
     assert load_config({}, None, places) == Config()
 
 
-def test_a_file_that_everybody_can_write_is_refused(places: Places):
+def test_a_world_writable_file_is_refused(places: Places):
     path = places.config_dir / "buddy.toml"
     path.write_text("")
     path.chmod(0o666)
@@ -130,7 +130,7 @@ def test_a_file_that_everybody_can_write_is_refused(places: Places):
         load_config({}, None, places)
 
 
-def test_a_file_that_is_not_text_is_named(places: Places):
+def test_a_file_that_is_not_text_is_reported_by_name(places: Places):
     (places.config_dir / "buddy.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"buddy\.toml: not UTF-8 text"):
         load_config({}, None, places)
@@ -165,11 +165,11 @@ def test_a_syntax_error_has_file_and_line():
         ("[models]\nx = 3", "buddy.toml:2: [models.x]: expected `object`, got `int`"),
     ],
 )
-def test_a_wrong_key_or_value_is_pointed_at(text: str, message: str):
+def test_a_wrong_key_or_value_is_reported_with_its_place(text: str, message: str):
     assert str(refused(text)) == message
 
 
-def test_an_unknown_key_is_reported_what_there_is():
+def test_an_unknown_key_is_reported_with_the_available_ones():
     assert "agent_runtime" in refused("[server]\nport = 1").hint
 
 

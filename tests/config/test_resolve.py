@@ -78,7 +78,7 @@ def test_a_model_inside_a_named_profile_is_only_a_model(two: Config):
     assert resolve_profile(two, {}, name="local", model="local/x").model == "x"
 
 
-def test_the_command_line_beats_the_environment_which_beats_the_file(two: Config):
+def test_the_command_line_then_the_environment_then_the_file_take_precedence(two: Config):
     resolved = resolve_profile(two, ENV)
     assert (resolved.profile, resolved.model, resolved.base_url, resolved.api_key) == (
         "cloud",
@@ -95,7 +95,7 @@ def test_a_profile_chosen_by_name_keeps_its_own_server_key_and_model(two: Config
     assert resolve_profile(two, ENV, name="local").api_key == "k", "what it leaves open is filled in"
 
 
-def test_the_older_names_of_the_variables_are_a_fallback():
+def test_the_old_variable_names_are_a_fallback():
     env = {"AGENT_BASE_URL": "http://127.0.0.1:1", "AGENT_MODEL": "old", "AGENT_API_KEY": "ok"}
     resolved = resolve_profile(Config(), env)
     assert (resolved.model, resolved.api_key) == ("old", "ok")
@@ -118,14 +118,14 @@ def test_the_scripted_profile_always_exists_and_ignores_the_environment(two: Con
     assert resolve_profile(parse_config("[agent]\nmodel = 'scripted'", ""), {}).api == "scripted"
 
 
-def test_nothing_configured_is_said_with_what_to_set():
+def test_without_configuration_the_error_says_what_to_set():
     with pytest.raises(UserError, match="no model is configured") as caught:
         resolve_profile(Config(), {})
     for word in ("BUDDY_BASE_URL", "BUDDY_MODEL", "BUDDY_API_KEY", "buddy.toml"):
         assert word in caught.value.hint
 
 
-def test_an_unknown_profile_is_reported_which_there_are(two: Config):
+def test_an_unknown_profile_is_reported_with_the_available_ones(two: Config):
     with pytest.raises(UserError, match=r"unknown profile 'clod'\. Available: local, cloud, scripted"):
         resolve_profile(two, {}, name="clod")
     with pytest.raises(UserError, match="unknown profile 'gone'"):
@@ -141,7 +141,7 @@ def test_an_unset_key_variable_is_an_empty_key(two: Config):
     assert resolve_profile(two, {}, name="local").api_key == ""
 
 
-def test_a_key_file_loses_its_last_newline_and_may_lie_beside_the_configuration(tmp_path: Path):
+def test_a_key_file_loses_its_last_newline_and_may_be_next_to_the_configuration(tmp_path: Path):
     (tmp_path / "key").write_text("from-the-key-file\n")
     text = "[models.a]\napi_base_url = 'http://127.0.0.1:1'\napi_key_file = '{}'\nscript = 'x.jsonl'"
     beside = resolve_profile(parse_config(text.format("key"), str(tmp_path / "buddy.toml")), {})
@@ -170,14 +170,14 @@ api_base_url = "https://models.example/v1"
 """
 
 
-def test_an_openai_login_speaks_to_the_codex_server():
+def test_an_openai_login_uses_the_codex_server():
     resolved = resolve_profile(parse_config(LOGIN, ""), {})
     assert (resolved.auth, resolved.base_url, resolved.api_key) == ("login", CODEX_BASE_URL, "")
     public = LOGIN.replace('model = "gpt', 'api_base_url = "https://api.openai.com/v1/"\nmodel = "gpt')
     assert resolve_profile(parse_config(public, ""), {}).base_url == CODEX_BASE_URL
 
 
-def test_a_login_elsewhere_speaks_to_the_server_it_names():
+def test_another_login_uses_the_server_it_names():
     resolved = resolve_profile(parse_config(LOGIN, ""), {}, name="own")
     assert (resolved.base_url, resolved.issuer, resolved.client_id) == (
         "https://models.example/v1",
@@ -187,7 +187,7 @@ def test_a_login_elsewhere_speaks_to_the_server_it_names():
 
 
 @pytest.mark.parametrize("env", [{"BUDDY_BASE_URL": "http://127.0.0.1:9/v1"}, ENV])
-def test_a_server_from_the_environment_is_never_given_a_login(env: dict[str, str]):
+def test_a_server_from_the_environment_never_receives_a_login(env: dict[str, str]):
     resolved = resolve_profile(parse_config(LOGIN, ""), env)
     assert (resolved.auth, resolved.base_url) == ("api-key", "http://127.0.0.1:9/v1")
     chosen = resolve_profile(parse_config(LOGIN, ""), env, name="gpt")

@@ -19,7 +19,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def uncommented(text: str) -> str:
-    """The template as somebody who wants all of it would leave it."""
+    """The template with all its examples enabled."""
     lines = (line.removeprefix("# ") for line in text.splitlines())
     return "\n".join(line for line in lines if line.startswith("[") or " = " in line.split('"')[0])
 
@@ -70,27 +70,27 @@ def test_the_template_is_written_once_and_privately(places: Places):
 
 
 @pytest.mark.parametrize("name", ["buddy/agent.toml", "agent/agent.toml"])
-def test_an_older_file_is_a_configuration_too(places: Places, name: str):
+def test_an_old_file_is_a_configuration_too(places: Places, name: str):
     older = places.config_dir.parent / name
     older.parent.mkdir(parents=True)
     older.write_text("")
     assert write_template({}, places) is None
 
 
-def test_a_name_that_leads_nowhere_is_left_alone(places: Places):
+def test_a_dangling_link_is_left_alone(places: Places):
     places.config_dir.mkdir(parents=True)
     (places.config_dir / "buddy.toml").symlink_to(places.config_dir / "gone.toml")
     assert write_template({}, places) is None
     assert not (places.config_dir / "gone.toml").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_of_the_system(tmp_path: Path):
+def test_a_folder_that_cannot_be_created_is_an_os_error(tmp_path: Path):
     (tmp_path / ".config").write_text("a file")
     with pytest.raises(OSError, match=r"\.config"):
         write_template({}, find_places({"HOME": str(tmp_path)}))
 
 
-def test_a_profile_is_added_below_what_was_there(places: Places):
+def test_a_profile_is_added_at_the_end(places: Places):
     write_template({}, places)
     file = places.config_dir / "buddy.toml"
     add_profile(file, "ollama", 'api_base_url = "http://127.0.0.1:11434/v1"\nmodel = "qwen3:8b"\n')
@@ -110,7 +110,7 @@ def test_a_profile_that_would_break_the_file_is_not_added(places: Places):
     assert file.read_text() == template()
 
 
-def test_a_file_that_is_a_link_stays_one(places: Places, tmp_path: Path):
+def test_a_linked_file_stays_a_link(places: Places, tmp_path: Path):
     kept = tmp_path / "dotfiles.toml"
     kept.write_text("# kept elsewhere\n")
     places.config_dir.mkdir(parents=True)

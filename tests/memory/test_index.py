@@ -71,7 +71,7 @@ def test_one_session_can_be_searched_alone(index: Index, tmp_path: Path) -> None
     assert [one.text for one in find(tmp_path, "paint", MemoryScope(session="sess_2"))] == ["green paint"]
 
 
-def test_what_a_session_still_has_before_it_is_left_out(index: Index, tmp_path: Path) -> None:
+def test_text_still_in_the_sessions_context_is_left_out(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "blue paint")
     add(index, "sess_2", "old paint", "new paint")
     index.add("sess_2", HERE, [], 2, IndexProgress(3, compacted=1))
@@ -93,7 +93,7 @@ def test_reading_a_session_twice_adds_nothing(index: Index, tmp_path: Path) -> N
     assert find(tmp_path, "twice") == []
 
 
-def test_what_is_forgotten_stays_forgotten(index: Index, tmp_path: Path) -> None:
+def test_a_forgotten_text_stays_forgotten(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "my birthday is in May")
     [found] = find(tmp_path, "birthday")
     assert index.forget(found.chunk)

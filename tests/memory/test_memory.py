@@ -67,14 +67,14 @@ async def test_users_agents_and_tools_are_remembered(tmp_path: Path) -> None:
     assert roles == {"user", "assistant", "tool run_shell"}
 
 
-async def test_long_texts_are_remembered_whole(tmp_path: Path) -> None:
+async def test_long_texts_are_remembered_completely(tmp_path: Path) -> None:
     long = " ".join(f"filler{number}" for number in range(SPILL_ABOVE // 8)) + " persimmon"
     async with remembering(tmp_path, Puppet(answer(long))) as home:
         await say(home, "talk")
         assert [one.text[-9:] for one in await settled(home, "persimmon")] == ["persimmon"]
 
 
-async def test_the_log_is_caught_up_with_from_the_cursor(tmp_path: Path) -> None:
+async def test_indexing_catches_up_from_the_cursor(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
     parts = RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")))
     async with house(tmp_path, parts=parts) as home:
@@ -87,7 +87,7 @@ async def test_the_log_is_caught_up_with_from_the_cursor(tmp_path: Path) -> None
     await memory.close()
 
 
-async def test_news_are_taken_up_when_the_runtime_stops(tmp_path: Path) -> None:
+async def test_new_events_are_indexed_when_the_runtime_stops(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
     async with remembering(tmp_path, Puppet(answer("yes")), log) as home:
         await say(home, "rambutan")

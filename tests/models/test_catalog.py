@@ -1,4 +1,4 @@
-"""What is known of a model, and what its replies cost."""
+"""The facts about a model, and the cost of its replies."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
 from buddy.models.catalog import Facts, Prices, known_offline, shipped
+from buddy.models.catalog_provider import CatalogProvider
 from buddy.models.contract import Notice, Piece, Prompt, Reply, TextDelta, TokenUsage, UserItem
 from buddy.models.credentials import ApiKey
-from buddy.models.informed import Informed
 from buddy.models.listing import AGAIN_AFTER, Listing, Listings, list_models, read_models
 from fake_model import Answer, FakeModel, Request
 
@@ -41,7 +41,7 @@ def test_a_model_is_known_by_its_name_its_vendor_and_its_date():
     assert shipped("claude-sonnet-4-5-20250929").context_window == 200_000
 
 
-def test_a_price_counts_only_at_the_server_that_asks_it():
+def test_a_price_applies_only_to_its_own_server():
     assert shipped("gpt-5", OPENAI).prices is not None
     for server in (
         "http://127.0.0.1:11434/v1",
@@ -52,11 +52,11 @@ def test_a_price_counts_only_at_the_server_that_asks_it():
         assert shipped("gpt-5", server) == Facts(400_000)
 
 
-def test_what_nobody_knows_is_not_guessed():
+def test_unknown_facts_are_not_guessed():
     assert shipped("a-model-of-my-own", OPENAI) == Facts()
 
 
-def test_a_login_is_not_paid_by_the_token():
+def test_a_login_has_no_token_prices():
     assert known_offline(resolved("gpt-5", OPENAI)).prices is not None
     assert known_offline(resolved("gpt-5", OPENAI, auth="login")) == Facts(400_000)
 
@@ -70,7 +70,7 @@ def test_the_table_is_small_and_every_rule_can_be_found():
 
 
 @pytest.mark.skipif(find_spec("genai_prices") is None, reason="genai-prices is not installed")
-def test_the_table_is_what_the_tool_makes():
+def test_the_table_is_what_the_tool_generates():
     from importlib.metadata import version
 
     if f'"genai-prices {version("genai-prices")}"' not in TABLE.read_text():
@@ -106,7 +106,7 @@ def test_cached_tokens_have_their_own_price():
         ({"context_length": "1e400", "max_model_len": 10**30}, Facts()),
     ],
 )
-def test_servers_say_the_same_in_many_words(entry: dict[str, object], facts: Facts):
+def test_all_spellings_of_the_servers_are_understood(entry: dict[str, object], facts: Facts):
     for answer in ({"data": [{"id": "m", **entry}]}, {"models": [{"slug": "m", **entry}]}, [{"id": "m", **entry}]):
         found = read_models(json.dumps(answer).encode())["m"]
         assert found.context_window == facts.context_window
@@ -128,12 +128,12 @@ anything = st.recursive(
 
 @settings(max_examples=40)
 @given(anything)
-def test_no_answer_breaks_the_reading(answer: object):
+def test_any_json_answer_can_be_read(answer: object):
     read_models(json.dumps(answer).encode())
 
 
 @given(st.binary())
-def test_no_bytes_break_the_reading(body: bytes):
+def test_any_bytes_can_be_read(body: bytes):
     read_models(body)
 
 
@@ -158,7 +158,7 @@ async def test_an_unreachable_server_is_reported():
     assert (await list_models("http://127.0.0.1:9/v1", ApiKey(""))).trouble == "no connection"
 
 
-async def test_a_list_is_asked_for_once_and_after_a_failure_again_later():
+async def test_a_list_is_requested_once_and_again_later_after_a_failure():
     now = 0.0
     lists = iter([Answer(status=500, body=b""), Answer(body=b'{"data": [{"id": "m", "max_model_len": 99}]}')])
     async with FakeModel(lambda _: next(lists)) as model:
@@ -191,7 +191,7 @@ class Speaker:
         self.is_closed = True
 
 
-async def asked(provider: Informed) -> list[Piece]:
+async def asked(provider: CatalogProvider) -> list[Piece]:
     return [piece async for piece in provider.stream(PROMPT)]
 
 
@@ -212,9 +212,9 @@ async def never() -> Listing:
     raise AssertionError("the server need not be asked")
 
 
-async def test_the_profile_counts_most_and_then_nobody_is_asked():
+async def test_a_complete_profile_takes_precedence_and_no_server_is_asked():
     profile = resolved(context_limit=777, context_known=True, input_price=1.0, output_price=2.0)
-    provider = Informed(Speaker(USAGE), profile, never)
+    provider = CatalogProvider(Speaker(USAGE), profile, never)
     assert provider.context_limit == 777
     usage = reply_of(await asked(provider)).usage
     assert usage is not None
@@ -222,14 +222,14 @@ async def test_the_profile_counts_most_and_then_nobody_is_asked():
 
 
 async def test_the_server_fills_in_what_the_profile_leaves_open():
-    provider = Informed(Speaker(USAGE), resolved(context_limit=777, context_known=True), lambda: answers(SERVER))
+    provider = CatalogProvider(Speaker(USAGE), resolved(context_limit=777, context_known=True), lambda: answers(SERVER))
     usage = reply_of(await asked(provider)).usage
     assert usage is not None
     assert (provider.context_limit, usage.cost_usd) == (777, pytest.approx(7.0))
 
 
-async def test_the_server_counts_more_than_the_table():
-    provider = Informed(Speaker(), resolved("gpt-5", OPENAI), lambda: answers(SERVER))
+async def test_the_server_takes_precedence_over_the_table():
+    provider = CatalogProvider(Speaker(), resolved("gpt-5", OPENAI), lambda: answers(SERVER))
     assert provider.context_limit == 400_000
     provider.model = "m"
     await asked(provider)
@@ -237,7 +237,7 @@ async def test_the_server_counts_more_than_the_table():
 
 
 async def test_an_unknown_window_is_reported_once_with_the_key_to_set():
-    provider = Informed(Speaker(), resolved(), lambda: answers(Listing(trouble="HTTP 500")))
+    provider = CatalogProvider(Speaker(), resolved(), lambda: answers(Listing(trouble="HTTP 500")))
     first, second = await asked(provider), await asked(provider)
     notices = [piece for piece in first if isinstance(piece, Notice)]
     assert [notice.code for notice in notices] == ["CONTEXT_UNKNOWN"]
@@ -247,14 +247,14 @@ async def test_an_unknown_window_is_reported_once_with_the_key_to_set():
     assert provider.context_limit == UNKNOWN_CONTEXT
 
 
-async def test_the_servers_own_cost_stands():
+async def test_a_cost_reported_by_the_server_is_kept():
     usage = TokenUsage(1_000_000, 0, cost_usd=0.123)
-    provider = Informed(Speaker(usage), resolved(), lambda: answers(SERVER))
+    provider = CatalogProvider(Speaker(usage), resolved(), lambda: answers(SERVER))
     assert reply_of(await asked(provider)).usage == usage
 
 
 async def test_without_a_price_the_cost_stays_unknown():
-    provider = Informed(Speaker(USAGE), resolved(), lambda: answers(Listing(trouble="no")))
+    provider = CatalogProvider(Speaker(USAGE), resolved(), lambda: answers(Listing(trouble="no")))
     assert reply_of(await asked(provider)).usage == USAGE
 
 
@@ -265,7 +265,7 @@ async def test_deltas_do_not_wait_for_the_list():
         await asking.wait()
         return SERVER
 
-    provider = Informed(Speaker(), resolved(), slow)
+    provider = CatalogProvider(Speaker(), resolved(), slow)
     pieces = aiter(provider.stream(PROMPT))
     assert await anext(pieces) == TextDelta("word")
     asking.set()
@@ -273,7 +273,7 @@ async def test_deltas_do_not_wait_for_the_list():
     assert provider.context_limit == 5000
 
 
-async def test_a_stream_that_is_left_ends_the_asking():
+async def test_leaving_a_stream_cancels_the_request_for_the_list():
     ended = asyncio.Event()
 
     async def slow() -> Listing:
@@ -282,7 +282,7 @@ async def test_a_stream_that_is_left_ends_the_asking():
         finally:
             ended.set()
 
-    pieces = Informed(Speaker(), resolved(), slow).stream(PROMPT)
+    pieces = CatalogProvider(Speaker(), resolved(), slow).stream(PROMPT)
     await anext(aiter(pieces))
     await asyncio.sleep(0)
     assert isinstance(pieces, AsyncGenerator)
@@ -290,7 +290,7 @@ async def test_a_stream_that_is_left_ends_the_asking():
     assert ended.is_set()
 
 
-async def test_the_list_is_asked_of_the_real_server():
+async def test_the_list_is_requested_from_the_server():
     def answer(request: Request) -> Answer:
         paths.append(request.path)
         return Answer(body=b'{"data": [{"id": "m", "context_length": 4321}]}')
@@ -298,6 +298,6 @@ async def test_the_list_is_asked_of_the_real_server():
     paths: list[str] = []
     async with FakeModel(answer) as model:
         listings = Listings()
-        provider = Informed(Speaker(), resolved(), lambda: listings.of(model.base_url, ApiKey("k")))
+        provider = CatalogProvider(Speaker(), resolved(), lambda: listings.of(model.base_url, ApiKey("k")))
         await asked(provider)
     assert (provider.context_limit, paths) == (4321, ["/v1/models"])

@@ -1,4 +1,4 @@
-"""Whatever JSON a server sends can be read; what is odd in it is left out, alone."""
+"""Any JSON from a server can be read; invalid fields are skipped individually."""
 
 import msgspec
 import pytest
@@ -72,7 +72,7 @@ def test_json_that_is_nested_too_deep_is_a_provider_error() -> None:
             read_chunk(data)
 
 
-def test_an_odd_field_leaves_those_beside_it() -> None:
+def test_an_invalid_field_does_not_affect_the_others() -> None:
     data = b'{"choices":[{"delta":{"content":"Hi","tool_calls":[{"index":"x","id":"a"}],"reasoning":5}}],"usage":[]}'
     chunk = read_chunk(data)
     assert chunk.choices is not None

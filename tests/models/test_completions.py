@@ -114,7 +114,7 @@ REPLIES: list[tuple[str, Answer, Reply]] = [
 
 
 @pytest.mark.parametrize(("answer", "expected"), [case[1:] for case in REPLIES], ids=[case[0] for case in REPLIES])
-async def test_what_a_server_sends_becomes_one_reply(answer: Answer, expected: Reply) -> None:
+async def test_a_server_response_becomes_one_reply(answer: Answer, expected: Reply) -> None:
     async with FakeModel([answer]) as model, serving(CHAT, model) as provider:
         pieces = await collect(provider.stream(HELLO))
     assert pieces[-1] == expected
@@ -134,14 +134,14 @@ FAILURES: list[tuple[str, Answer, str, bool]] = [
 @pytest.mark.parametrize(
     ("answer", "message", "retryable"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
 )
-async def test_what_cannot_be_a_reply_is_an_error(answer: Answer, message: str, *, retryable: bool) -> None:
+async def test_an_invalid_response_is_an_error(answer: Answer, message: str, *, retryable: bool) -> None:
     async with FakeModel([answer]) as model, serving(CHAT, model) as provider:
         with pytest.raises(ProviderError, match=message) as failure:
             await collect(provider.stream(HELLO))
     assert failure.value.retryable is retryable
 
 
-async def test_the_request_is_what_the_wire_asks_for() -> None:
+async def test_the_request_has_the_format_of_the_wire() -> None:
     items: tuple[Item, ...] = (
         UserItem("hi"),
         AssistantItem("", (ToolCallItem("a", "f", '{"x": 1}'), ToolCallItem("b", "f", "{nope"))),
@@ -183,7 +183,7 @@ async def test_the_request_is_what_the_wire_asks_for() -> None:
     }
 
 
-async def test_reasoning_goes_back_as_it_came() -> None:
+async def test_reasoning_is_returned_unchanged() -> None:
     script = [Answer([delta(reasoning_content="Hm."), *calls(("f", "{}"))]), Answer(says("Yes"))]
     async with FakeModel(script) as model, serving(CHAT, model) as provider:
         reply = (await collect(provider.stream(HELLO)))[-1]
@@ -197,7 +197,7 @@ async def test_reasoning_goes_back_as_it_came() -> None:
     assert [message.get("reasoning_content") for message in sent] == [None, "", None, "Hm.", None]
 
 
-async def test_fields_of_no_known_name_go_back_where_they_came_from() -> None:
+async def test_unknown_fields_are_returned_to_their_server_only() -> None:
     signed = {
         "index": 0,
         "id": "a",
@@ -242,7 +242,7 @@ async def test_fields_of_no_known_name_go_back_where_they_came_from() -> None:
     }
 
 
-async def test_the_key_is_in_no_error_of_a_stream() -> None:
+async def test_no_error_of_a_stream_contains_the_key() -> None:
     answer = Answer([{"error": {"message": f"bad {KEY}", "code": 500}}])
     async with FakeModel([answer]) as model, serving(CHAT, model) as provider:
         with pytest.raises(ProviderError, match=r"bad \[key\]") as failure:
@@ -250,7 +250,7 @@ async def test_the_key_is_in_no_error_of_a_stream() -> None:
     assert failure.value.retryable
 
 
-def test_a_key_that_no_header_can_carry_is_refused_without_naming_it() -> None:
+def test_a_key_with_invalid_characters_is_refused_without_showing_it() -> None:
     with pytest.raises(UserError) as failure:
         Completions("test", "http://127.0.0.1:1/v1", f"{KEY}\nx", "m", 8192)
     assert KEY not in str(failure.value)
@@ -264,7 +264,7 @@ async def test_a_server_without_stream_options_is_asked_once_with_them() -> None
     assert ["stream_options" in request.body for request in model.requests] == [True, False, False]
 
 
-async def test_a_base_url_that_is_none_is_the_persons_to_fix() -> None:
+async def test_an_invalid_base_url_is_not_retried_and_has_a_hint() -> None:
     provider = Completions("test", "ftp://x.example", "", "m", 8192)
     with pytest.raises(ProviderError, match="base_url") as failure:
         await collect(provider.stream(HELLO))

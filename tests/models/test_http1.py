@@ -45,7 +45,7 @@ def test_without_a_length_the_body_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize("raw", [CHUNKED, LENGTH])
-def test_an_end_before_the_end_is_noticed_everywhere(raw: bytes) -> None:
+def test_a_premature_end_is_noticed_everywhere(raw: bytes) -> None:
     for cut in range(len(raw)):
         response = Response()
         response.feed(raw[:cut])

@@ -10,8 +10,8 @@ from buddy.errors import ProviderError
 from buddy.models.completions import Completions
 from buddy.models.contract import Prompt, UserItem
 from buddy.models.responses import Responses
-from buddy.models.retry import Reliable
-Reliable(Responses("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
+from buddy.models.retry import RetryingProvider
+RetryingProvider(Responses("p", "http://127.0.0.1:1/v1", "k", "m", 8192))
 async def main():
     try:
         async for _ in Completions("p", "http://127.0.0.1:1/v1", "k", "m", 8192).stream(Prompt("", (UserItem("hi"),))):

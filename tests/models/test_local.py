@@ -22,7 +22,7 @@ from buddy.models.contract import AssistantItem, Prompt, Reply, TextDelta, ToolS
 from buddy.models.credentials import ApiKey
 from buddy.models.listing import Listings
 from buddy.models.local import Local
-from buddy.models.retry import Reliable
+from buddy.models.retry import RetryingProvider
 from dialects import collect
 
 Api = Literal["completions", "responses"]
@@ -94,14 +94,14 @@ async def test_a_cancelled_reply_frees_the_model_for_the_next(api: Api, shared: 
 
 
 @installed
-async def test_the_process_ends_with_its_last_user_and_comes_back_when_needed() -> None:
+async def test_the_process_ends_with_its_last_user_and_restarts_when_needed() -> None:
     provider = Local()
     try:
         assert isinstance((await collect(provider.stream(HELLO)))[-1], Reply)
         first = provider.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        assert isinstance((await collect(Reliable(provider).stream(HELLO)))[-1], Reply)
+        assert isinstance((await collect(RetryingProvider(provider).stream(HELLO)))[-1], Reply)
         second = provider.pid
         assert second is not None
         assert second != first
@@ -149,7 +149,7 @@ def wait_gone(pid: int) -> None:
 
 
 @installed
-def test_the_profile_is_there_without_any_configuration() -> None:
+def test_the_profile_exists_without_configuration() -> None:
     from buddy.daemon.runtime import make_provider
 
     resolved = resolve_profile(Config(), {}, name="local")
@@ -158,7 +158,7 @@ def test_the_profile_is_there_without_any_configuration() -> None:
     assert provider.context_limit == local.CONTEXT
 
 
-def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(_: str) -> None:
         """As on a machine without them."""
 

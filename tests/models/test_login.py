@@ -70,7 +70,7 @@ def test_a_device_asks_less_often_when_the_issuer_says_so():
 
 
 @pytest.mark.parametrize(("word", "said"), [("access_denied", "denied"), ("expired_token", "has expired")])
-def test_a_device_that_is_refused_says_why(word: str, said: str):
+def test_a_refused_device_login_reports_the_reason(word: str, said: str):
     with OAuthServer(polls=["pending", word]) as server, pytest.raises(UserError, match=said):
         pair(server)
 
@@ -81,7 +81,7 @@ def test_a_refusal_in_the_other_flow_is_reported_too():
 
 
 @BOTH
-def test_a_code_that_nobody_enters_runs_out(standard: bool):
+def test_a_code_that_nobody_enters_expires(standard: bool):
     with (
         OAuthServer(standard=standard, polls=["pending"] * 1000) as server,
         pytest.raises(UserError, match="has expired"),
@@ -102,19 +102,19 @@ def test_a_browser_logs_in_with_a_verifier_that_only_we_know(standard: bool):
     assert urlsplit(asked["redirect_uri"]).hostname == "127.0.0.1"
 
 
-def test_a_browser_that_refuses_is_reported_as_denied():
+def test_a_login_denied_in_the_browser_is_reported():
     with OAuthServer() as server:
         server.denies = True
         with pytest.raises(UserError, match="the login was denied"):
             browse(server)
 
 
-def test_a_browser_that_never_comes_back_is_given_up():
+def test_a_browser_login_times_out():
     with OAuthServer() as server, pytest.raises(UserError, match="not completed in time"):
         browse(server, visit=lambda _: None, seconds=0.05)
 
 
-def test_only_the_login_that_was_started_is_taken():
+def test_only_the_started_login_is_accepted():
     statuses: list[int] = []
 
     def visit(address: str) -> None:
@@ -136,7 +136,7 @@ def test_only_the_login_that_was_started_is_taken():
     assert statuses == [400, 400, 404]
 
 
-def test_an_openai_login_uses_the_address_that_openai_knows():
+def test_an_openai_login_uses_the_redirect_url_registered_with_openai():
     issuer = find_issuer("", "")
     assert issuer == Issuer("openai", OPENAI, OPENAI_CLIENT)
     with httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(500))) as http:
@@ -156,7 +156,7 @@ def test_tokens_are_not_sent_in_the_clear(url: str):
         find_issuer(url, "c")
 
 
-def test_metadata_of_somebody_else_is_refused():
+def test_metadata_of_another_issuer_is_refused():
     with OAuthServer() as server, open_client() as http:
         port = urlsplit(server.url).port
         with pytest.raises(UserError, match="publishes the metadata of"):
@@ -192,7 +192,7 @@ def test_logging_out_works_without_the_issuer(tmp_path: Path):
     assert log_out(issuer, auth) is True
 
 
-def test_a_login_server_that_is_down_is_said_so(tmp_path: Path):
+def test_an_unreachable_login_server_is_reported(tmp_path: Path):
     with OAuthServer() as server:
         issuer = find_issuer(server.url, "client")
         server.is_down = True

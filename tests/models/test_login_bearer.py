@@ -68,7 +68,7 @@ async def test_a_token_with_time_left_is_used_as_it_is(server: OAuthServer, tmp_
     assert scene.learned == ["access-token-1", "refresh-token-1"]
 
 
-async def test_a_token_that_soon_runs_out_is_renewed_and_kept(server: OAuthServer, tmp_path: Path):
+async def test_a_token_about_to_expire_is_renewed_and_stored(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path, left=EARLY_SECONDS - 1)
     login = scene.login()
     assert await login.headers() == {"authorization": "Bearer access-token-2"}
@@ -131,7 +131,7 @@ async def test_a_cancelled_run_does_not_lose_the_new_tokens(server: OAuthServer,
     assert server.count("refresh_token") == 1
 
 
-async def test_a_token_lives_on_while_the_issuer_is_down(server: OAuthServer, tmp_path: Path):
+async def test_a_token_stays_in_use_while_the_issuer_is_down(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path, left=30)
     server.is_down = True
     assert await scene.login().headers() == {"authorization": "Bearer access-token-1"}
@@ -141,7 +141,7 @@ async def test_a_token_lives_on_while_the_issuer_is_down(server: OAuthServer, tm
     assert failed.value.retryable
 
 
-async def test_a_login_that_was_taken_back_says_what_to_run(server: OAuthServer, tmp_path: Path):
+async def test_a_revoked_login_names_the_command_to_run(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path, left=0)
     server.refresh_token = "another"
     with pytest.raises(ProviderError, match="`buddy login work`") as failed:
@@ -149,7 +149,7 @@ async def test_a_login_that_was_taken_back_says_what_to_run(server: OAuthServer,
     assert (failed.value.retryable, failed.value.hint) == (False, "buddy login work")
 
 
-async def test_without_a_login_it_says_what_to_run(server: OAuthServer, tmp_path: Path):
+async def test_a_missing_login_names_the_command_to_run(server: OAuthServer, tmp_path: Path):
     login = Login("work", find_issuer(server.url, "client"), AuthFile(tmp_path / "auth.json"))
     with pytest.raises(ProviderError, match="you are not logged in; run `buddy login work`"):
         await login.headers()
@@ -182,7 +182,7 @@ def only_for(*tokens: str):
     return answer
 
 
-async def test_a_refused_token_is_renewed_once_and_the_call_made_again(server: OAuthServer, tmp_path: Path):
+async def test_a_refused_token_is_renewed_once_and_the_call_repeated(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path)
     async with FakeModel(only_for("access-token-2")) as model:
         assert await speak(model, scene.login()) == "welcome"
@@ -201,7 +201,7 @@ async def test_a_token_that_another_process_renewed_is_tried_before_renewing(ser
     assert server.count("refresh_token") == 0
 
 
-async def test_a_second_refusal_is_a_login_required(server: OAuthServer, tmp_path: Path):
+async def test_a_second_refusal_requires_a_login(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path)
     async with FakeModel(only_for()) as model:
         with pytest.raises(ProviderError, match="no longer valid; run `buddy login work`") as failed:
@@ -211,13 +211,13 @@ async def test_a_second_refusal_is_a_login_required(server: OAuthServer, tmp_pat
     assert server.count("refresh_token") == 1
 
 
-async def test_a_token_that_worked_for_long_is_renewed_again_when_refused(server: OAuthServer, tmp_path: Path):
+async def test_a_token_that_worked_for_a_while_is_renewed_again_when_refused(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path)
     login = scene.login()
     await login.headers()
-    assert await login.refused()
+    assert await login.renew()
     scene.clock.now += TRIAL_SECONDS + 1
-    assert await login.refused()
+    assert await login.renew()
     assert server.count("refresh_token") == 2
 
 
@@ -250,7 +250,7 @@ def test_a_file_that_is_not_ours_is_refused_without_showing_it(tmp_path: Path):
         auth.read("openai")
 
 
-def test_the_file_has_the_form_that_others_know(tmp_path: Path):
+def test_the_file_has_the_format_that_other_programs_use(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     with auth.locked():
         auth.save("openai", Tokens("a", "r", 5))
@@ -259,7 +259,7 @@ def test_the_file_has_the_form_that_others_know(tmp_path: Path):
     assert "'a'" not in repr(auth.read("openai"))
 
 
-def test_a_lock_that_is_held_is_waited_for_and_then_given_up(tmp_path: Path):
+def test_waiting_for_a_held_lock_times_out(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     with auth.locked(), pytest.raises(TimeoutError), auth.locked(seconds=0.05):
         pass

@@ -123,7 +123,7 @@ async def test_the_events_of_a_response_become_one_reply(chunks: list[Chunk | st
         ({"type": "response.cancelled"}, "cancelled", True),
     ],
 )
-async def test_a_response_that_failed_is_an_error(chunk: Chunk, wanted: str, *, retryable: bool) -> None:
+async def test_a_failed_response_is_an_error(chunk: Chunk, wanted: str, *, retryable: bool) -> None:
     async with FakeModel([RESPONSE.answer([chunk])]) as model, serving(RESPONSE, model) as provider:
         with pytest.raises(ProviderError, match=wanted) as failure:
             await collect(provider.stream(HELLO))
@@ -140,7 +140,7 @@ ITEMS: tuple[Item, ...] = (
 )
 
 
-async def test_the_request_is_what_the_wire_asks_for() -> None:
+async def test_the_request_has_the_format_of_the_wire() -> None:
     async with FakeModel([RESPONSE.answer(says(RESPONSE, "Yes"))]) as model, serving(RESPONSE, model) as provider:
         await collect(provider.stream(Prompt("Be brief.", ITEMS, (TOOL,), 0.5, 0.9)))
     assert model.requests[0].path == "/v1/responses"
@@ -174,7 +174,7 @@ async def test_the_request_is_what_the_wire_asks_for() -> None:
     }
 
 
-async def test_with_a_login_the_request_has_the_form_its_server_insists_on() -> None:
+async def test_with_a_login_the_request_has_the_format_its_server_requires() -> None:
     no = Answer(status=400, body=b"Stream must be set to true; store must be set to false")
     async with FakeModel([no]) as model, serving(RESPONSE, model, login=True) as provider:
         with pytest.raises(ProviderError, match="400"):
@@ -186,7 +186,7 @@ async def test_with_a_login_the_request_has_the_form_its_server_insists_on() -> 
     assert "top_p" not in body
 
 
-async def test_what_a_server_does_not_know_is_left_out_one_by_one() -> None:
+async def test_fields_unknown_to_a_server_are_omitted_one_by_one() -> None:
     script = [
         Answer(status=400, body=b'{"error":{"message":"Unknown parameter: \'include\'."}}'),
         Answer(status=422, body=b'{"detail":[{"loc":["body","store"],"msg":"Extra inputs are not permitted"}]}'),
@@ -222,7 +222,7 @@ TURN: list[Chunk | str] = [
 ]
 
 
-async def test_items_go_back_byte_for_byte_and_in_order() -> None:
+async def test_items_are_returned_byte_for_byte_and_in_order() -> None:
     script = [RESPONSE.answer([*TURN, ended()]), RESPONSE.answer(says(RESPONSE, "ok"))]
     async with FakeModel(script) as model, serving(RESPONSE, model) as provider:
         pieces = await collect(provider.stream(HELLO))
@@ -251,7 +251,7 @@ async def test_items_go_back_byte_for_byte_and_in_order() -> None:
     assert texts == ["hi", "Let me look.", "Soon."]
 
 
-async def test_a_reply_that_was_cut_keeps_no_reasoning_that_nothing_follows() -> None:
+async def test_a_truncated_reply_drops_trailing_reasoning() -> None:
     cut = RESPONSE.answer([*TURN[:5], ended("response.incomplete")])
     async with FakeModel([cut]) as model, serving(RESPONSE, model) as provider:
         reply = (await collect(provider.stream(HELLO)))[-1]
@@ -299,7 +299,7 @@ async def test_parts_of_a_summary_are_paragraphs_and_shown_once() -> None:
         [{"item": SEARCH}],
     ],
 )
-def test_a_turn_is_sent_whole_whatever_was_remembered_of_its_order(kept: object) -> None:
+def test_a_turn_is_sent_completely_whatever_order_was_recorded(kept: object) -> None:
     item = AssistantItem("Yes", CALLED.calls, {"responses_items": kept, "responses_origin": "here"})
     sent = items_of(item, "here")
     assert [one["content"][0]["text"] for one in sent if one["type"] == "message"] == ["Yes"]

@@ -7,7 +7,7 @@ import pytest
 from buddy.errors import ProviderError
 from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Prompt, Reply, Restart, Retrying, TextDelta, TokenUsage, UserItem
-from buddy.models.retry import Reliable
+from buddy.models.retry import RetryingProvider
 from buddy.models.script import Script, ScriptedError, ScriptedReply
 from buddy.models.scripted import Scripted
 from fake_model import Answer, FakeModel, delta, says
@@ -16,7 +16,7 @@ HELLO = Prompt("", (UserItem("hi"),))
 BUSY = Answer(status=503, body=b"busy")
 
 
-async def test_a_busy_server_is_asked_again_after_growing_waits() -> None:
+async def test_a_busy_server_is_retried_with_growing_waits() -> None:
     pieces, waits = await play([BUSY, BUSY, BUSY, Answer(says("Hi"))])
     assert waits == [0.25, 0.5, 1.0]
     assert pieces == [
@@ -28,18 +28,18 @@ async def test_a_busy_server_is_asked_again_after_growing_waits() -> None:
     ]
 
 
-async def test_the_last_attempt_fails_as_it_came() -> None:
+async def test_the_error_of_the_last_attempt_is_raised_unchanged() -> None:
     with pytest.raises(ProviderError, match="503: busy"):
         await play([BUSY] * 4 + [Answer(says("Hi"))])
 
 
-async def test_what_time_cannot_fix_is_not_tried_again() -> None:
+async def test_permanent_errors_are_not_retried() -> None:
     with pytest.raises(ProviderError, match="401"):
         await play([Answer(status=401, body=b""), Answer(says("Hi"))])
 
 
 @pytest.mark.parametrize(("asked", "waited"), [("3", 3.0), ("900", 60.0), ("0", 0.25)])
-async def test_the_server_says_how_long_to_wait_within_reason(asked: str, waited: float) -> None:
+async def test_the_servers_retry_after_is_respected_within_bounds(asked: str, waited: float) -> None:
     _, waits = await play([Answer(status=429, headers={"retry-after": asked}, body=b""), Answer(says("Hi"))])
     assert waits == [waited]
 
@@ -51,16 +51,16 @@ async def test_the_wait_is_capped_and_jittered() -> None:
         waits.append(seconds)
 
     failing = Script((ScriptedReply(error=ScriptedError("busy", retryable=True)),))
-    reliable = Reliable(Scripted("test", failing), attempts=9, sleep=sleep, rng=lambda: 0.0)
+    retrying = RetryingProvider(Scripted("test", failing), attempts=9, sleep=sleep, rng=lambda: 0.0)
     with pytest.raises(ProviderError, match="busy"):
-        await collect(reliable.stream(HELLO))
+        await collect(retrying.stream(HELLO))
     assert waits == [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
 
 
 async def test_a_failure_after_deltas_restarts_the_reply() -> None:
     script = Script((ScriptedReply("One two", error=ScriptedError("lost", retryable=True, times=1)),))
-    reliable = Reliable(Scripted("test", script), sleep=_no_wait, rng=lambda: 1.0)
-    assert await collect(reliable.stream(HELLO)) == [
+    retrying = RetryingProvider(Scripted("test", script), sleep=_no_wait, rng=lambda: 1.0)
+    assert await collect(retrying.stream(HELLO)) == [
         TextDelta("One "),
         TextDelta("two"),
         Retrying(2, "lost", 250),
@@ -71,16 +71,16 @@ async def test_a_failure_after_deltas_restarts_the_reply() -> None:
     ]
 
 
-async def test_a_cut_stream_that_has_text_is_not_asked_again() -> None:
+async def test_a_cut_stream_with_text_is_not_retried() -> None:
     pieces, waits = await play([Answer(says("Hi", finish=None), done=False)])
     assert pieces == [TextDelta("Hi"), Reply("Hi", finish="cut", truncated=True)]
     assert waits == []
 
 
-async def test_a_stream_that_is_left_ends_the_one_inside() -> None:
+async def test_leaving_a_stream_ends_the_inner_one() -> None:
     answer = Answer([delta(content="Hi")], done=False, hang="body")
     async with FakeModel([answer]) as model:
-        provider = Reliable(Completions("test", model.base_url, "", "m", 8192))
+        provider = RetryingProvider(Completions("test", model.base_url, "", "m", 8192))
         stream = provider.stream(HELLO)
         assert await anext(stream) == TextDelta("Hi")
         del stream
@@ -88,8 +88,8 @@ async def test_a_stream_that_is_left_ends_the_one_inside() -> None:
         await provider.close()
 
 
-async def test_it_stands_for_the_provider_inside() -> None:
-    provider = Reliable(Scripted("mine", Script(), context_limit=5))
+async def test_it_has_the_attributes_of_the_inner_provider() -> None:
+    provider = RetryingProvider(Scripted("mine", Script(), context_limit=5))
     assert (provider.profile, provider.model, provider.api, provider.context_limit) == (
         "mine",
         "scripted",
@@ -106,7 +106,7 @@ async def play(script: Sequence[Answer]) -> tuple[list[Piece], list[float]]:
         waits.append(seconds)
 
     async with FakeModel(script) as model:
-        provider = Reliable(Completions("test", model.base_url, "", "m", 8192), sleep=sleep, rng=lambda: 1.0)
+        provider = RetryingProvider(Completions("test", model.base_url, "", "m", 8192), sleep=sleep, rng=lambda: 1.0)
         try:
             return await collect(provider.stream(HELLO)), waits
         finally:

@@ -59,7 +59,7 @@ async def test_a_script_is_played_turn_by_turn(tmp_path: Path) -> None:
     assert (await play(provider, history))[-2:] == [TextDelta("done"), Reply("done", usage=TokenUsage(20, 1))]
 
 
-async def test_a_message_that_matches_has_replies_of_its_own(tmp_path: Path) -> None:
+async def test_a_matching_message_has_its_own_replies(tmp_path: Path) -> None:
     provider = Scripted("demo", _loaded(tmp_path, "demo.toml", TOML))
     history: list[Item] = [UserItem("x"), AssistantItem("y"), UserItem("Hello there")]
     assert (await play(provider, history))[-1] == Reply("Hello!", (), "length", True, TokenUsage(3, 2))
@@ -121,12 +121,12 @@ def test_a_script_is_the_same_in_json(tmp_path: Path) -> None:
         ("a.toml", "\udcff", "invalid script"),
     ],
 )
-def test_a_mistake_in_a_script_is_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_an_error_in_a_script_is_reported(tmp_path: Path, name: str, content: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         _loaded(tmp_path, name, content)
 
 
-def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_script_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
         load_script(tmp_path / "none.toml")
 

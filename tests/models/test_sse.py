@@ -29,7 +29,7 @@ STREAMS: list[tuple[str, bytes, list[bytes]]] = [
 
 
 @pytest.mark.parametrize(("stream", "expected"), [case[1:] for case in STREAMS], ids=[case[0] for case in STREAMS])
-def test_a_stream_gives_its_events(stream: bytes, expected: list[bytes]) -> None:
+def test_a_stream_yields_its_events(stream: bytes, expected: list[bytes]) -> None:
     assert _events(stream, []) == expected
     assert _events(stream, list(range(len(stream)))) == expected
 
@@ -44,7 +44,7 @@ def test_the_events_are_the_same_under_any_chunking(stream: bytes, cuts: list[in
     assert _events(stream, list(range(len(stream)))) == whole
 
 
-def test_an_event_is_given_as_soon_as_its_blank_line_is_there() -> None:
+def test_an_event_is_yielded_as_soon_as_its_blank_line_arrives() -> None:
     events = Events()
     assert events.feed(b"data: a\r\r") == [b"a"]
     assert events.feed(b"data: b\r\n\r") == [b"b"]

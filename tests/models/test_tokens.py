@@ -31,7 +31,7 @@ def test_newer_openai_names_have_the_newer_vocabulary(model: str, expected: str)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="rs-bpe has no wheel for this Python")
-def test_counts_are_those_of_the_real_vocabularies():
+def test_counts_match_the_real_vocabularies():
     assert count("hello world", "gpt-4") == count("hello world", "gpt-4o") == 2
     assert count("tokenization is not characters", "gpt-4") == 5
     assert count("", "gpt-4o") == 0
@@ -60,7 +60,7 @@ def test_a_counter_stays_within_a_factor_of_two_whatever_is_reported(reports: li
         assert 0.5 <= counter.ratio <= 2.0
 
 
-def test_nothing_is_learnt_from_a_report_of_nothing():
+def test_an_empty_report_does_not_change_the_counter():
     counter = Counter("m")
     counter.calibrate(100, 0)
     counter.calibrate(0, 100)

@@ -1,11 +1,11 @@
-"""Answers that come together are taken up a few at a time, with everybody else heard in between."""
+"""Responses that arrive together are processed a few at a time, with other tasks in between."""
 
 import asyncio
 
 from buddy.models.http.wakeup_limiter import AT_ONCE, WakeupLimiter
 
 
-async def test_few_go_on_in_each_turn_and_others_are_heard_between_them() -> None:
+async def test_few_waiters_wake_per_iteration_and_other_tasks_run_between_them() -> None:
     limiter, woken = WakeupLimiter(), list[str]()
 
     async def wait(name: str, waiter: asyncio.Future[bool]) -> None:
@@ -26,7 +26,7 @@ async def test_few_go_on_in_each_turn_and_others_are_heard_between_them() -> Non
     assert max(map(len, together)) == AT_ONCE
 
 
-async def test_one_that_gave_up_does_not_keep_the_next_waiting() -> None:
+async def test_a_cancelled_waiter_does_not_block_the_next() -> None:
     limiter = WakeupLimiter()
     first, gone, last = (asyncio.get_running_loop().create_future() for _ in range(3))
     for waiter in (first, gone, last):
@@ -35,7 +35,7 @@ async def test_one_that_gave_up_does_not_keep_the_next_waiting() -> None:
     assert await first and await last
 
 
-async def test_it_is_free_again_after_a_rest() -> None:
+async def test_the_limit_resets_after_a_pause() -> None:
     limiter = WakeupLimiter()
     for _ in range(3):
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

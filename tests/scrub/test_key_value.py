@@ -61,7 +61,7 @@ def test_a_value_is_recognised_by_the_name_before_it(text: str, expected: str):
         "Authorization: Bearer authentication",
     ],
 )
-def test_what_is_no_value_passes_unchanged(text: str):
+def test_text_that_is_not_a_value_passes_unchanged(text: str):
     assert Scrubber().text(text) is text
 
 
@@ -88,7 +88,7 @@ def test_a_random_word_has_its_own_mark():
         RANDOM * 30,
     ],
 )
-def test_what_is_only_long_passes_unchanged(text: str):
+def test_text_that_is_only_long_passes_unchanged(text: str):
     assert Scrubber().text(text) is text
 
 

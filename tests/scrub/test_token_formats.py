@@ -64,7 +64,7 @@ def test_a_private_key_without_its_end_is_hidden_as_far_as_it_goes():
         "grep -- '-----BEGIN RSA PRIVATE KEY-----' *",
     ],
 )
-def test_what_only_speaks_of_keys_is_left_alone(text: str):
+def test_text_about_keys_is_left_alone(text: str):
     assert Scrubber().text(text) == text
 
 

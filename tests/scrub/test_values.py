@@ -86,11 +86,11 @@ def test_only_the_secret_is_hidden():
     assert knowing("hunter2hunter2").registered("a hunter2hunter2, b") == f"a {MARK}, b"
 
 
-def test_what_is_too_short_is_not_a_secret():
+def test_a_short_value_is_not_a_secret():
     assert knowing("short", "", "1234567").registered("short 1234567") == "short 1234567"
 
 
-def test_the_newline_around_a_secret_is_no_part_of_it():
+def test_newlines_around_a_secret_are_not_part_of_it():
     assert knowing("  hunter2hunter2\n").registered("hunter2hunter2") == MARK
 
 
@@ -104,7 +104,7 @@ def test_each_line_of_a_key_file_is_hidden():
     assert "BEGIN" in scrubber.registered("-----BEGIN PRIVATE KEY-----")
 
 
-def test_the_longer_of_two_secrets_is_hidden_whole():
+def test_the_longer_of_two_secrets_is_hidden_completely():
     scrubber = knowing("password1", "password1-and-more")
     assert scrubber.registered("password1-and-more password1") == f"{MARK} {MARK}"
 

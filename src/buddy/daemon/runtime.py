@@ -109,7 +109,7 @@ class Runtime:
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
-            listeners=tuple(part.heard for part in (self.memory, self._tracing) if part is not None),
+            listeners=tuple(part.observe for part in (self.memory, self._tracing) if part is not None),
         )
         self.limits = read_limits(config.limits)
         self.stopping = asyncio.Event()
@@ -249,8 +249,8 @@ def make_provider(
     resolved: Resolved, credentials: Credentials, listings: Listings, pool: Pool | None = None
 ) -> Provider:
     """The model behind a resolved profile; each wire is imported where it is first needed."""
-    from buddy.models.informed import Informed
-    from buddy.models.retry import Reliable
+    from buddy.models.catalog_provider import CatalogProvider
+    from buddy.models.retry import RetryingProvider
     from buddy.models.wires import Endpoint, make_wire
 
     if resolved.api == "scripted":
@@ -259,12 +259,12 @@ def make_provider(
 
         script = load_script(resolved.script) if resolved.script else None
         limit = resolved.context_limit if resolved.context_known else 128_000
-        return Reliable(Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo())
+        return RetryingProvider(Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo())
     if resolved.base_url == LOCAL_URL:
         from buddy.models.local import Local
 
         api = "responses" if resolved.api == "responses" else "completions"
-        return Reliable(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
+        return RetryingProvider(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
     endpoint = Endpoint(
         resolved.profile,
         resolved.base_url,
@@ -273,8 +273,8 @@ def make_provider(
         resolved.context_limit,
         login=resolved.auth == "login",
     )
-    provider = Reliable(make_wire(resolved.api, endpoint, pool))
-    return Informed(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
+    provider = RetryingProvider(make_wire(resolved.api, endpoint, pool))
+    return CatalogProvider(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
 
 
 def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:

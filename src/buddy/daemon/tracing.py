@@ -73,7 +73,7 @@ class Tracing:
         self._task: asyncio.Task[None] | None = None
         self._dropped = 0
 
-    def heard(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         """Queue what is traced; events beyond the limit are dropped and counted."""
         for event in events:
             if event.type not in TRACED:

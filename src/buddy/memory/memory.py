@@ -70,7 +70,7 @@ class Memory:
 
     # --- remembering ------------------------------------------------------------------------------------------------
 
-    def heard(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         """Note that a session has news; they are indexed when its run is over, not during it."""
         if self._closing:
             return

@@ -1,7 +1,7 @@
 """How a request authenticates: with a key, or with the tokens of a login.
 
 Invariants: headers are requested before every request, so they may change in between; if a server refuses them,
-`refused` says whether another attempt is worthwhile.
+`renew` says whether another attempt is worthwhile.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ class Credentials(Protocol):
         """The headers for the next request; ProviderError if there are none."""
         ...
 
-    async def refused(self) -> bool:
-        """The last headers were answered with 401. True: there are newer ones. ProviderError: a person must act."""
+    async def renew(self) -> bool:
+        """After a 401: whether there are newer headers now; ProviderError if a person must act."""
         ...
 
 
@@ -34,5 +34,5 @@ class ApiKey:
     async def headers(self) -> Mapping[str, str]:
         return {"authorization": f"Bearer {self._key}"} if self._key else {}
 
-    async def refused(self) -> bool:
+    async def renew(self) -> bool:
         return False

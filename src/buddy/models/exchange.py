@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from buddy.errors import ProviderError
+from buddy.models.api_errors import ApiError
 from buddy.models.contract import Piece, Reply
-from buddy.models.refusals import Refused
 from buddy.models.sse import MAX_EVENT, Events
 from buddy.models.wire import ConnectionLost, Wire, WireResponse
 
@@ -82,7 +82,7 @@ class Exchange:
         while True:
             try:
                 response = await self._wire.post(self._path, body(left_out))
-            except Refused as error:
+            except ApiError as error:
                 named = self._named(error, left_out)
                 if not named:
                     raise
@@ -91,7 +91,7 @@ class Exchange:
                 self._left_out = left_out
                 return response
 
-    def _named(self, error: Refused, left_out: LeftOut) -> str:
+    def _named(self, error: ApiError, left_out: LeftOut) -> str:
         """The first parameter that was sent and that the error names."""
         if error.status not in {400, 422}:
             return ""

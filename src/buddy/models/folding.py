@@ -13,10 +13,10 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from buddy.errors import ProviderError
+from buddy.models.api_errors import stream_error
 from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
 from buddy.models.chunks import Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
-from buddy.models.refusals import failed
 from buddy.protocol.shapes import ToolCallItem
 
 _CUT = {"length", "max_tokens", "model_length", "content_filter"}
@@ -88,9 +88,9 @@ class Fold:
     def _checked(self, data: bytes) -> Chunk:
         chunk = read_chunk(data)
         if chunk.error:
-            raise failed(chunk.error)
+            raise stream_error(chunk.error)
         if chunk.object == "error":
-            raise failed(read_fault(data) or "no reason given")
+            raise stream_error(read_fault(data) or "no reason given")
         if chunk.usage is not None:
             self._usage = chunk.usage.tokens() or self._usage
         return chunk

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Raw
 
 from buddy.errors import ProviderError
+from buddy.models.api_errors import stream_error
 from buddy.models.calls import finished
 from buddy.models.chunks import Fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.folding import CUT_OFF
 from buddy.models.outputs import Item, Kind, Outputs
-from buddy.models.refusals import failed
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
 from buddy.models.response_items import layout, opaque
 
@@ -58,7 +58,7 @@ class ResponseFold:
         """Process a response that is one JSON object."""
         final = read_final(body)
         if final.object == "error":
-            raise failed(final.message or "no reason given")
+            raise stream_error(final.message or "no reason given")
         if final.status or final.output or final.output_text or final.error:
             self._end(final, final.status or "completed")
         return self._pieces(0)
@@ -84,7 +84,7 @@ class ResponseFold:
 
     def _take(self, event: Event) -> None:
         if event.error:
-            raise failed(event.error)
+            raise stream_error(event.error)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._say(self._outputs.find("message", event.output_index, event.item_id), event.delta or "")
@@ -114,7 +114,7 @@ class ResponseFold:
                 if kind := _kind(output):
                     self._settle(self._outputs.finish(kind, event.output_index, output), output, event.item)
             case "error":
-                raise failed(Fault(message=event.message, code=event.code))
+                raise stream_error(Fault(message=event.message, code=event.code))
             case "response.completed" | "response.done" | "response.incomplete" | "response.failed":
                 self._usage = (event.usage and event.usage.tokens()) or self._usage
                 final = read_final(event.response)
@@ -127,7 +127,7 @@ class ResponseFold:
 
     def _end(self, final: Final, status: str) -> None:
         if final.error or status == "failed":
-            raise failed(final.error or "no reason given")
+            raise stream_error(final.error or "no reason given")
         if status == "cancelled":
             raise ProviderError("the model API cancelled its response", retryable=True)
         self._usage = (final.usage and final.usage.tokens()) or self._usage

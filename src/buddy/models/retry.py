@@ -33,7 +33,7 @@ def _random() -> float:
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
-class Reliable:
+class RetryingProvider:
     """Wraps a provider and is one."""
 
     def __init__(

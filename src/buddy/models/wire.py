@@ -18,13 +18,13 @@ from contextlib import suppress
 from functools import cached_property
 
 from buddy.errors import ProviderError
+from buddy.models.api_errors import response_error
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.address import parse_address
 from buddy.models.http.client import ConnectTimeout, HttpClient, ResponseStream, Timeouts
 from buddy.models.http.connection import HeaderTimeout, ReadTimeout
 from buddy.models.http.http1 import TruncatedResponse
 from buddy.models.http.pool import Pool
-from buddy.models.refusals import refused
 
 CONNECT_TIMEOUT = 30.0
 MAX_REFUSAL = 64 * 1024
@@ -74,7 +74,7 @@ class Wire:
     async def _accepted(self, stream: ResponseStream) -> "WireResponse":
         response = WireResponse(stream, self)
         if stream.status != 200:
-            raise refused(stream.status, stream.headers, await response.read_some(MAX_REFUSAL), self._api)
+            raise response_error(stream.status, stream.headers, await response.read_some(MAX_REFUSAL), self._api)
         return response
 
     async def _send_allowed(self, path: str, body: Sequence[bytes]) -> ResponseStream:
@@ -84,7 +84,7 @@ class Wire:
             if stream.status != 401:
                 break
             try:
-                if not await self._credentials.refused():
+                if not await self._credentials.renew():
                     break
             except BaseException:
                 stream.close()
@@ -107,7 +107,7 @@ class Wire:
             try:
                 address = parse_address(self._base_url)
             except ValueError as error:
-                message = f"invalid base_url: {error}"
+                message = f"the base URL (BUDDY_BASE_URL, or api_base_url in the profile) {error}"
                 hint = 'set it to the URL of the API, such as "https://api.openai.com/v1"'
                 raise ProviderError(message, retryable=False, hint=hint) from error
             timeouts = Timeouts(connect=CONNECT_TIMEOUT, idle=self.idle_timeout, headers=self.line_patience)

@@ -9,7 +9,6 @@ Invariants:
   event.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -46,7 +45,6 @@ class Scrubber:
 
     def __init__(self) -> None:
         self._values = Values()
-        self._numbers: dict[bytes, int] = {}
         self._latest = ""
         self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was checked
         self._text_fields: dict[type[Struct], tuple[_TextField, ...]] = {}
@@ -57,15 +55,10 @@ class Scrubber:
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
             self._clear_cache()
-            self._numbers.setdefault(_digest(secret), len(self._numbers) + 1)
 
     def register_environment(self, env: Mapping[str, str]) -> None:
         for secret in secrets_of(env):
             self.register(secret)
-
-    def number_of(self, secret: str) -> int | None:
-        """The number of a registered secret, stable while this scrubber lives: to refer to it without revealing it."""
-        return self._numbers.get(_digest(secret.strip()))
 
     def text(self, text: str) -> str:
         return self._mask(text, random=True)
@@ -172,10 +165,6 @@ def _is_secret_field(kind: Kind, value: str) -> bool:
     if kind == "password":
         return bool(value) and OPENING not in value
     return is_secret(kind, value, quoted=True)
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _differ(scrubbed: Iterable[Json], value: Iterable[Json]) -> bool:

@@ -33,19 +33,23 @@ class Address(Struct, frozen=True):
 
 
 def parse_address(url: str) -> Address:
-    """Split a URL; ValueError if it is not an http(s) URL with a host."""
+    """Split a URL; ValueError if it is not an http(s) URL with a host. Its message continues the URL's name."""
     if not url.isprintable() or " " in url:
-        raise ValueError("it contains characters that are not allowed in a URL")
-    parts = urlsplit(url)
+        raise ValueError("contains characters that are not allowed in a URL")
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        host = host if host.isascii() else host.encode("idna").decode()
+    except ValueError as error:
+        raise ValueError(f"is not a valid URL ({error})") from error
     if parts.scheme not in _PORTS:
-        raise ValueError("it must start with http:// or https://")
-    if not parts.hostname:
-        raise ValueError(f"{url!r} has no host")
-    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+        raise ValueError("must start with http:// or https://")
+    if not host:
+        raise ValueError("has no host")
     path = parts.path.rstrip("/")
     if not path.isascii():
-        raise ValueError("non-ASCII characters in its path must be percent-encoded")
-    return Address(parts.scheme, host, parts.port or _PORTS[parts.scheme], path, _basic_login(parts))
+        raise ValueError("has non-ASCII characters in its path; percent-encode them")
+    return Address(parts.scheme, host, port or _PORTS[parts.scheme], path, _basic_login(parts))
 
 
 def find_proxy(address: Address) -> Address | None:
@@ -61,7 +65,7 @@ def find_proxy(address: Address) -> Address | None:
     try:
         proxy = parse_address(url if "://" in url else f"http://{url}")
     except ValueError as error:
-        raise OSError(f"can't use the proxy from the environment: {error}") from error
+        raise OSError(f"can't use the proxy from the environment: it {error}") from error
     if proxy.scheme != "http":
         raise OSError("can't use the proxy from the environment: only http:// proxies are supported")
     return proxy

@@ -54,7 +54,7 @@ class Login:
             tokens = self._keep(await asyncio.to_thread(self._current))
         return {"authorization": f"Bearer {tokens.access_token}"} | self._account(tokens)
 
-    async def refused(self) -> bool:
+    async def renew(self) -> bool:
         tokens, self._tokens = self._tokens, None
         if tokens is None:
             return True

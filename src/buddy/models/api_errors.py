@@ -32,25 +32,25 @@ _TRANSIENT = (
 )
 
 
-class Refused(ProviderError):
+class ApiError(ProviderError):
     """The server responded with a status other than 200."""
 
     status = 0
 
 
-def refused(status: int, headers: Mapping[str, str], body: bytes, api: str) -> Refused:
+def response_error(status: int, headers: Mapping[str, str], body: bytes, api: str) -> ApiError:
     """The error for a response whose status is not 200."""
     said = _message(body)
     message = f"the model API answered {status}" + (f": {said}" if said else "")
     if status in {408, 429} or status >= 500:
-        error = Refused(message, retryable=True, retry_after=retry_after(headers))
+        error = ApiError(message, retryable=True, retry_after=retry_after(headers))
     else:
-        error = Refused(message, retryable=False, hint=_hint(status, headers, api))
+        error = ApiError(message, retryable=False, hint=_hint(status, headers, api))
     error.status = status
     return error
 
 
-def failed(fault: "Fault | str") -> ProviderError:
+def stream_error(fault: "Fault | str") -> ProviderError:
     """The error for a stream that started well and then reports a failure."""
     if isinstance(fault, str):
         from buddy.models.chunks import Fault

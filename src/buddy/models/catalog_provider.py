@@ -19,7 +19,7 @@ from buddy.models.listing import Listing
 from buddy.models.retry import end_stream
 
 
-class Informed:
+class CatalogProvider:
     """The outermost wrapper of a provider, so that everyone sees the `context_limit` that it learns."""
 
     def __init__(self, provider: Provider, resolved: Resolved, ask: Callable[[], Awaitable[Listing]]) -> None:
