@@ -14,7 +14,7 @@ def test_a_short_text_is_one_chunk_without_its_spacing() -> None:
     assert split_chunks("  one\n\n two\tthree ") == ["one two three"]
 
 
-def test_nothing_gives_no_chunk() -> None:
+def test_empty_text_has_no_chunks() -> None:
     assert split_chunks(" \n ") == []
 
 
@@ -32,19 +32,19 @@ def test_chunks_are_short_and_cover_the_text(text: str) -> None:
     assert {word for word in text.split() if len(word) < OVERLAP // 2} <= {word for c in found for word in c.split()}
 
 
-def test_a_question_is_its_telling_words() -> None:
+def test_a_query_is_made_of_its_significant_words() -> None:
     assert significant_words("How do I run the TESTS of the importer?") == ["run", "tests", "importer"]
 
 
-def test_what_is_typed_is_never_query_syntax() -> None:
+def test_user_input_is_never_query_syntax() -> None:
     assert build_query('"a" NEAR(b) secret* OR NOT -x', lambda _: 1) == '"near" OR "secret"'
 
 
-def test_a_question_of_stop_words_asks_for_nothing() -> None:
+def test_a_query_of_stop_words_is_empty() -> None:
     assert build_query("what is it about?", lambda _: 1) == ""
 
 
-def test_common_words_are_left_out_where_there_are_rarer_ones() -> None:
+def test_common_words_are_left_out_if_there_are_rarer_ones() -> None:
     rows = {"test": 90_000, "ledger": 3, "import": 40}
     assert build_query("test ledger imports", lambda stem: rows.get(stem, 0)) == '"ledger" OR "imports"'
 
@@ -54,7 +54,7 @@ def test_two_rankings_are_scaled_and_weighed() -> None:
     assert scores == {1: 0.7, 2: 0.3, 3: 0.0}
 
 
-def test_one_ranking_alone_counts_whole() -> None:
+def test_a_single_ranking_has_full_weight() -> None:
     assert merge_scores({}, {1: 5.0, 2: 5.0}, Weights()) == {1: 1.0, 2: 1.0}
 
 
