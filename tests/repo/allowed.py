@@ -6,7 +6,6 @@ ALLOWED = {
     ("long file", "src/buddy/protocol"): 1,
     ("long file", "tests/cli"): 1,
     ("long file", "tests/log"): 1,
-    ("long file", "tests/models"): 1,
     ("long file", "tests/sessions"): 1,
     ("long file", "tests/targets"): 1,
 }
