@@ -45,7 +45,7 @@ class IncomingRequest(Struct, frozen=True, rename="camel"):
     kind: Literal["request"]
     request_id: str
     type: str
-    payload: Any
+    payload: dict[str, Any] | list[Any] | str | float | bool | None
     session_id: str | UnsetType = UNSET
 
 
