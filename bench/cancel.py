@@ -1,6 +1,6 @@
 """How long a cancelled command keeps running: from the client's request to the exit of its last process.
 
-`python bench/cancel.py [ROUNDS]`. Each kind of command is cancelled ROUNDS times, in turns, through our own client and
+`python -m bench.cancel [ROUNDS]`. Each kind of command is cancelled ROUNDS times, in turns, through our own client and
 a real daemon. The floor, in the same run: `os.killpg` of a bare process of ours, until it is dead. Death is heard from
 the kernel (a pidfd), for every process of the call, also those that left the group.
 """
@@ -15,12 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from buddy.targets.confine.probe import probe  # noqa: E402 - tests are put on the path first
-from daemon.running import Daemon, section, shell  # noqa: E402 - tests are put on the path first
-from daemon.talking import Talker, send, start, talking  # noqa: E402 - tests are put on the path first
+from buddy.targets.confine.probe import probe
+from tests.harness.clients import ProtocolClient, connected_client, send, start
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import section, shell_call
 
 DAEMON = """
 import os, signal, time
@@ -76,10 +74,10 @@ async def floor() -> float:
     return took
 
 
-async def time_cancellation(client: Talker, session_id: str, kind: str) -> float:
+async def time_cancellation(client: ProtocolClient, session_id: str, kind: str) -> float:
     """Start a command, cancel its run; returns how many milliseconds its processes kept running."""
     run_id = await send(client, session_id, kind)
-    up = await client.until("tool_output")
+    up = await client.wait_for("tool_output")
     mark = f"BUDDY_CALL={up['payload']['text'].split()[1]}".encode()
     # The command and at least one child; a process cannot be seen during its exec.
     while len(handles := marked_processes(mark)) < 2:  # noqa: ASYNC110 - there is no notification
@@ -89,7 +87,7 @@ async def time_cancellation(client: Talker, session_id: str, kind: str) -> float
         group.create_task(client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id))
         await wait_dead(handles)
         took = (time.perf_counter() - began) * 1000
-    await client.until("run_complete")
+    await client.wait_for("run_complete")
     return took
 
 
@@ -100,12 +98,14 @@ def show(what: str, found: list[float], bare: float) -> None:
 
 
 async def measure(folder: Path, rounds: int) -> None:
-    play = [section(f"^{kind}$", {"calls": [shell(command)]}, {"text": "never"}) for kind, command in COMMANDS.items()]
+    play = [
+        section(f"^{kind}$", {"calls": [shell_call(command)]}, {"text": "never"}) for kind, command in COMMANDS.items()
+    ]
     levels = ["host", *(["confined"] if probe().method else [])]
     taken: dict[str, list[float]] = {f"{level}: {kind}": [] for level in levels for kind in COMMANDS}
     bare: list[float] = []
-    with Daemon(folder, play=play) as daemon:
-        async with talking(daemon, "ours") as client:
+    with Daemon(folder, script=play) as daemon:
+        async with connected_client(daemon, "ours") as client:
             for level in levels:
                 session_id = await start(client, daemon, approvalPolicy="all", sandbox=level)
                 for _ in range(rounds):

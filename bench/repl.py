@@ -1,6 +1,6 @@
 """How responsive the REPL is: from its start to the prompt, and from a key to its echo while an answer streams in.
 
-`python bench/repl.py`. A real program on a pseudo-terminal, with a daemon that runs already and a scripted model that
+`python -m bench.repl`. A real program on a pseudo-terminal, with a daemon that runs already and a scripted model that
 says 1,000 words per second. Beside the start its floor: an interpreter that only loads the editor. Printed, not
 asserted; the machine decides.
 """
@@ -14,17 +14,15 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from cli.driving import Home, Terminal  # noqa: E402 - tests are put on the path first
+from tests.harness.home import Home
+from tests.harness.pseudo_terminal import PseudoTerminal
 
 STARTS = 10
 KEYS = 60
 WORDS = 20_000
 
 
-def wait_for(terminal: Terminal, wanted: bytes, start: int) -> float:
+def wait_for(terminal: PseudoTerminal, wanted: bytes, start: int) -> float:
     """When the text appeared on the terminal after `start`."""
     while wanted not in terminal.shown[start:]:
         with selectors.DefaultSelector() as selector:

@@ -1,4 +1,4 @@
-"""Measures the figures of docs/redaction.md on this machine: `python bench/scrub.py [POSITIVES]`.
+"""Measures the figures of docs/redaction.md on this machine: `python -m bench.scrub [POSITIVES]`.
 
 POSITIVES is a JSON file with a list of texts that each contain a secret (the positives of a public rule set, say): the
 share that is redacted is printed too. Throughput is by CPU time; the time for a chunk is by the clock.
@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # Replaces this folder, whose `scrub` is this file.
-sys.path[0] = str(Path(__file__).parents[1] / "tests")
-
-from scrub import corpora, figures  # noqa: E402 - found by the line above
+from tests.scrub import corpora, figures
 
 CHUNK = 16 * 1024
 PROSE = ("the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog,", "and", "goes", "on\n")

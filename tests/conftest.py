@@ -1,7 +1,9 @@
 """Settings for all tests, and the seconds that each suite took."""
 
 import os
+import signal
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,19 @@ from hypothesis import settings
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def handle_interrupts() -> Iterator[None]:
+    """Children start with signals as on a terminal, even where the tests run in the background of a shell."""
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, _: object) -> None:
+    raise KeyboardInterrupt(number)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

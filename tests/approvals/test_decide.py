@@ -96,7 +96,7 @@ def test_plan_mode_never_allows_more(
 
 
 @given(questions, opinions, policies, grants, some.booleans(), some.booleans())
-def test_whatever_is_not_left_to_a_person_was_decided_by_somebody(
+def test_every_call_that_is_not_left_to_a_person_has_a_decider(
     question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, plan: bool, headless: bool
 ) -> None:
     decision = decide(question, opinion, policy, grant, Mode(plan, headless))

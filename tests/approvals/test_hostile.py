@@ -80,7 +80,7 @@ def test_what_is_not_a_plain_list_of_words_is_never_allowed(command: str) -> Non
 def test_what_runs_code_is_never_allowed_by_a_wildcard() -> None:
     named = [Rules([Rule("allow", argv=(text.split()[0], "**"))]) for text in CODE]
     allowed = [text for text, rules in zip(CODE, named, strict=True) if judge(text, rules).decision == "allow"]
-    assert allowed == ["unknown-program x", "mytool --help"]  # whoever names a program knows it
+    assert allowed == ["unknown-program x", "mytool --help"]  # a rule that names a program intends it
     assert [text for text in CODE if judge(text).decision == "allow"] == []
 
 
@@ -105,7 +105,7 @@ def test_a_script_that_the_rule_itself_names_may_have_any_arguments() -> None:
     assert judge("node x.js", rules).decision == "ask"
 
 
-def test_a_great_many_commands_are_asked_for_or_denied_and_judged_at_all() -> None:
+def test_very_many_commands_are_still_asked_about_or_denied() -> None:
     """A07. Some of these took minutes once, or had no end."""
     for broken in (")", "|", "a)))))b ", "(a||||||; b\n)", "a>>>>>>b ", "a((((((b ", "a <>>><<> b ", ">&>&"):
         started = time.process_time()
@@ -121,11 +121,11 @@ def test_a_great_many_commands_are_asked_for_or_denied_and_judged_at_all() -> No
 
 
 @pytest.mark.parametrize("padding", ["x;", "x\n", "true && ", "sudo ", "a=b ", "( ", "bash -c 'a b';"])
-def test_a_denied_command_cannot_hide_behind_a_great_many_others(padding: str) -> None:
+def test_a_denied_command_cannot_hide_among_many_others(padding: str) -> None:
     assert judge(padding * (60_000 // len(padding)) + "curl x", NO_CURL).decision == "deny"
 
 
-def test_a_denied_name_cannot_hide_behind_a_great_many_others() -> None:
+def test_a_denied_name_cannot_hide_among_many_others() -> None:
     rules = Rules([Rule("deny", path=".env"), Rule("deny", host="evil.org"), Rule("allow", argv=("cat", "**"))])
     padding = " ".join(map(str, range(10_000)))
     for name in (".env", "evil.org"):

@@ -23,7 +23,7 @@ def test_a_rule_that_says_network_grants_it_and_only_it() -> None:
 
 
 @pytest.mark.parametrize("decision", ["ask", "deny"])
-def test_what_is_stricter_needs_not_speak_of_network(decision: RuleDecision) -> None:
+def test_a_stricter_rule_need_not_mention_the_network(decision: RuleDecision) -> None:
     allow = Rule("allow", argv=("git", "**"), network=True)
     assert opinion(allow, Rule(decision, argv=("git", "**")), network=True) == decision
     assert opinion(allow, Rule(decision, network=True), network=True) == decision

@@ -28,8 +28,9 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.intents import Keys
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
-from harness import Guest, calls, house, says
-from sessions.stage import Clock, Puppet, answer, asks_for, shell, stage
+from tests.harness.clock import ManualClock
+from tests.harness.models import StepModel, answer, asks_for, calls, says, shell
+from tests.harness.runtime import RuntimeClient, checked_host, scripted_host
 
 SHELL = calls(("run_shell", {"command": "echo hi"}))
 
@@ -37,7 +38,7 @@ SHELL = calls(("run_shell", {"command": "echo hi"}))
 @asynccontextmanager
 async def ruled(
     workspace: Path, permissions: Mapping[str, object], *replies: ScriptedReply, shell_confirm: bool = True
-) -> AsyncGenerator[Guest, None]:
+) -> AsyncGenerator[RuntimeClient, None]:
     """A client of a runtime with these rules; its user file is `config/buddy.toml`."""
     work = workspace / "work"
     work.mkdir(exist_ok=True)
@@ -55,154 +56,154 @@ async def ruled(
         from buddy.client.client import Client
 
         async with Client(runtime.connect(), "cli") as client:
-            yield Guest(client, work)
+            yield RuntimeClient(client, work)
     finally:
         await runtime.close()
 
 
 async def test_an_allow_rule_decides_without_asking(tmp_path: Path) -> None:
     rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
-    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
-        await guest.start()
-        await guest.send("go")
-        assert (await guest.until(RunComplete)).outcome == "success"
-        received = guest.bodies(ApprovalReceived)[0]
+    async with ruled(tmp_path, rules, SHELL, says("done")) as client:
+        await client.start()
+        await client.send("go")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        received = client.bodies(ApprovalReceived)[0]
         assert received.by.startswith("rule:")
         assert received.decision == "approve"
-        assert guest.bodies(ApprovalRequired) == []
+        assert client.bodies(ApprovalRequired) == []
 
 
 async def test_a_deny_rule_wins_over_the_policy_all_and_the_model_is_reported(tmp_path: Path) -> None:
     rules = {"rules": [{"decision": "deny", "argv": ["echo", "**"]}]}
-    async with ruled(tmp_path, rules, SHELL, says("understood")) as guest:
-        await guest.start(approval_policy="all")
-        await guest.send("go")
-        assert (await guest.until(RunComplete)).outcome == "success"
-        result = guest.bodies(ToolResult)[0]
+    async with ruled(tmp_path, rules, SHELL, says("understood")) as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        result = client.bodies(ToolResult)[0]
         assert result.is_error
         assert "rule" in result.text
 
 
 async def test_headless_runs_may_use_what_a_rule_allows(tmp_path: Path) -> None:
     rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
-    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
-        await guest.start(mode="headless")
-        await guest.send("go")
-        assert (await guest.until(RunComplete)).outcome == "success"
+    async with ruled(tmp_path, rules, SHELL, says("done")) as client:
+        await client.start(mode="headless")
+        await client.send("go")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
-async def test_always_keeps_exactly_the_rule_that_was_shown(tmp_path: Path) -> None:
-    async with ruled(tmp_path, {}, SHELL, SHELL, says("done")) as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+async def test_always_saves_exactly_the_rule_that_was_shown(tmp_path: Path) -> None:
+    async with ruled(tmp_path, {}, SHELL, SHELL, says("done")) as client:
+        await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         assert asked.details["alwaysRule"]["argv"] == ["echo", "hi"]
-        await guest.client.approve(
-            SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve", scope="always")
+        await client.api.approve(
+            SubmitApproval(client.session_id, run_id, asked.approval_id, "approve", scope="always")
         )
-        assert (await guest.until(RunComplete)).outcome == "success"
-        assert len(guest.bodies(ApprovalRequired)) == 1
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        assert len(client.bodies(ApprovalRequired)) == 1
         written = (tmp_path / "config" / "buddy.toml").read_text()
         assert 'argv = ["echo", "hi"]' in written
 
 
 async def test_always_is_refused_where_no_rule_was_shown(tmp_path: Path) -> None:
-    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "echo $HOME"})), says("done")) as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "echo $HOME"})), says("done")) as client:
+        await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         assert "alwaysRule" not in asked.details
-        answer = SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve", scope="always")
+        answer = SubmitApproval(client.session_id, run_id, asked.approval_id, "approve", scope="always")
         with pytest.raises(ProtocolError, match="offers no rule"):
-            await guest.client.approve(answer)
-        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
-        assert (await guest.until(RunComplete)).outcome == "success"
+            await client.api.approve(answer)
+        await client.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "approve"))
+        assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
 async def test_a_grant_for_a_while_is_the_shown_rule_until_its_time_is_over(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = ManualClock()
     other = asks_for(shell("echo ho"))
-    puppet = Puppet(*(step for _ in range(3) for step in (asks_for(shell("echo hi")), answer())), other, answer())
-    async with stage(tmp_path, puppet, clock=clock) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("one")
-        asked = await guest.until(ApprovalRequired)
-        await guest.client.approve(_for_a_while(guest, run_id, asked, 600))
-        await guest.until(RunComplete)
+    model = StepModel(*(step for _ in range(3) for step in (asks_for(shell("echo hi")), answer())), other, answer())
+    async with checked_host(tmp_path, model, clock=clock) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("one")
+        asked = await client.wait_for(ApprovalRequired)
+        await client.api.approve(_for_a_while(client, run_id, asked, 600))
+        await client.wait_for(RunComplete)
         rule = msgspec.convert(asked.details["alwaysRule"], Rule)
-        granted = guest.bodies(ApprovalReceived)[0]
+        granted = client.bodies(ApprovalReceived)[0]
         assert (granted.by, granted.scope, granted.expires_at) == ("cli", "until", clock.now + 600_000)
         clock.advance(599)
-        await guest.send("two")
-        await guest.until(RunComplete)
-        assert guest.bodies(ApprovalReceived)[1].by == f"rule:{rule.rule_id}"
+        await client.send("two")
+        await client.wait_for(RunComplete)
+        assert client.bodies(ApprovalReceived)[1].by == f"rule:{rule.rule_id}"
         clock.advance(1)
-        run_id = await guest.send("three")
-        again = await guest.until(ApprovalRequired)
-        await guest.client.approve(_for_a_while(guest, run_id, again, 600))
-        await guest.until(RunComplete)
-        await guest.send("four")
-        assert (await guest.until(ApprovalRequired)).details["command"] == "echo ho"
+        run_id = await client.send("three")
+        again = await client.wait_for(ApprovalRequired)
+        await client.api.approve(_for_a_while(client, run_id, again, 600))
+        await client.wait_for(RunComplete)
+        await client.send("four")
+        assert (await client.wait_for(ApprovalRequired)).details["command"] == "echo ho"
         assert not (tmp_path / "config" / "buddy.toml").exists()
 
 
 async def test_a_grant_for_a_while_is_gone_after_a_restart(tmp_path: Path) -> None:
     script = (SHELL, says("first"), SHELL, says("second"))
     log = MemoryLog(unix_ms)
-    async with house(tmp_path, *script, log=log) as home, home.client() as guest:
-        session_id = await guest.start()
-        run_id = await guest.send("go")
-        await guest.client.approve(_for_a_while(guest, run_id, await guest.until(ApprovalRequired), 600))
-        await guest.until(RunComplete)
-    async with house(tmp_path, *script, log=log) as home, home.client() as guest:
-        guest.session_id = session_id
-        await guest.client.attach(session_id)
-        await guest.send("again")
-        await guest.until(ApprovalRequired)
+    async with scripted_host(tmp_path, *script, log=log) as host, host.client() as client:
+        session_id = await client.start()
+        run_id = await client.send("go")
+        await client.api.approve(_for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
+        await client.wait_for(RunComplete)
+    async with scripted_host(tmp_path, *script, log=log) as host, host.client() as client:
+        client.session_id = session_id
+        await client.api.attach(session_id)
+        await client.send("again")
+        await client.wait_for(ApprovalRequired)
 
 
 async def test_a_grant_for_a_while_does_not_outrank_a_denial(tmp_path: Path) -> None:
-    async with ruled(tmp_path, {}, SHELL, says("first"), SHELL, says("second")) as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        await guest.client.approve(_for_a_while(guest, run_id, await guest.until(ApprovalRequired), 600))
-        await guest.until(RunComplete)
+    async with ruled(tmp_path, {}, SHELL, says("first"), SHELL, says("second")) as client:
+        await client.start()
+        run_id = await client.send("go")
+        await client.api.approve(_for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
+        await client.wait_for(RunComplete)
         (tmp_path / "config").mkdir(exist_ok=True)
         denial = '[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
         (tmp_path / "config" / "buddy.toml").write_text(denial)
-        await guest.send("again")
-        await guest.until(RunComplete)
-        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["approve", "deny"]
+        await client.send("again")
+        await client.wait_for(RunComplete)
+        assert [received.decision for received in client.bodies(ApprovalReceived)] == ["approve", "deny"]
 
 
 @pytest.mark.parametrize(("scope", "seconds"), [("until", None), ("once", 5.0), ("always", 5.0)])
 async def test_a_duration_goes_with_the_scope_until_alone(
     tmp_path: Path, scope: Literal["once", "until", "always"], seconds: float | None
 ) -> None:
-    async with ruled(tmp_path, {}, SHELL, says("done")) as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+    async with ruled(tmp_path, {}, SHELL, says("done")) as client:
+        await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         request = SubmitApproval(
-            guest.session_id, run_id, asked.approval_id, "approve", scope=scope, duration_seconds=seconds
+            client.session_id, run_id, asked.approval_id, "approve", scope=scope, duration_seconds=seconds
         )
         with pytest.raises(ProtocolError, match="durationSeconds"):
-            await guest.client.approve(request)
+            await client.api.approve(request)
 
 
-def _for_a_while(guest: Guest, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
+def _for_a_while(client: RuntimeClient, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
     return SubmitApproval(
-        guest.session_id, run_id, asked.approval_id, "approve", scope="until", duration_seconds=seconds
+        client.session_id, run_id, asked.approval_id, "approve", scope="until", duration_seconds=seconds
     )
 
 
 async def test_a_protected_file_is_asked_for_although_a_rule_allows_its_path(tmp_path: Path) -> None:
     rules = {"rules": [{"decision": "allow", "tool": "write_file", "path": "**"}]}
     write = calls(("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}))
-    async with ruled(tmp_path, rules, write, says("done")) as guest:
-        await guest.start()
-        await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+    async with ruled(tmp_path, rules, write, says("done")) as client:
+        await client.start()
+        await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         assert asked.details["protected"] is True
 
 
@@ -214,33 +215,33 @@ async def test_a_project_file_is_inert_until_trusted_and_then_only_tightens(tmp_
     )
     rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
     script = (SHELL, says("first"), SHELL, says("second"), SHELL, says("third"))
-    async with ruled(tmp_path, rules, *script) as guest:
-        await guest.start()
-        await guest.send("untrusted")
-        await guest.until(RunComplete)
-        assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
+    async with ruled(tmp_path, rules, *script) as client:
+        await client.start()
+        await client.send("untrusted")
+        await client.wait_for(RunComplete)
+        assert client.bodies(ApprovalReceived)[-1].decision == "approve"
         trusting = TrustFolder(str(tmp_path / "work"), True)
-        await guest.client.request(trusting, TrustFolderReply)
-        await guest.send("trusted")
-        await guest.until(RunComplete)
-        assert guest.bodies(ApprovalReceived)[-1].decision == "deny"
+        await client.api.request(trusting, TrustFolderReply)
+        await client.send("trusted")
+        await client.wait_for(RunComplete)
+        assert client.bodies(ApprovalReceived)[-1].decision == "deny"
         (tmp_path / "work" / "buddy.toml").write_text("# changed\n")
-        await guest.send("changed since")
-        await guest.until(RunComplete)
-        assert guest.bodies(ApprovalReceived)[-1].decision == "approve"
+        await client.send("changed since")
+        await client.wait_for(RunComplete)
+        assert client.bodies(ApprovalReceived)[-1].decision == "approve"
 
 
 async def test_a_session_is_reported_what_a_folders_own_files_do_not_do(tmp_path: Path) -> None:
-    async with ruled(tmp_path, {}, says("done")) as guest:
+    async with ruled(tmp_path, {}, says("done")) as client:
 
         async def told() -> list[tuple[str, str]]:
-            await guest.start()
-            await guest.send("go")
-            await guest.until(RunComplete)
-            return [(body.code, body.message) for body in guest.bodies(WarningRaised)]
+            await client.start()
+            await client.send("go")
+            await client.wait_for(RunComplete)
+            return [(body.code, body.message) for body in client.bodies(WarningRaised)]
 
         async def trust(*, trusted: bool) -> None:
-            await guest.client.request(TrustFolder(str(tmp_path / "work"), trusted), TrustFolderReply)
+            await client.api.request(TrustFolder(str(tmp_path / "work"), trusted), TrustFolderReply)
 
         assert await told() == []
         file = '[agent]\nmodel = "evil"\n[models.evil]\nbase_url = "http://127.0.0.1:9"\n'
@@ -255,36 +256,36 @@ async def test_a_session_is_reported_what_a_folders_own_files_do_not_do(tmp_path
 
 
 async def test_without_rules_everything_is_asked(tmp_path: Path) -> None:
-    async with house(tmp_path, SHELL, says("done")) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+    async with scripted_host(tmp_path, SHELL, says("done")) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         assert asked.details["why"]
 
 
-async def test_a_rule_file_that_breaks_takes_no_denial_away(tmp_path: Path) -> None:
+async def test_a_broken_rule_file_removes_no_denial(tmp_path: Path) -> None:
     script = (SHELL, says("first"), SHELL, says("second"))
     rules = {"rules": [{"decision": "deny", "argv": ["echo", "**"]}]}
-    async with ruled(tmp_path, rules, *script) as guest:
-        await guest.start(approval_policy="all")
-        await guest.send("before")
-        await guest.until(RunComplete)
+    async with ruled(tmp_path, rules, *script) as client:
+        await client.start(approval_policy="all")
+        await client.send("before")
+        await client.wait_for(RunComplete)
         (tmp_path / "config").mkdir(exist_ok=True)
         (tmp_path / "config" / "buddy.toml").write_text("[[permissions.rules\n")
-        await guest.send("after")
-        await guest.until(RunComplete)
-        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["deny", "deny"]
+        await client.send("after")
+        await client.wait_for(RunComplete)
+        assert [received.decision for received in client.bodies(ApprovalReceived)] == ["deny", "deny"]
 
 
 async def test_without_shell_confirm_commands_run_unless_a_rule_denies_them(tmp_path: Path) -> None:
     script = (SHELL, calls(("run_shell", {"command": "rm x"})), says("done"))
     rules = {"rules": [{"decision": "deny", "argv": ["rm", "**"]}]}
-    async with ruled(tmp_path, rules, *script, shell_confirm=False) as guest:
-        await guest.start()
-        await guest.send("go")
-        await guest.until(RunComplete)
-        assert [received.decision for received in guest.bodies(ApprovalReceived)] == ["approve", "deny"]
-        assert guest.bodies(ApprovalRequired) == []
+    async with ruled(tmp_path, rules, *script, shell_confirm=False) as client:
+        await client.start()
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert [received.decision for received in client.bodies(ApprovalReceived)] == ["approve", "deny"]
+        assert client.bodies(ApprovalRequired) == []
 
 
 SECRET = {"rules": [{"decision": "deny", "path": "secrets/"}, {"decision": "ask", "tool": "list_files"}]}
@@ -310,37 +311,37 @@ async def test_a_denied_path_is_closed_to_reading_searching_and_commands(tmp_pat
         ("run_shell", {"command": "echo x >secrets/new"}),
         ("run_shell", {"command": "curl -d @secrets/key --data=@secrets/key localhost"}),
     )
-    async with ruled(tmp_path, SECRET, script, says("done")) as guest:
-        await guest.start(approval_policy="all")
-        await guest.send("go")
-        await guest.until(RunComplete)
-        results = guest.bodies(ToolResult)
+    async with ruled(tmp_path, SECRET, script, says("done")) as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        results = client.bodies(ToolResult)
         assert [result.tool_name for result in results if not result.is_error] == ["grep"]
         assert results[3].text == "song:1:no canary here"
         assert not any("sings" in result.text for result in results)
-        assert {received.decision for received in guest.bodies(ApprovalReceived)} == {"deny"}
+        assert {received.decision for received in client.bodies(ApprovalReceived)} == {"deny"}
 
 
 async def test_a_rule_may_have_even_looking_asked_for(tmp_path: Path) -> None:
     script = calls(("list_files", {}), ("time", {}))
-    async with ruled(tmp_path, SECRET, script, says("done")) as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
+    async with ruled(tmp_path, SECRET, script, says("done")) as client:
+        await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
         assert (asked.kind, asked.title) == ("tool", "list a directory")
-        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
-        assert (await guest.until(RunComplete)).outcome == "success"
-        assert guest.bodies(ToolClaimed) == []
-        assert [received.by for received in guest.bodies(ApprovalReceived)] == ["cli"]
+        await client.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "approve"))
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        assert client.bodies(ToolClaimed) == []
+        assert [received.by for received in client.bodies(ApprovalReceived)] == ["cli"]
 
 
 async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "b.sh").write_text("echo hi\n")
-    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "bash b.sh"})), says("done")) as guest:
-        await guest.start()
-        await guest.send("go")
-        shown = (await guest.until(ApprovalRequired)).details["alwaysRule"]
+    async with ruled(tmp_path, {}, calls(("run_shell", {"command": "bash b.sh"})), says("done")) as client:
+        await client.start()
+        await client.send("go")
+        shown = (await client.wait_for(ApprovalRequired)).details["alwaysRule"]
     rules = Rules([msgspec.convert(shown, Rule)])
     here = Subject("run_shell", command="bash b.sh", workspace=str(tmp_path / "work"))
     assert rules.judge(here).decision == "allow"
@@ -370,8 +371,8 @@ async def test_a_trusted_file_that_says_nothing_clear_has_everything_asked_for(t
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "buddy.toml").write_text('[[permissions.rules]]\ndecision = "deny"\nargv = "rm"\n')
     rules = {"rules": [{"decision": "allow", "argv": ["echo", "**"]}]}
-    async with ruled(tmp_path, rules, SHELL, says("done")) as guest:
-        await guest.client.request(TrustFolder(str(tmp_path / "work"), True), TrustFolderReply)
-        await guest.start()
-        await guest.send("go")
-        assert "ask everything" in (await guest.until(ApprovalRequired)).details["why"]
+    async with ruled(tmp_path, rules, SHELL, says("done")) as client:
+        await client.api.request(TrustFolder(str(tmp_path / "work"), True), TrustFolderReply)
+        await client.start()
+        await client.send("go")
+        assert "ask everything" in (await client.wait_for(ApprovalRequired)).details["why"]

@@ -46,7 +46,7 @@ def test_a_file_that_cannot_take_a_rule_is_left_as_it_is(tmp_path: Path, text: s
     assert path.read_bytes() == content
 
 
-def test_b10_a_link_that_somebody_put_beside_the_file_is_not_followed(tmp_path: Path) -> None:
+def test_b10_a_planted_link_next_to_the_file_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / ".buddy.toml.new").symlink_to(victim)

@@ -137,7 +137,7 @@ def test_paths_hosts_and_tools_are_matched() -> None:
         ("git push --force **", "git push --force=y x"),
     ],
 )  # fmt: skip
-def test_a_denial_does_not_depend_on_where_the_options_stand(pattern: str, command: str) -> None:
+def test_a_denial_does_not_depend_on_the_order_of_options(pattern: str, command: str) -> None:
     assert judge(command, Rules([Rule("deny", argv=tuple(pattern.split()))])).decision == "deny"
 
 
@@ -230,7 +230,7 @@ def test_what_reads_its_orders_from_a_pipe_is_asked_for_although_it_was_kept_by_
         (".env*", ".env.local"), ("../other/**", "/other/x"),
     ],
 )  # fmt: skip
-def test_a_denied_path_is_meant_however_it_is_written(pattern: str, path: str) -> None:
+def test_a_denied_path_is_denied_in_every_spelling(pattern: str, path: str) -> None:
     rules = Rules([Rule("deny", path=pattern), Rule("allow", tool="*")])
     assert rules.judge(Subject("write_file", path=path, workspace="/w")).decision == "deny"
     assert rules.judge(Subject("write_file", path="harmless", workspace="/w")).decision == "allow"

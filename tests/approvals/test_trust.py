@@ -71,7 +71,7 @@ def test_a_file_is_reported_with_what_it_would_change(folder: Path) -> None:
     assert broken.text.startswith("unreadable")
 
 
-def test_what_is_no_file_hangs_nobody_and_what_is_too_much_is_not_trusted(tmp_path: Path, folder: Path) -> None:
+def test_special_files_do_not_hang_and_oversized_ones_are_not_trusted(tmp_path: Path, folder: Path) -> None:
     os.mkfifo(folder / "buddy.toml")
     trust = Trust(tmp_path / "state")
     trust.set(str(folder), trusted=True)

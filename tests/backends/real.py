@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fake_model import Answer, FakeModel, Request, calls, says
+from tests.harness.fake_model import Answer, FakeModel, Request, calls, says
 
 PROGRAMS = Path(os.environ.get("BUDDY_AGENTS_DIR") or Path.home() / ".cache" / "buddy-agents") / "node_modules" / ".bin"
 

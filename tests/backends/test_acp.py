@@ -9,8 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from backends.casts import CASTS, FAKES, scene
-from backends.test_table import ask, decide
 from buddy.backends.acp.agent import Acp
 from buddy.backends.acp.presets import PRESETS
 from buddy.backends.external.contract import AgentRequest, Completion, Delta, Executor, SessionLost
@@ -25,9 +23,11 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import BudgetLimits, RunOptions
 from buddy.targets.local import Local
+from tests.backends.agents import AGENTS, FAKES, agent_host
+from tests.backends.test_table import ask, decide
 
 COMMAND = f"{sys.executable} {FAKES / 'acp.py'}"
-ACP = next(cast for cast in CASTS if cast.name == "acp")
+ACP = next(agent for agent in AGENTS if agent.name == "acp")
 
 
 @asynccontextmanager
@@ -122,14 +122,14 @@ async def test_an_error_in_an_unexpected_shape_is_an_error(tmp_path: Path) -> No
 
 
 async def test_an_agent_that_closes_stdout_but_keeps_running_is_ended(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("mute")
-        ended = await guest.until(RunComplete)
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        await client.send("mute")
+        ended = await client.wait_for(RunComplete)
         assert ended.outcome == "failed"
         assert "while working" in ended.summary
-        await ask(guest, "say again")
-        assert guest.bodies(RunComplete)[-1].outcome == "success"
+        await ask(client, "say again")
+        assert client.bodies(RunComplete)[-1].outcome == "success"
 
 
 async def test_an_agent_that_does_not_name_its_session_is_refused(
@@ -142,40 +142,40 @@ async def test_an_agent_that_does_not_name_its_session_is_refused(
 
 
 async def test_a_cost_limit_is_refused_with_an_alternative(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
         with pytest.raises(ProtocolError, match="is unknown") as refused:
-            await guest.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
+            await client.send("say x", options=RunOptions(budget=BudgetLimits(max_cost_usd=1)))
         assert "does not report its cost: use budget.maxTurns" in (refused.value.detail or "")
 
 
 async def test_each_file_of_a_change_must_be_allowed(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("patch one.txt sub/two.txt")
-        first = await decide(guest, run_id, "approve")
-        second = await decide(guest, run_id, "deny")
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("patch one.txt sub/two.txt")
+        first = await decide(client, run_id, "approve")
+        second = await decide(client, run_id, "deny")
         asked = [question.details["path"] for question in (first, second)]
         assert asked == [str(tmp_path / "one.txt"), str(tmp_path / "sub/two.txt")]
-        await guest.until(RunComplete)
-        assert guest.bodies(ToolClaimed) == []
-        run_id = await guest.send("patch one.txt sub/two.txt")
-        await decide(guest, run_id, "approve")
-        await decide(guest, run_id, "approve")
-        await guest.until(RunComplete)
-        assert len(guest.bodies(ToolClaimed)) == 1
+        await client.wait_for(RunComplete)
+        assert client.bodies(ToolClaimed) == []
+        run_id = await client.send("patch one.txt sub/two.txt")
+        await decide(client, run_id, "approve")
+        await decide(client, run_id, "approve")
+        await client.wait_for(RunComplete)
+        assert len(client.bodies(ToolClaimed)) == 1
 
 
 async def test_a_command_is_shown_where_it_runs(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("there sub pwd")
-        assert (await decide(guest, run_id, "approve")).details["command"] == "cd sub && pwd"
-        await guest.until(RunComplete)
-        run_id = await guest.send(f"there {tmp_path} pwd")
-        assert (await decide(guest, run_id, "approve")).details["command"] == "pwd"
-        await guest.until(RunComplete)
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("there sub pwd")
+        assert (await decide(client, run_id, "approve")).details["command"] == "cd sub && pwd"
+        await client.wait_for(RunComplete)
+        run_id = await client.send(f"there {tmp_path} pwd")
+        assert (await decide(client, run_id, "approve")).details["command"] == "pwd"
+        await client.wait_for(RunComplete)
 
 
 async def test_a_refusal_is_not_a_success(tmp_path: Path) -> None:
@@ -199,49 +199,49 @@ async def test_a_model_is_a_config_option_of_the_session(tmp_path: Path) -> None
 
 async def test_an_edit_is_shown_with_its_diff(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old")
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("edit a.txt new")
-        asked = await decide(guest, run_id, "approve")
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("edit a.txt new")
+        asked = await decide(client, run_id, "approve")
         assert asked.kind == "write"
         assert asked.details["path"] == str(tmp_path / "a.txt")
         assert "-old" in asked.details["diff"]
         assert "+new" in asked.details["diff"]
-        await guest.until(RunComplete)
+        await client.wait_for(RunComplete)
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
 async def test_an_option_to_always_allow_is_never_chosen(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("always touch made")
-        await decide(guest, run_id, "approve")
-        await guest.until(RunComplete)
-        assert "no way to allow this once" in guest.bodies(WarningRaised)[0].message
-        assert guest.bodies(ToolResult)[0].is_error
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("always touch made")
+        await decide(client, run_id, "approve")
+        await client.wait_for(RunComplete)
+        assert "no way to allow this once" in client.bodies(WarningRaised)[0].message
+        assert client.bodies(ToolResult)[0].is_error
     assert not (tmp_path / "made").exists()
 
 
 async def test_a_lost_session_starts_over_with_the_earlier_conversation(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
-        await ask(guest, "say the word is plum")
-        await ask(guest, "die")
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        await ask(client, "say the word is plum")
+        await ask(client, "die")
         (tmp_path / ".fake-agent.json").unlink()
-        await ask(guest, "say more")
-        assert guest.bodies(WarningRaised)[0].code == "BACKEND_SESSION_LOST"
-        assert "plum" in guest.bodies(AssistantMessage)[-1].text  # the fake repeats what it received
+        await ask(client, "say more")
+        assert client.bodies(WarningRaised)[0].code == "BACKEND_SESSION_LOST"
+        assert "plum" in client.bodies(AssistantMessage)[-1].text  # the fake repeats what it received
 
 
 async def test_each_call_has_its_own_approval_and_id(tmp_path: Path) -> None:
-    async with scene(ACP, tmp_path) as home, home.client() as guest:
-        await guest.start()
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
         for name in ("one", "two"):
-            run_id = await guest.send(f"run touch {name}")
-            await decide(guest, run_id, "approve")
-            await guest.until(RunComplete)
-        assert len({asked.approval_id for asked in guest.bodies(ApprovalRequired)}) == 2
-        assert len({result.call_id for result in guest.bodies(ToolResult)}) == 2
+            run_id = await client.send(f"run touch {name}")
+            await decide(client, run_id, "approve")
+            await client.wait_for(RunComplete)
+        assert len({asked.approval_id for asked in client.bodies(ApprovalRequired)}) == 2
+        assert len({result.call_id for result in client.bodies(ToolResult)}) == 2
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from backends.casts import Cast, runtime_of
 from buddy.backends.choose import Choice, check_name, choose
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import SessionStarted, WarningRaised
@@ -18,7 +17,8 @@ from buddy.protocol.requests import (
     ProjectOptions,
     ProjectOptionsReply,
 )
-from harness import House
+from tests.backends.agents import Agent, runtime_of
+from tests.harness.runtime import RuntimeHost
 
 
 def chosen(wanted: str, *installed: str, key: bool = False) -> Choice:
@@ -57,97 +57,97 @@ def test_an_unknown_name_is_refused_with_the_available_ones(name: str) -> None:
 
 
 @asynccontextmanager
-async def at(cast: Cast, workspace: Path, env: dict[str, str]) -> AsyncGenerator[House]:
+async def at(agent: Agent, workspace: Path, env: dict[str, str]) -> AsyncGenerator[RuntimeHost]:
     """A service with the PATH from `env`, so that programs on this machine are not found."""
-    runtime = runtime_of(cast, workspace, more=env)
+    runtime = runtime_of(agent, workspace, more=env)
     try:
-        yield House(runtime, workspace)
+        yield RuntimeHost(runtime, workspace)
     finally:
         await runtime.close()
 
 
-NOBODY = Cast("nobody", env={"FACTORY_API_KEY": ""})
+NOBODY = Agent("nobody", env={"FACTORY_API_KEY": ""})
 EMPTY = {"PATH": "/nowhere", "FACTORY_API_KEY": "", "HOME": "/nowhere"}
 
 
 async def test_a_session_says_when_auto_falls_back_to_native(tmp_path: Path) -> None:
-    async with at(Cast("auto", runtime="auto"), tmp_path, EMPTY) as home, home.client() as guest:
-        await guest.start()
-        warned = await guest.until(WarningRaised)
+    async with at(Agent("auto", runtime="auto"), tmp_path, EMPTY) as host, host.client() as client:
+        await client.start()
+        warned = await client.wait_for(WarningRaised)
         assert warned.code == "AGENT_RUNTIME"
-        started = guest.bodies(SessionStarted)[0]
+        started = client.bodies(SessionStarted)[0]
         assert started.options is not None
         assert started.options.agent_runtime == "native"
 
 
 async def test_droid_without_its_program_is_refused_with_the_install_command(tmp_path: Path) -> None:
-    async with at(NOBODY, tmp_path, {**EMPTY, "FACTORY_API_KEY": "fk-test"}) as home, home.client() as guest:
+    async with at(NOBODY, tmp_path, {**EMPTY, "FACTORY_API_KEY": "fk-test"}) as host, host.client() as client:
         with pytest.raises(ProtocolError) as refused:
-            await guest.start(agent_runtime="droid")
+            await client.start(agent_runtime="droid")
         assert refused.value.code == "PROVIDER_NOT_CONFIGURED"
         assert "npm install -g droid" in (refused.value.detail or "")
 
 
 async def test_an_unknown_agent_runtime_is_refused(tmp_path: Path) -> None:
-    async with at(NOBODY, tmp_path, EMPTY) as home, home.client() as guest:
+    async with at(NOBODY, tmp_path, EMPTY) as host, host.client() as client:
         with pytest.raises(ProtocolError, match="gizmo") as refused:
-            await guest.start(agent_runtime="gizmo")
+            await client.start(agent_runtime="gizmo")
         assert refused.value.code == "INVALID_REQUEST"
 
 
 async def test_a_projects_own_runtime_overrides_the_servers(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
-    async with at(Cast("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as home, home.client() as guest:
+    async with at(Agent("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as host, host.client() as client:
         request = CreateProject("inner", str(inner), "native")
-        assert (await guest.client.request(request, CreateProjectReply)).project_id.startswith("proj_")
-        guest.workspace = inner
-        await guest.start()
+        assert (await client.api.request(request, CreateProjectReply)).project_id.startswith("proj_")
+        client.workspace = inner
+        await client.start()
         with pytest.raises(ProtocolError, match="server-agent"):
-            guest.workspace = tmp_path
-            await guest.start()
+            client.workspace = tmp_path
+            await client.start()
 
 
 async def test_the_nearest_project_decides(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
-    async with at(NOBODY, tmp_path, EMPTY) as home, home.client() as guest:
+    async with at(NOBODY, tmp_path, EMPTY) as host, host.client() as client:
         for name, folder, runtime in (("outer", tmp_path, "acp:outer"), ("near", tmp_path / "a", "acp:near")):
-            await guest.client.request(CreateProject(name, str(folder), runtime), CreateProjectReply)
-        guest.workspace = deep
+            await client.api.request(CreateProject(name, str(folder), runtime), CreateProjectReply)
+        client.workspace = deep
         with pytest.raises(ProtocolError, match="acp:near"):
-            await guest.start()
-        guest.workspace = tmp_path
+            await client.start()
+        client.workspace = tmp_path
         with pytest.raises(ProtocolError, match="acp:outer"):
-            await guest.start()
+            await client.start()
 
 
 async def test_a_project_without_a_runtime_uses_the_servers(tmp_path: Path) -> None:
-    async with at(Cast("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as home, home.client() as guest:
-        await guest.client.request(CreateProject("plain", str(tmp_path)), CreateProjectReply)
+    async with at(Agent("acp", runtime="acp:server-agent"), tmp_path, EMPTY) as host, host.client() as client:
+        await client.api.request(CreateProject("plain", str(tmp_path)), CreateProjectReply)
         with pytest.raises(ProtocolError, match="server-agent"):
-            await guest.start()
+            await client.start()
 
 
 async def test_projects_are_listed_and_created_once_per_folder(tmp_path: Path) -> None:
-    async with at(NOBODY, tmp_path, EMPTY) as home, home.client() as guest:
-        await guest.client.request(CreateProject("one", str(tmp_path), "auto"), CreateProjectReply)
+    async with at(NOBODY, tmp_path, EMPTY) as host, host.client() as client:
+        await client.api.request(CreateProject("one", str(tmp_path), "auto"), CreateProjectReply)
         for request in (CreateProject("two", str(tmp_path)), CreateProject("one", "/elsewhere")):
             with pytest.raises(ProtocolError, match="already"):
-                await guest.client.request(request, CreateProjectReply)
+                await client.api.request(request, CreateProjectReply)
         with pytest.raises(ProtocolError, match="absolute"):
-            await guest.client.request(CreateProject("three", "relative"), CreateProjectReply)
+            await client.api.request(CreateProject("three", "relative"), CreateProjectReply)
         with pytest.raises(ProtocolError, match="unknown agent runtime"):
-            await guest.client.request(CreateProject("four", "/four", "gizmo"), CreateProjectReply)
-        listed = (await guest.client.request(ListProjects(), ListProjectsReply)).projects
+            await client.api.request(CreateProject("four", "/four", "gizmo"), CreateProjectReply)
+        listed = (await client.api.request(ListProjects(), ListProjectsReply)).projects
         assert [(found["name"], found["rootPath"], found["agent_runtime"]) for found in listed] == [
             ("one", str(tmp_path), "auto")
         ]
 
 
 async def test_options_list_the_usable_runtimes_and_the_servers_default(tmp_path: Path) -> None:
-    programs = Cast("droid", script="acp.py", runtime="auto", env={"FACTORY_API_KEY": "fk-test"})
-    async with at(programs, tmp_path, {}) as home, home.client() as guest:
-        options = (await guest.client.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes
+    programs = Agent("droid", script="acp.py", runtime="auto", env={"FACTORY_API_KEY": "fk-test"})
+    async with at(programs, tmp_path, {}) as host, host.client() as client:
+        options = (await client.api.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes
         assert options.default == "auto"
         assert options.available[:2] == ("native", "droid")

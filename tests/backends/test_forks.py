@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.test_transcript import Story, compacted, told, user
-from backends.wires import invalid_on_any_wire
 from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import SessionStarted
 from buddy.sessions.fork import forked
+from tests.backends.test_transcript import Story, compacted, told, user
+from tests.backends.wires import invalid_on_any_wire
 
 STARTED = SessionStarted(session_id="sess_2", state="idle", mode="interactive", provider="p", sandbox_provider="local")
 

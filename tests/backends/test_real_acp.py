@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from backends.casts import Cast, scene
-from backends.real import at_home, program
-from backends.test_table import decide
 from buddy.protocol.events import RunComplete, ToolResult
+from tests.backends.agents import Agent, agent_host
+from tests.backends.real import at_home, program
+from tests.backends.test_table import decide
 
 MODELS = {"opencode": None, "droid": "custom:Fake-0"}
 
@@ -18,16 +18,16 @@ async def test_a_real_agent_asks_before_it_runs_a_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(name)
-    workspace, home = tmp_path / "work", tmp_path / "home"
+    workspace, host = tmp_path / "work", tmp_path / "home"
     workspace.mkdir()
-    async with at_home(home, monkeypatch):
-        cast = Cast("acp-real", runtime=f"acp:{name}", env={"PATH": os.environ["PATH"]})
-        async with scene(cast, workspace) as house, house.client() as guest:
-            await guest.start(model=MODELS[name])
-            run_id = await guest.send("run echo once >> ledger.txt")
-            asked = await decide(guest, run_id, "approve")
+    async with at_home(host, monkeypatch):
+        agent = Agent("acp-real", runtime=f"acp:{name}", env={"PATH": os.environ["PATH"]})
+        async with agent_host(agent, workspace) as house, house.client() as client:
+            await client.start(model=MODELS[name])
+            run_id = await client.send("run echo once >> ledger.txt")
+            asked = await decide(client, run_id, "approve")
             assert asked.details["command"] == "echo once >> ledger.txt"
-            ended = await guest.until(RunComplete)
+            ended = await client.wait_for(RunComplete)
             assert ended.outcome == "success", ended
-            assert len(guest.bodies(ToolResult)) == 1
+            assert len(client.bodies(ToolResult)) == 1
             assert (workspace / "ledger.txt").read_text() == "once\n"

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from backends.wires import invalid_on_any_wire
-from backends.workers import Worker, texts
 from buddy.backends.native import prompt as prompts
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings, Recall
@@ -26,7 +24,9 @@ from buddy.tools.contract import Place
 from buddy.tools.read_file import ReadFile
 from buddy.tools.registry import Registry
 from buddy.tools.source import FixedSource
-from sessions.stage import call
+from tests.backends.wires import invalid_on_any_wire
+from tests.backends.workers import Worker, texts
+from tests.harness.models import call
 
 
 def reads_once(turn: int) -> tuple[ToolCallItem, ...]:

@@ -5,7 +5,6 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.wires import invalid_on_any_wire
 from buddy.backends.contract import Compaction
 from buddy.backends.native.compact import Summary, cut_old_messages, cut_to_fit, shorten
 from buddy.backends.native.pinned import Pins
@@ -23,7 +22,8 @@ from buddy.protocol.events import (
     UserMessage,
 )
 from buddy.protocol.shapes import ToolCallItem
-from checker import invalid_conversation
+from tests.backends.wires import invalid_on_any_wire
+from tests.harness.checker import invalid_conversation
 
 
 def user(text: str) -> UserMessage:

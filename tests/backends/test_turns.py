@@ -18,15 +18,15 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import BudgetLimits, RunOptions
-from harness import Guest
-from sessions.stage import Puppet, answer, asks_for, call, shell, stage
+from tests.harness.models import StepModel, answer, asks_for, call, shell
+from tests.harness.runtime import RuntimeClient, checked_host
 
 
-def states(guest: Guest) -> list[TurnState]:
+def states(client: RuntimeClient) -> list[TurnState]:
     """The states of the run, without consecutive repetitions."""
     found: list[TurnState] = []
     run: RunState | None = None
-    for event in guest.received:
+    for event in client.received:
         body: EventBody | None = event.body()
         if isinstance(body, RunStarted):
             run = RunState(body.run_id, body.options, event.ts)
@@ -39,12 +39,12 @@ def states(guest: Guest) -> list[TurnState]:
 
 async def test_every_step_of_the_loop_is_recorded_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    puppet = Puppet(asks_for(call("read_file", {"path": "a.txt"})), answer("it says a"))
-    async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("read a.txt")
-        await guest.until(RunComplete)
-        assert [event.type for event in guest.received if event.type != "assistant_token"] == [
+    model = StepModel(asks_for(call("read_file", {"path": "a.txt"})), answer("it says a"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("read a.txt")
+        await client.wait_for(RunComplete)
+        assert [event.type for event in client.received if event.type != "assistant_token"] == [
             "session_started",
             "user_message",  # persist the user's message
             "run_started",
@@ -68,81 +68,81 @@ async def test_every_step_of_the_loop_is_recorded_in_order(tmp_path: Path) -> No
             "phase",
             "run_complete",  # tool calls? no: yield
         ]
-        assert states(guest) == [
+        assert states(client) == [
             TurnState.STREAMING,
             TurnState.TOOL_EXECUTION,
             TurnState.STREAMING,
             TurnState.YIELDING,
         ]
-        assert [phase.name for phase in guest.bodies(Phase)] == ["streaming", "tool_execution", "streaming"]
+        assert [phase.name for phase in client.bodies(Phase)] == ["streaming", "tool_execution", "streaming"]
 
 
 async def test_the_turn_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(call("read_file", {"path": "missing"})))
-    async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go", options=RunOptions(budget=BudgetLimits(max_turns=1)))
-        assert (await guest.until(RunComplete)).reason == "budget_exceeded"
-        assert states(guest) == [TurnState.STREAMING, TurnState.TOOL_EXECUTION, TurnState.STREAMING]
+    model = StepModel(asks_for(call("read_file", {"path": "missing"})))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("go", options=RunOptions(budget=BudgetLimits(max_turns=1)))
+        assert (await client.wait_for(RunComplete)).reason == "budget_exceeded"
+        assert states(client) == [TurnState.STREAMING, TurnState.TOOL_EXECUTION, TurnState.STREAMING]
 
 
 @pytest.mark.parametrize("during", ["streaming", "tools"])
 async def test_a_run_can_be_cancelled_in_every_state(tmp_path: Path, during: str) -> None:
-    puppet = Puppet([asyncio.Event()] if during == "streaming" else asks_for(shell("echo on; sleep 60")))
-    async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start(approval_policy="all")
-        run_id = await guest.send("go")
+    model = StepModel([asyncio.Event()] if during == "streaming" else asks_for(shell("echo on; sleep 60")))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        run_id = await client.send("go")
         if during == "streaming":
-            await puppet.listening.wait()
+            await model.waiting.wait()
         else:
-            await guest.until(Progress, lambda told: told.kind == "tool_execution")
-        await guest.client.cancel(guest.session_id, run_id)
-        assert (await guest.until(RunComplete)).outcome == "cancelled"
+            await client.wait_for(Progress, lambda told: told.kind == "tool_execution")
+        await client.api.cancel(client.session_id, run_id)
+        assert (await client.wait_for(RunComplete)).outcome == "cancelled"
         before = [TurnState.STREAMING] if during == "streaming" else [TurnState.STREAMING, TurnState.TOOL_EXECUTION]
-        assert states(guest) == [*before, TurnState.CANCELLED]
+        assert states(client) == [*before, TurnState.CANCELLED]
 
 
 async def test_the_cost_limit_ends_the_run_with_budget_exceeded(tmp_path: Path) -> None:
     spent = answer("", call("read_file", {"path": "missing"}), usage=TokenUsage(60_000, 1))
-    async with stage(tmp_path, Puppet(spent)) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go", options=RunOptions(budget=BudgetLimits(max_tokens=60_000)))
-        assert (await guest.until(RunComplete)).reason == "budget_exceeded"
+    async with checked_host(tmp_path, StepModel(spent)) as host, host.client() as client:
+        await client.start()
+        await client.send("go", options=RunOptions(budget=BudgetLimits(max_tokens=60_000)))
+        assert (await client.wait_for(RunComplete)).reason == "budget_exceeded"
 
 
 async def test_a_repeated_call_with_the_same_result_is_reported(tmp_path: Path) -> None:
     same = [asks_for(call("read_file", {"path": "a.txt"})) for _ in range(4)]
     (tmp_path / "a.txt").write_text("a")
-    async with stage(tmp_path, Puppet(*same, answer())) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go")
-        assert (await guest.until(RunComplete)).outcome == "success"
-        told = [(warning.code, warning.message) for warning in guest.bodies(WarningRaised)]
+    async with checked_host(tmp_path, StepModel(*same, answer())) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        told = [(warning.code, warning.message) for warning in client.bodies(WarningRaised)]
         text = "read_file was called {} times in a row with the same arguments and the same result"
         assert told == [("REPEATED_CALL", text.format(3)), ("REPEATED_CALL", text.format(4))]
 
 
 async def test_calls_with_different_arguments_or_results_are_not_repetitions(tmp_path: Path) -> None:
     grows = [asks_for(shell("echo x >> a.txt; cat a.txt")) for _ in range(4)]
-    async with stage(tmp_path, Puppet(*grows, answer())) as home, home.client() as guest:
-        await guest.start(approval_policy="all")
-        await guest.send("go")
-        await guest.until(RunComplete)
-        assert guest.bodies(WarningRaised) == []
+    async with checked_host(tmp_path, StepModel(*grows, answer())) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert client.bodies(WarningRaised) == []
 
 
 async def test_a_long_tool_call_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.02)
-    puppet = Puppet(asks_for(shell("until test -e enough; do sleep 0.01; done")), answer())
-    async with stage(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start(approval_policy="all")
-        await guest.send("go")
+    model = StepModel(asks_for(shell("until test -e enough; do sleep 0.01; done")), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
         beats = 0
         while beats < 3:
-            told = await guest.until(Progress, lambda told: told.message.endswith(" s)"))
+            told = await client.wait_for(Progress, lambda told: told.message.endswith(" s)"))
             assert told.message.startswith("[1/50] Executing tools: run_shell (")
             assert told.tool_names == ("run_shell",)
             beats += 1
         (tmp_path / "enough").touch()
-        await guest.until(ToolResult)
-        assert (await guest.until(RunComplete)).outcome == "success"
+        await client.wait_for(ToolResult)
+        assert (await client.wait_for(RunComplete)).outcome == "success"

@@ -4,10 +4,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+
 from bench.model import Script, parse
 from bench.replies import WORD
 from bench.setup import Setup, gaps
-
 from buddy.models.completions import Completions
 from buddy.models.contract import Prompt, Reply, ToolSpec, UserItem
 from buddy.models.responses import Responses

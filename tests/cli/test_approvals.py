@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.driving import Home, Reply, shell
+from tests.harness.home import Home
+from tests.harness.scripts import Reply, shell
 
 RULES = """
 [[permissions.rules]]
@@ -25,7 +26,7 @@ def ruled(home: Home, *replies: Reply) -> Home:
     return home
 
 
-def test_the_audit_tells_who_decided_what_without_a_daemon(home: Home) -> None:
+def test_the_audit_shows_who_decided_what_without_a_daemon(home: Home) -> None:
     ruled(home, shell("echo hi"), shell("curl \x1b[31mx"), shell("touch y"), {"text": "done"})
     assert home.run("exec", "go", "--approve", "all").code == 0
     done = home.run("approvals", "log")
@@ -70,13 +71,13 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
     for content, answer in ((STRICTER, "n"), (STRICTER + "# changed", "y")):
         project.write_text(content)
         with home.terminal() as terminal:
-            terminal.until("Trust these files as they are now? [y/N]")
+            terminal.wait_for("Trust these files as they are now? [y/N]")
             assert b"adds 1 rule that asks or denies; ignored in it, trusted or not: agent" in terminal.shown
             terminal.type(f"{answer}\n")
-            terminal.until("/help")
+            terminal.wait_for("/help")
         assert home.run("approvals", "explain", "echo hi").code == (3 if answer == "y" else 0)
         with home.terminal() as terminal:
-            terminal.until("/help")
+            terminal.wait_for("/help")
             assert b"Trust these" not in terminal.shown
 
 

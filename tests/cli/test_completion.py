@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.driving import BUDDY, Home
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.processes import BUDDY
+from tests.harness.terminal import Tmux
 
 
 @pytest.fixture
 def said(home: Home) -> Iterator[Home]:
-    """A session there is, and a `buddy` on the path."""
+    """A home with a session, and `buddy` on the path."""
     home.script({"text": "hi"}).run("exec", "a prompt that is: remembered")
     program = home.directory / "bin" / "buddy"
     program.parent.mkdir()
@@ -51,7 +52,7 @@ def test_bash_offers_commands_actions_flags_and_sessions(said: Home) -> None:
     assert "--plan" in completed(said, "buddy")
 
 
-def test_bash_goes_on_after_values_prompts_and_ids(said: Home) -> None:
+def test_bash_completes_after_values_prompts_and_ids(said: Home) -> None:
     assert {"--json", "--accept"} <= set(completed(said, "buddy", "exec", "--approve", "all"))
     assert {"--json", "--accept"} <= set(completed(said, "buddy", "exec", "go", "--max-turns", "3"))
     assert "--all" in completed(said, "buddy", "session", "list", "--limit", "3")
@@ -81,23 +82,23 @@ def test_zsh_completes_them_on_its_line(said: Home) -> None:
     (said.directory / "buddy.zsh").write_text(said.run("completion", "zsh").out)
     (said.directory / ".zshrc").write_text("PS1='ready> '\nautoload -Uz compinit; compinit -u -D\nsource ~/buddy.zsh\n")
     with Tmux(said, program=f"{zsh} -i") as terminal:
-        terminal.wait("ready>")
+        terminal.wait_for("ready>")
         terminal.type("buddy sess")
         terminal.keys("Tab")
-        terminal.wait("ready> buddy session")
+        terminal.wait_for("ready> buddy session")
         terminal.type("sh")
         terminal.keys("Tab")
-        terminal.wait("ready> buddy session show")
+        terminal.wait_for("ready> buddy session show")
         terminal.type("sess_")
         terminal.keys("Tab")
-        terminal.wait(f"ready> buddy session show {session_of(said)}")
+        terminal.wait_for(f"ready> buddy session show {session_of(said)}")
         terminal.keys("C-u")
         terminal.type("buddy exec --approve al")
         terminal.keys("Tab")
-        terminal.wait("buddy exec --approve all")
+        terminal.wait_for("buddy exec --approve all")
         terminal.type(" --stream")
         terminal.keys("Tab")
-        terminal.wait(" --stream-json")
+        terminal.wait_for(" --stream-json")
 
 
 def test_a_shell_that_is_not_known_is_refused(home: Home) -> None:

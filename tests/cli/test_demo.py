@@ -1,10 +1,10 @@
-"""`buddy demo`: it tells the truth, also when the truth is that something failed."""
+"""`buddy demo` reports what happened, failures included."""
 
 import tempfile
 from pathlib import Path
 
 from buddy.cli.demo.checks import Evidence, expectations
-from cli.driving import Home
+from tests.harness.home import Home
 
 
 def test_piped_it_is_short_plain_text_and_leaves_nothing_behind(home: Home) -> None:
@@ -23,7 +23,7 @@ def test_piped_it_is_short_plain_text_and_leaves_nothing_behind(home: Home) -> N
     assert list(home.work.iterdir()) == []
 
 
-def test_on_a_terminal_it_has_colour_unless_that_is_not_wanted(home: Home) -> None:
+def test_on_a_terminal_it_has_colour_unless_that_is_turned_off(home: Home) -> None:
     home.env["TMPDIR"] = str(home.work)
     with home.terminal("demo", "--fast") as terminal:
         assert terminal.finish() == 0
@@ -34,7 +34,7 @@ def test_on_a_terminal_it_has_colour_unless_that_is_not_wanted(home: Home) -> No
     assert b"\x1b" not in terminal.shown
 
 
-def test_when_something_failed_it_says_what_and_keeps_the_evidence(home: Home) -> None:
+def test_when_something_fails_it_says_what_and_keeps_the_evidence(home: Home) -> None:
     programs = home.directory / "bin"
     programs.mkdir()
     (programs / "awk").write_text("#!/bin/sh\necho total 11\n", encoding="utf-8")

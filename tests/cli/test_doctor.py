@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from buddy.cli.doctor import check_sqlite, check_state
-from cli.driving import Done, Home, shell
-from fake_model import Answer, FakeModel
+from tests.harness.fake_model import Answer, FakeModel
+from tests.harness.home import Home
+from tests.harness.processes import Finished
+from tests.harness.scripts import shell
 
 
-def line_of(done: Done, name: str) -> str:
+def line_of(done: Finished, name: str) -> str:
     """A check's line and its hint."""
     lines = done.out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.split()[1:2] == [name])
@@ -70,7 +72,7 @@ def test_an_endpoint_that_is_not_there(home: Home) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://[", "ftp://127.0.0.1/x", "http://127.0.0.1:99999/v1"])
-def test_an_address_that_is_none_is_no_traceback(home: Home, url: str) -> None:
+def test_an_invalid_address_is_reported_without_a_traceback(home: Home, url: str) -> None:
     done = home.run("doctor", env={"BUDDY_BASE_URL": url, "BUDDY_MODEL": "m"})
     assert (done.code, done.err) == (1, "")
     assert line_of(done, "model").startswith("fail")
@@ -93,7 +95,7 @@ def test_a_missing_script_is_found(home: Home) -> None:
 
 def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> None:
     with home.script(shell("echo ready; sleep 60")).start("exec", "go", "--approve", "all", "--stream-json") as running:
-        session_id = running.until("tool_output").session_id
+        session_id = running.wait_for("tool_output").session_id
         assert "no interrupted runs" in home.run("doctor").out
         running.signal(signal.SIGKILL)
         running.process.wait(60)
@@ -104,7 +106,7 @@ def test_an_interrupted_run_is_shown_with_the_way_to_resume_it(home: Home) -> No
     assert home.run("resume", session_id).code == 0
 
 
-def test_a_database_that_is_none_is_no_traceback(home: Home) -> None:
+def test_an_invalid_database_is_reported_without_a_traceback(home: Home) -> None:
     home.script({"text": "hi"}).run("exec", "go")
     (home.state / "buddy.db").write_bytes(b"not a database" * 1000)
     done = home.run("doctor")

@@ -9,8 +9,8 @@ from buddy.cli.first_run import advice
 from buddy.config.load import parse_config
 from buddy.config.template import template
 from buddy.models.discovery import VENDORS, discover
-from cli.driving import Home
-from fake_model import Answer, FakeModel
+from tests.harness.fake_model import Answer, FakeModel
+from tests.harness.home import Home
 
 NO_KEYS = {vendor.variable: "" for vendor in VENDORS}
 
@@ -69,9 +69,9 @@ def test_on_a_terminal_one_can_be_chosen_and_is_written(home: Home):
     # The proxy keeps the run that follows from leaving this machine.
     home.env |= {"MISTRAL_API_KEY": "mistral-secret", "HTTPS_PROXY": "http://127.0.0.1:9"}
     with home.terminal("exec", "hello", "--max-time", "1s") as terminal:
-        terminal.until("Use which one?")
+        terminal.wait_for("Use which one?")
         terminal.type("1\n")
-        terminal.until("wrote [models.")
+        terminal.wait_for("wrote [models.")
     (profile,) = parse_config(config_of(home).read_text(), "").models.values()
     assert profile.model
 

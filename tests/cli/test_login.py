@@ -12,9 +12,9 @@ from buddy.cli.login import DEFAULT, DEFAULT_BLOCK, choose_profile
 from buddy.config.load import parse_config
 from buddy.config.resolve import CODEX_BASE_URL, resolve_profile
 from buddy.config.template import add_profile
-from cli.driving import Home
-from fake_model import Answer, FakeModel, Request, says
-from oauth_server import OAuthServer
+from tests.harness.fake_model import Answer, FakeModel, Request, says
+from tests.harness.home import Home
+from tests.harness.oauth_server import OAuthServer
 
 
 def configure(home: Home, issuer: str, base_url: str = "http://127.0.0.1:9/v1") -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cli.driving import Home
+from tests.harness.home import Home
 
 
 def test_what_was_said_is_found_and_can_be_forgotten(home: Home) -> None:
@@ -25,7 +25,7 @@ def test_only_this_directory_is_searched_unless_all_are(home: Home) -> None:
     assert "pomelo" in home.run("memory", "search", "pomelo", "-C", str(elsewhere), "--all").out
 
 
-def test_a_session_can_be_forgotten_whole(home: Home) -> None:
+def test_a_session_can_be_forgotten_completely(home: Home) -> None:
     home.script({"text": "noted"})
     home.run("exec", "pomelo")
     [match, *_] = msgspec.json.decode(home.run("memory", "search", "pomelo", "--json").out)["matches"]

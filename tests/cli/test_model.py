@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from cli.driving import Home
-from fake_model import Answer, FakeModel, Request
+from tests.harness.fake_model import Answer, FakeModel, Request
+from tests.harness.home import Home
 
 
 def configure(home: Home, text: str) -> None:

@@ -1,7 +1,8 @@
 """`buddy replay`: a session as it went, and the proof that it goes so again."""
 
 from buddy.log.database import connect
-from cli.driving import Home, shell
+from tests.harness.home import Home
+from tests.harness.scripts import shell
 
 
 def record(home: Home) -> str:
@@ -14,11 +15,11 @@ def record(home: Home) -> str:
 
 def test_a_session_is_played_back_as_attach_shows_it(home: Home) -> None:
     session_id = record(home)
-    played = home.run("replay", session_id, "--fast")
-    assert played.code == 0
-    assert played.out == "you: make it\nbuddy: it is done\n"
-    assert "▶ run_shell" in played.err
-    assert home.run("replay", "last", "--speed", "1000").out == played.out
+    replayed = home.run("replay", session_id, "--fast")
+    assert replayed.code == 0
+    assert replayed.out == "you: make it\nbuddy: it is done\n"
+    assert "▶ run_shell" in replayed.err
+    assert home.run("replay", "last", "--speed", "1000").out == replayed.out
 
 
 def test_a_session_is_played_back_for_programs(home: Home) -> None:
@@ -27,7 +28,7 @@ def test_a_session_is_played_back_for_programs(home: Home) -> None:
     assert home.run("replay", session_id, "--fast", "--stream-json").out == exported.out
 
 
-def test_a_session_that_goes_so_again_is_proven(home: Home) -> None:
+def test_a_faithful_replay_is_confirmed(home: Home) -> None:
     session_id = record(home)
     verified = home.run("replay", session_id, "--verify")
     assert (verified.code, verified.out) == (0, "")
@@ -35,7 +36,7 @@ def test_a_session_that_goes_so_again_is_proven(home: Home) -> None:
     assert (home.work / "made").read_text() == "made\n"
 
 
-def test_a_log_that_was_changed_is_found_out(home: Home) -> None:
+def test_a_changed_log_is_detected(home: Home) -> None:
     session_id = record(home)
     db = connect(home.state / "buddy.db", 2)
     db.execute("UPDATE events SET payload = replace(payload, 'success', 'denied') WHERE type = 'run_complete'")

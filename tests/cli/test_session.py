@@ -1,4 +1,4 @@
-"""`buddy session`: what there is, what happened, every byte of it, and its end."""
+"""`buddy session`: list, show, export and delete."""
 
 import json
 import signal
@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from buddy.cli.session import ago
-from cli.driving import Home, shell
+from tests.harness.home import Home
+from tests.harness.scripts import shell
 
 TALK = (shell("echo out; echo err >&2; exit 3", "I look."), {"text": "It failed."})
 
@@ -62,7 +63,7 @@ def test_a_limit_that_cannot_be_is_refused(home: Home) -> None:
     assert home.run("session", "list", "--limit", "1000").code == 64
 
 
-def test_show_tells_the_story_with_its_seqs(home: Home) -> None:
+def test_show_prints_the_session_with_its_seqs(home: Home) -> None:
     home.script(*TALK).run("exec", "do it", "--approve", "all", "--accept", "true")
     lines = [line.split(maxsplit=2) for line in home.run("session", "show", "last").out.splitlines()]
     told = {words[1]: words[2] for words in lines if words[0].isdigit()}
@@ -118,7 +119,7 @@ def test_export_is_the_log_byte_for_byte(home: Home) -> None:
 def test_reading_works_while_another_process_runs_the_session(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
-        session_id = running.until("tool_output").session_id
+        session_id = running.wait_for("tool_output").session_id
         assert "running" in home.run("session", "list").out
         assert "echo ready; sleep 60" in home.run("session", "show", session_id).out
         assert '"tool_claimed"' in home.run("session", "export", session_id).out
@@ -129,7 +130,7 @@ def test_reading_works_while_another_process_runs_the_session(home: Home) -> Non
 def test_an_interrupted_session_is_listed_as_one(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
-        session_id = running.until("tool_output").session_id
+        session_id = running.wait_for("tool_output").session_id
         assert "interrupted" not in home.run("session", "list").out
     done = home.run("session", "list")
     assert done.out.splitlines()[1].split()[:2] == [session_id, "interrupted"]
@@ -150,7 +151,7 @@ def test_a_deleted_session_is_gone(home: Home) -> None:
 def test_deleting_an_interrupted_session_runs_nothing_of_it(home: Home) -> None:
     script = home.script(shell("echo ready; sleep 60"), shell("echo ran > ran"))
     with script.start("exec", "go", "--approve", "all", "--stream-json") as running:
-        running.until("tool_output")
+        running.wait_for("tool_output")
     (home.directory / ".config" / "buddy" / "buddy.toml").unlink()
     assert home.run("session", "delete", "last").code == 0
     assert not (home.work / "ran").exists()

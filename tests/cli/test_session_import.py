@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cli.driving import Home
+from tests.harness.home import Home
 
 MESSAGES: list[dict[str, object]] = [
     {"role": "system", "content": "be good"},
@@ -33,7 +33,7 @@ def old_session(folder: Path, messages: list[dict[str, object]]) -> None:
     (folder / "broken.json").write_text("{")
 
 
-def test_an_old_session_becomes_one_that_can_be_gone_on_with(home: Home) -> None:
+def test_an_imported_session_can_be_continued(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}, {"text": "three"})
     old_session(home.work / ".buddyx" / "sessions", MESSAGES)
     done = home.run("session", "import", ".")

@@ -1,4 +1,4 @@
-"""How `buddy` starts: quickly, and with a word for whoever typed something else."""
+"""How `buddy` starts: quickly, and with a hint after a usage error."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from buddy.cli.commands import COMMANDS, build_parser, parse
 from buddy.cli.completion import words_of
 from buddy.errors import UserError
 from buddy.version import VERSION
-from cli.driving import Home
+from tests.harness.home import Home
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"asyncio", "msgspec", "argparse", "httpx2", "apsw", "json", "typing", "pathlib"}

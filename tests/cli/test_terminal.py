@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from cli.driving import Home, shell
+from tests.harness.home import Home
+from tests.harness.scripts import shell
 
 NASTY = "a\x1b]0;owned\x07b\x9b31mc\u202ed\re"
 QUESTION = "approve? [y/N] "
@@ -12,7 +13,7 @@ QUESTION = "approve? [y/N] "
 
 def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         assert not (home.work / "ran").exists()
         terminal.type("y\n")
         assert terminal.finish() == 0
@@ -24,7 +25,7 @@ def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
 def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
     command = f"echo {'x' * 40_000} > ran # the end"
     with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.type("n\n")
         assert terminal.finish() == 0
     assert f"$ {command}".encode() in terminal.shown
@@ -33,7 +34,7 @@ def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
 def test_a_file_is_shown_as_a_diff(home: Home) -> None:
     write = {"name": "write_file", "args": {"path": "a.txt", "content": "one\n" + "long " * 10_000 + "\nlast\n"}}
     with home.script({"calls": [write]}, {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.type("y\n")
         assert terminal.finish() == 0
     shown = terminal.shown.decode()
@@ -45,9 +46,9 @@ def test_a_file_is_shown_as_a_diff(home: Home) -> None:
 
 
 @pytest.mark.parametrize("typed", ["n\n", "\n", "maybe\n", "\x04"])
-def test_anything_else_is_a_no_and_the_run_goes_on(home: Home, typed: str) -> None:
+def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) -> None:
     with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.type(typed)
         assert terminal.finish() == 0
     assert not (home.work / "ran").exists()
@@ -57,7 +58,7 @@ def test_anything_else_is_a_no_and_the_run_goes_on(home: Home, typed: str) -> No
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go", typed="y\n") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.type("n\n")
         assert terminal.finish() == 0
     assert not (home.work / "ran").exists()
@@ -65,7 +66,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> No
 
 def test_an_interrupt_at_the_question_cancels_the_run_at_once(home: Home) -> None:
     with home.script(shell("echo ran > ran")).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.finish() == 2
     assert not (home.work / "ran").exists()
@@ -78,10 +79,10 @@ def test_the_end_of_the_input_is_no_answer_about_trust(home: Home) -> None:
     try:
         for _ in range(2):
             with home.terminal() as terminal:
-                terminal.until("Trust these files as they are now? [y/N] ")
+                terminal.wait_for("Trust these files as they are now? [y/N] ")
                 terminal.type("\x04")
-                terminal.until("\r\nbuddy ")
-                terminal.until("> ")
+                terminal.wait_for("\r\nbuddy ")
+                terminal.wait_for("> ")
                 terminal.type("\x04")
                 assert terminal.finish() == 0
     finally:
@@ -91,9 +92,9 @@ def test_the_end_of_the_input_is_no_answer_about_trust(home: Home) -> None:
 def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
     script = home.script(shell("echo one >> ran"), shell("echo two >> ran"), {"text": "fine"})
     with script.terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
         terminal.type("yes\n")
-        terminal.until(QUESTION, times=2)
+        terminal.wait_for(QUESTION, times=2)
         assert b"$ echo two >> ran" in terminal.shown
         terminal.type("y\n")
         assert terminal.finish() == 0
@@ -102,7 +103,7 @@ def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
 
 def killed_at_the_question(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.until(QUESTION)
+        terminal.wait_for(QUESTION)
 
 
 def test_a_question_that_nobody_can_answer_any_more_is_a_no_at_once(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""The client against a runtime that a test plays: order, duplicates, floods, and a line that goes dead."""
+"""The client against a fake runtime: order, duplicates, floods and a lost connection."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,7 +16,7 @@ from buddy.protocol.events import AssistantToken
 from buddy.protocol.requests import HelloReply, Ping, PingReply
 
 
-class Played:
+class FakeRuntime:
     """The runtime's end of a connection."""
 
     def __init__(self, link: MemoryLink) -> None:
@@ -29,7 +29,7 @@ class Played:
 
     async def welcome(self, version: str = VERSION) -> None:
         request = await self.next_request()
-        reply = encode(HelloReply("played", "1", version, ()))
+        reply = encode(HelloReply("fake", "1", version, ()))
         await self.link.write(Response(request.request_id, "hello", True, reply, None).line())
 
     async def pong(self) -> None:
@@ -42,13 +42,13 @@ class Played:
 
 
 @asynccontextmanager
-async def playing(size: int = 64) -> AsyncGenerator[tuple[Client, Played]]:
+async def connected(size: int = 64) -> AsyncGenerator[tuple[Client, FakeRuntime]]:
     theirs, ours = memory_pair(size)
-    played = Played(ours)
+    runtime = FakeRuntime(ours)
     async with asyncio.TaskGroup() as group:
-        group.create_task(played.welcome())
+        group.create_task(runtime.welcome())
         async with Client(theirs, "test") as client:
-            yield client, played
+            yield client, runtime
 
 
 async def take(client: Client, count: int) -> list[Event]:
@@ -61,11 +61,11 @@ async def take(client: Client, count: int) -> list[Event]:
 
 
 async def test_events_come_in_order_and_each_once() -> None:
-    async with playing() as (client, played):
-        await played.say(1, 2, 3)
-        await played.say(2, 3, 4)
-        await played.say(1, session_id="sess_2")
-        await played.say(4, 5)
+    async with connected() as (client, runtime):
+        await runtime.say(1, 2, 3)
+        await runtime.say(2, 3, 4)
+        await runtime.say(1, session_id="sess_2")
+        await runtime.say(4, 5)
         found = await take(client, 6)
         assert [(event.session_id, event.seq) for event in found] == [
             ("sess_1", 1),
@@ -78,9 +78,9 @@ async def test_events_come_in_order_and_each_once() -> None:
 
 
 async def test_an_event_of_an_unknown_type_is_passed_on_without_a_body() -> None:
-    async with playing() as (client, played):
-        await played.link.write(Event("sess_1", 1, 1, "invented_later", msgspec.Raw(b'{"x":1}')).line())
-        await played.say(2)
+    async with connected() as (client, runtime):
+        await runtime.link.write(Event("sess_1", 1, 1, "invented_later", msgspec.Raw(b'{"x":1}')).line())
+        await runtime.say(2)
         found = await take(client, 2)
         assert [(event.type, event.body()) for event in found] == [
             ("invented_later", None),
@@ -88,16 +88,16 @@ async def test_an_event_of_an_unknown_type_is_passed_on_without_a_body() -> None
         ]
 
 
-async def test_a_request_is_answered_while_events_flood_and_nobody_takes_them(
+async def test_a_request_is_answered_during_a_flood_of_events_that_nothing_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_BUFFERED", 10)
-    async with playing(size=4) as (client, played):
+    async with connected(size=4) as (client, runtime):
 
         async def flood() -> None:
             for start in range(1, 200, 10):
-                await played.say(*range(start, start + 10))
-            await played.pong()
+                await runtime.say(*range(start, start + 10))
+            await runtime.pong()
 
         async with asyncio.TaskGroup() as group:
             group.create_task(flood())
@@ -106,12 +106,12 @@ async def test_a_request_is_answered_while_events_flood_and_nobody_takes_them(
 
 
 async def test_a_lost_connection_fails_what_waits_and_ends_the_events() -> None:
-    async with playing() as (client, played):
-        await played.say(1)
+    async with connected() as (client, runtime):
+        await runtime.say(1)
 
         async def hang_up() -> None:
-            await played.next_request()
-            played.link.close()
+            await runtime.next_request()
+            runtime.link.close()
 
         async with asyncio.TaskGroup() as group:
             group.create_task(hang_up())
@@ -125,7 +125,7 @@ async def test_a_lost_connection_fails_what_waits_and_ends_the_events() -> None:
 async def test_a_runtime_of_another_version_is_refused() -> None:
     theirs, ours = memory_pair()
     async with asyncio.TaskGroup() as group:
-        group.create_task(Played(ours).welcome("push.runtime.v9"))
+        group.create_task(FakeRuntime(ours).welcome("push.runtime.v9"))
         with pytest.raises(module.ProtocolError, match="v9"):
             async with Client(theirs, "test"):
                 raise AssertionError("not reached")

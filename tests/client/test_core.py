@@ -41,7 +41,7 @@ class Peer:
         return found
 
 
-def test_a_connection_begins_with_hello_and_every_session_from_its_cursor() -> None:
+def test_a_connection_starts_with_hello_and_each_session_at_its_cursor() -> None:
     peer = Peer()
     assert [request["type"] for request in peer.join()] == ["hello"]
     peer.core.follow("sess_1", "att_1")
@@ -109,7 +109,7 @@ def test_a_runtime_of_another_version_is_refused() -> None:
     assert peer.core.refusal.code == "UNSUPPORTED_PROTOCOL_VERSION"
 
 
-def test_a_response_that_nobody_asked_for_is_ignored() -> None:
+def test_an_unsolicited_response_is_ignored() -> None:
     peer = Peer()
     peer.join()
     peer.core.answer("req_unknown", {}, None)

@@ -1,4 +1,4 @@
-"""Both drivers against the same runtime, which a test plays: what holds for one holds for the other."""
+"""Both drivers against the same fake runtime: what holds for one holds for the other."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ class Line:
         self._write({**head, "ok": not refusal, "payload": payload or {}, "error": error})
 
     def welcome(self, version: str = VERSION) -> None:
-        reply: Fields = {"runtimeName": "played", "runtimeVersion": "1", "protocolVersion": version, "capabilities": []}
+        reply: Fields = {"runtimeName": "fake", "runtimeVersion": "1", "protocolVersion": version, "capabilities": []}
         self.reply(self.expect("hello"), reply)
 
     def begin(self) -> None:
@@ -70,8 +70,8 @@ class Line:
         self._connection.sendall(json.dumps(fields).encode() + b"\n")
 
 
-class Played:
-    """A runtime that plays one part per connection, and then is gone."""
+class FakeRuntime:
+    """A fake runtime that follows one script per connection and then disappears."""
 
     def __init__(self, path: Path, *parts: Talk) -> None:
         self.path = str(path)
@@ -160,9 +160,9 @@ def test_what_is_delivered_twice_comes_once(driver: Driver, tmp_path: Path) -> N
         send(line)
         line.say(1, 2, 2, 1, 3)
 
-    played = Played(tmp_path / "s", part)
-    assert driver.run(played.path) == ("run_1", [1, 2, 3])
-    played.finish()
+    runtime = FakeRuntime(tmp_path / "s", part)
+    assert driver.run(runtime.path) == ("run_1", [1, 2, 3])
+    runtime.finish()
 
 
 def test_events_that_come_before_the_answer_are_kept(driver: Driver, tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_events_that_come_before_the_answer_are_kept(driver: Driver, tmp_path: P
         line.reply(request, {"runId": "run_1", "accepted": True})
         line.say(3)
 
-    played = Played(tmp_path / "s", part)
-    assert driver.run(played.path) == ("run_1", [1, 2, 3])
-    played.finish()
+    runtime = FakeRuntime(tmp_path / "s", part)
+    assert driver.run(runtime.path) == ("run_1", [1, 2, 3])
+    runtime.finish()
 
 
 def test_after_a_lost_connection_it_continues_from_the_last_event(driver: Driver, tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_after_a_lost_connection_it_continues_from_the_last_event(driver: Driver
         line.reply(line.attached(2), REATTACHED)
         line.say(2, 3)
 
-    played = Played(tmp_path / "s", first, second)
-    assert driver.run(played.path) == ("run_1", [1, 2, 3])
-    played.finish()
+    runtime = FakeRuntime(tmp_path / "s", first, second)
+    assert driver.run(runtime.path) == ("run_1", [1, 2, 3])
+    runtime.finish()
 
 
 def test_a_message_without_an_answer_is_sent_again_as_it_was(driver: Driver, tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_a_message_without_an_answer_is_sent_again_as_it_was(driver: Driver, tmp
         assert request == lost[0]
         line.reply(request, {"runId": "run_1", "accepted": True})
 
-    played = Played(tmp_path / "s", first, second)
-    assert driver.run(played.path)[0] == "run_1"
-    played.finish()
+    runtime = FakeRuntime(tmp_path / "s", first, second)
+    assert driver.run(runtime.path)[0] == "run_1"
+    runtime.finish()
 
 
 def test_a_session_is_never_started_twice(driver: Driver, tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_session_is_never_started_twice(driver: Driver, tmp_path: Path) -> Non
         line.welcome()
         line.expect("start_session")
 
-    played = Played(tmp_path / "s", first)
+    runtime = FakeRuntime(tmp_path / "s", first)
     with pytest.raises((UserError, ConnectionError)):
-        driver.run(played.path)
-    played.finish()
+        driver.run(runtime.path)
+    runtime.finish()
 
 
 def test_a_refused_attach_ends_the_events(driver: Driver, tmp_path: Path) -> None:
@@ -232,9 +232,9 @@ def test_a_refused_attach_ends_the_events(driver: Driver, tmp_path: Path) -> Non
         line.welcome()
         line.reply(line.attached(1), refusal="SESSION_NOT_FOUND")
 
-    played = Played(tmp_path / "s", first, second)
-    assert driver.run(played.path) == ("run_1", [1])
-    played.finish()
+    runtime = FakeRuntime(tmp_path / "s", first, second)
+    assert driver.run(runtime.path) == ("run_1", [1])
+    runtime.finish()
 
 
 def test_a_refused_request_is_an_error_with_its_code(driver: Driver, tmp_path: Path) -> None:
@@ -242,15 +242,15 @@ def test_a_refused_request_is_an_error_with_its_code(driver: Driver, tmp_path: P
         line.begin()
         line.reply(line.expect("send_user_message"), refusal="RUN_IN_PROGRESS")
 
-    played = Played(tmp_path / "s", part)
+    runtime = FakeRuntime(tmp_path / "s", part)
     with pytest.raises(ProtocolError) as refused:
-        driver.run(played.path)
+        driver.run(runtime.path)
     assert refused.value.code == "RUN_IN_PROGRESS"
-    played.finish()
+    runtime.finish()
 
 
 def test_a_runtime_of_another_version_is_not_used(driver: Driver, tmp_path: Path) -> None:
-    played = Played(tmp_path / "s", lambda line: line.welcome("push.v9"))
+    runtime = FakeRuntime(tmp_path / "s", lambda line: line.welcome("push.v9"))
     with pytest.raises(ProtocolError, match=r"speaks push\.v9"):
-        driver.run(played.path)
-    played.finish()
+        driver.run(runtime.path)
+    runtime.finish()

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from buddy.client.view import View
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import EVENTS, EventBody, RunComplete
-from harness import calls, house, says
-from protocol.anything import shapes
+from tests.harness.models import calls, says
+from tests.harness.runtime import scripted_host
+from tests.protocol.anything import shapes
 
 bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(kind) for kind in EVENTS.values()])
 told = st.lists(st.tuples(bodies, st.sampled_from([None, "run_1", "run_2"])), max_size=12).map(
@@ -41,7 +42,7 @@ def test_what_is_delivered_again_changes_nothing(events: list[Event], data: st.D
 
 @settings(deadline=None)
 @given(events=told, cut=st.integers(0, 12))
-def test_a_view_goes_on_from_where_it_was(events: list[Event], cut: int) -> None:
+def test_a_view_continues_from_where_it_was(events: list[Event], cut: int) -> None:
     earlier = copy.deepcopy(view_of(events[:cut]))
     for event in events[max(0, cut - 3) :]:
         earlier.apply(event)
@@ -59,11 +60,11 @@ def test_an_unknown_event_moves_the_cursor_and_nothing_else() -> None:
 @pytest.mark.parametrize(("mode", "state"), [("interactive", "idle"), ("headless", "completed")])
 async def test_a_view_agrees_with_the_session(tmp_path: Path, mode: str, state: str) -> None:
     script = (calls(("run_shell", {"command": "true"})), says("the answer"))
-    async with house(tmp_path, *script) as home, home.client() as guest:
-        session_id = await guest.start(mode, approval_policy="all")
-        run_id = await guest.send("go")
-        await guest.until(RunComplete)
-        view, session = view_of(guest.received), home.runtime.sessions.live(session_id)
+    async with scripted_host(tmp_path, *script) as host, host.client() as client:
+        session_id = await client.start(mode, approval_policy="all")
+        run_id = await client.send("go")
+        await client.wait_for(RunComplete)
+        view, session = view_of(client.received), host.runtime.sessions.live(session_id)
         assert session is not None
         assert (view.state, view.active, view.approvals) == (state, None, {})
         assert view.state == session.state

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.running import Daemon
+from tests.harness.daemon import Daemon
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Who may send what: each row of the request table against every role that is below it."""
+"""Roles: each row of the request table against every role that is below it."""
 
 from pathlib import Path
 from typing import get_args
@@ -10,8 +10,8 @@ from buddy.protocol import requests as ask
 from buddy.protocol.codes import Role
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
 from buddy.protocol.shapes import Repo, Shape
-from daemon.test_connection import code_of, minted, stranger
-from harness import Guest, House, house
+from tests.daemon.test_connection import code_of, minted, stranger
+from tests.harness.runtime import RuntimeClient, RuntimeHost, scripted_host
 
 RANKS: tuple[Access, ...] = get_args(Access)
 RUN, APPROVAL = "run_1", "appr_1"
@@ -40,11 +40,11 @@ def example(kind: str, session_id: str) -> Shape:
     return found[kind] if kind in found else REQUESTS[kind].payload()
 
 
-async def check_refused(home: House, owner: Guest, kind: str, row: RequestRow, role: Role | None) -> None:
+async def check_refused(host: RuntimeHost, owner: RuntimeClient, kind: str, row: RequestRow, role: Role | None) -> None:
     token = await minted(owner, role) if role else None
-    async with stranger(home) as peer:
+    async with stranger(host) as peer:
         if token is not None:
-            await peer.client.attach(owner.session_id, 0, token)
+            await peer.api.attach(owner.session_id, 0, token)
         refusal = await code_of(peer, example(kind, owner.session_id), row.reply, owner.session_id)
         assert refusal == "ATTACH_FORBIDDEN", (kind, role)
 
@@ -52,19 +52,19 @@ async def check_refused(home: House, owner: Guest, kind: str, row: RequestRow, r
 @pytest.mark.parametrize("kind", [kind for kind, row in REQUESTS.items() if row.access not in ("anyone", "client")])
 async def test_a_request_is_refused_to_every_role_below_its_own(tmp_path: Path, kind: str) -> None:
     row = REQUESTS[kind]
-    async with house(tmp_path) as home, home.client() as owner:
+    async with scripted_host(tmp_path) as host, host.client() as owner:
         await owner.start()
-        await check_refused(home, owner, kind, row, None)
+        await check_refused(host, owner, kind, row, None)
         for role in get_args(Role):
             if RANKS.index(role) < RANKS.index(row.access):
-                await check_refused(home, owner, kind, row, role)
+                await check_refused(host, owner, kind, row, role)
 
 
 @pytest.mark.parametrize("kind", ["attach_session", "resume_session"])
 async def test_attaching_needs_a_token(tmp_path: Path, kind: str) -> None:
-    async with house(tmp_path) as home, home.client() as owner:
+    async with scripted_host(tmp_path) as host, host.client() as owner:
         await owner.start()
-        await check_refused(home, owner, kind, REQUESTS[kind], None)
+        await check_refused(host, owner, kind, REQUESTS[kind], None)
 
 
 def test_what_needs_a_role_names_its_session() -> None:
@@ -72,8 +72,8 @@ def test_what_needs_a_role_names_its_session() -> None:
 
 
 async def test_every_request_has_a_handler(tmp_path: Path) -> None:
-    async with house(tmp_path) as home:
-        runtime = home.runtime
+    async with scripted_host(tmp_path) as host:
+        runtime = host.runtime
         assert set(make_handlers(runtime.sessions, runtime.log, lambda: 0, runtime)) == set(REQUESTS)
 
 

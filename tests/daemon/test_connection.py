@@ -16,40 +16,41 @@ from buddy.protocol.codes import VERSION, Role
 from buddy.protocol.envelopes import Response
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, RunStarted
 from buddy.protocol.shapes import Repo, Shape
-from harness import Guest, House, calls, house, says
+from tests.harness.models import calls, says
+from tests.harness.runtime import RuntimeClient, RuntimeHost, scripted_host
 
 
 @asynccontextmanager
-async def stranger(home: House, name: str = "stranger") -> AsyncGenerator[Guest]:
-    """A client that nobody vouches for: it has what its tokens allow."""
+async def stranger(host: RuntimeHost, name: str = "stranger") -> AsyncGenerator[RuntimeClient]:
+    """A client that is not the owner: it may do what its tokens allow."""
     theirs, ours = memory_pair()
-    assert home.runtime.accept(ours, trusted=False)
+    assert host.runtime.accept(ours, trusted=False)
     async with Client(theirs, name) as client:
-        yield Guest(client, home.workspace)
+        yield RuntimeClient(client, host.workspace)
 
 
 @asynccontextmanager
-async def guest_with(home: House, session_id: str, token: str) -> AsyncGenerator[Guest]:
-    async with stranger(home) as guest:
-        guest.session_id = session_id
-        await guest.client.attach(session_id, 0, token)
-        yield guest
+async def guest_with(host: RuntimeHost, session_id: str, token: str) -> AsyncGenerator[RuntimeClient]:
+    async with stranger(host) as client:
+        client.session_id = session_id
+        await client.api.attach(session_id, 0, token)
+        yield client
 
 
-async def minted(owner: Guest, role: Role, seconds: float | None = None) -> str:
+async def minted(owner: RuntimeClient, role: Role, seconds: float | None = None) -> str:
     request = ask.MintToken(role, seconds)
-    return (await owner.client.request(request, ask.MintTokenReply, owner.session_id)).attach_token
+    return (await owner.api.request(request, ask.MintTokenReply, owner.session_id)).attach_token
 
 
-async def code_of(guest: Guest, payload: Shape, reply: type[Shape], session_id: str | None = None) -> str:
+async def code_of(client: RuntimeClient, payload: Shape, reply: type[Shape], session_id: str | None = None) -> str:
     with pytest.raises(ProtocolError) as refusal:
-        await guest.client.request(payload, reply, session_id or guest.session_id)
+        await client.api.request(payload, reply, session_id or client.session_id)
     return refusal.value.code
 
 
-async def raw(home: House, *lines: bytes) -> list[Response]:
+async def raw(host: RuntimeHost, *lines: bytes) -> list[Response]:
     """What comes back for lines as they are."""
-    link = home.runtime.connect()
+    link = host.runtime.connect()
     found: list[Response] = []
     for line in lines:
         await link.write(line + b"\n")
@@ -73,9 +74,9 @@ def codes(responses: list[Response]) -> list[str | None]:
 
 
 async def test_nothing_is_done_for_a_client_that_did_not_say_hello(tmp_path: Path) -> None:
-    async with house(tmp_path) as home:
+    async with scripted_host(tmp_path) as host:
         early = request_line("list_sessions", {})
-        assert codes(await raw(home, early, request_line("ping", {}), HELLO, early)) == [
+        assert codes(await raw(host, early, request_line("ping", {}), HELLO, early)) == [
             "INVALID_REQUEST",
             None,
             None,
@@ -83,11 +84,11 @@ async def test_nothing_is_done_for_a_client_that_did_not_say_hello(tmp_path: Pat
         ]
 
 
-async def test_what_is_no_request_is_refused_and_the_connection_lives_on(tmp_path: Path) -> None:
-    async with house(tmp_path) as home:
+async def test_an_invalid_request_is_refused_and_the_connection_stays_open(tmp_path: Path) -> None:
+    async with scripted_host(tmp_path) as host:
         wrong_version = HELLO.replace(VERSION.encode(), b"push.runtime.v9")
         answers = await raw(
-            home,
+            host,
             b"{not json",
             wrong_version,
             HELLO,
@@ -107,10 +108,10 @@ async def test_what_is_no_request_is_refused_and_the_connection_lives_on(tmp_pat
 
 
 async def test_a_time_that_no_clock_reaches_is_refused(tmp_path: Path) -> None:
-    async with house(tmp_path) as home, home.client() as owner:
+    async with scripted_host(tmp_path) as host, host.client() as owner:
         session_id = await owner.start()
         answers = await raw(
-            home,
+            host,
             HELLO,
             request_line("mint_token", {"role": "observer", "expiresInSeconds": 1e300}, session_id),
             request_line("set_approval_policy", {"policy": "until", "durationSeconds": 1e300}, session_id),
@@ -120,10 +121,10 @@ async def test_a_time_that_no_clock_reaches_is_refused(tmp_path: Path) -> None:
 
 
 async def test_envelope_and_payload_must_mean_the_same_session(tmp_path: Path) -> None:
-    async with house(tmp_path) as home:
+    async with scripted_host(tmp_path) as host:
         payload = {"sessionId": "sess_1", "runId": "run_1"}
         answers = await raw(
-            home, HELLO, request_line("cancel_run", payload, "sess_2"), request_line("get_snapshot", {})
+            host, HELLO, request_line("cancel_run", payload, "sess_2"), request_line("get_snapshot", {})
         )
         assert codes(answers) == [None, "INVALID_REQUEST", "INVALID_REQUEST"]
         assert answers[1].error is not None
@@ -131,10 +132,10 @@ async def test_envelope_and_payload_must_mean_the_same_session(tmp_path: Path) -
 
 
 async def test_a_session_is_named_in_the_envelope_or_in_the_payload(tmp_path: Path) -> None:
-    async with house(tmp_path) as home, home.client() as guest:
-        session_id = await guest.start()
+    async with scripted_host(tmp_path) as host, host.client() as client:
+        session_id = await client.start()
         answers = await raw(
-            home,
+            host,
             HELLO,
             request_line("cancel_run", {"runId": "run_1"}, session_id),
             request_line("get_snapshot", {"sessionId": session_id}),
@@ -146,66 +147,66 @@ async def test_a_session_is_named_in_the_envelope_or_in_the_payload(tmp_path: Pa
 
 
 @pytest.mark.parametrize("session_id", ["../../x", "sess_../../etc", "sess_unknown", "sess_", "x" * 500])
-async def test_what_is_no_session_of_ours_is_not_found(tmp_path: Path, session_id: str) -> None:
-    async with house(tmp_path) as home, home.client() as guest:
-        assert await code_of(guest, ask.GetSnapshot(), ask.GetSnapshotReply, session_id) == "SESSION_NOT_FOUND"
+async def test_an_unknown_session_is_not_found(tmp_path: Path, session_id: str) -> None:
+    async with scripted_host(tmp_path) as host, host.client() as client:
+        assert await code_of(client, ask.GetSnapshot(), ask.GetSnapshotReply, session_id) == "SESSION_NOT_FOUND"
         assert (
-            await code_of(guest, ask.AttachSession(session_id, 0), ask.AttachSessionReply, session_id)
+            await code_of(client, ask.AttachSession(session_id, 0), ask.AttachSessionReply, session_id)
             == "SESSION_NOT_FOUND"
         )
 
 
 async def test_a_token_that_is_shown_must_be_right_even_for_the_owner(tmp_path: Path) -> None:
-    async with house(tmp_path) as home, home.client() as guest:
-        first = await guest.start()
-        token = guest.token
-        second = await guest.start()
+    async with scripted_host(tmp_path) as host, host.client() as client:
+        first = await client.start()
+        token = client.token
+        second = await client.start()
         for session_id, shown in ((first, "att_wrong"), (second, token)):
             wrong = ask.AttachSession(session_id, 0, shown)
-            assert await code_of(guest, wrong, ask.AttachSessionReply, session_id) == "ATTACH_FORBIDDEN"
-        await guest.client.attach(first, 0, token)
-        await guest.client.attach(second, 0)
+            assert await code_of(client, wrong, ask.AttachSessionReply, session_id) == "ATTACH_FORBIDDEN"
+        await client.api.attach(first, 0, token)
+        await client.api.attach(second, 0)
 
 
 async def test_a_stranger_needs_a_token_and_sees_only_its_session(tmp_path: Path) -> None:
-    async with house(tmp_path) as home, home.client() as owner:
+    async with scripted_host(tmp_path) as host, host.client() as owner:
         session_id = await owner.start()
         token = owner.token
         await owner.start()
-        async with stranger(home) as guest:
-            guest.session_id = session_id
+        async with stranger(host) as client:
+            client.session_id = session_id
             attach = ask.AttachSession(session_id, 0)
-            assert await code_of(guest, attach, ask.AttachSessionReply) == "ATTACH_FORBIDDEN"
+            assert await code_of(client, attach, ask.AttachSessionReply) == "ATTACH_FORBIDDEN"
             for request, reply in ((ask.GetSnapshot(), ask.GetSnapshotReply), (ask.ReadEvents(0), ask.ReadEventsReply)):
-                assert await code_of(guest, request, reply) == "ATTACH_FORBIDDEN"
-            assert await code_of(guest, ask.ListApprovals(), ask.ListApprovalsReply) == "ATTACH_FORBIDDEN"
-            assert await code_of(guest, ask.Shutdown(), ask.AcceptedReply) == "ATTACH_FORBIDDEN"
-            assert (await guest.client.request(ask.ListSessions(), ask.ListSessionsReply)).sessions == ()
-            await guest.client.attach(session_id, 0, token)
-            listed = (await guest.client.request(ask.ListSessions(limit=1), ask.ListSessionsReply)).sessions
+                assert await code_of(client, request, reply) == "ATTACH_FORBIDDEN"
+            assert await code_of(client, ask.ListApprovals(), ask.ListApprovalsReply) == "ATTACH_FORBIDDEN"
+            assert await code_of(client, ask.Shutdown(), ask.AcceptedReply) == "ATTACH_FORBIDDEN"
+            assert (await client.api.request(ask.ListSessions(), ask.ListSessionsReply)).sessions == ()
+            await client.api.attach(session_id, 0, token)
+            listed = (await client.api.request(ask.ListSessions(limit=1), ask.ListSessionsReply)).sessions
             assert [found.session_id for found in listed] == [session_id]
             other = ask.ListSessions(root_path="/elsewhere")
-            assert (await guest.client.request(other, ask.ListSessionsReply)).sessions == ()
+            assert (await client.api.request(other, ask.ListSessionsReply)).sessions == ()
 
 
 async def test_a_path_that_no_system_has_is_the_peers_mistake(tmp_path: Path) -> None:
-    async with house(tmp_path) as home, home.client() as guest:
+    async with scripted_host(tmp_path) as host, host.client() as client:
         requests: tuple[tuple[Shape, type[Shape]], ...] = (
             (ask.StartSession("interactive", "default", "local", Repo("/no\0where")), ask.StartSessionReply),
             (ask.TrustFolder("/no\0where", trusted=True), ask.TrustFolderReply),
             (ask.CreateProject("x", "/no\0where"), ask.CreateProjectReply),
         )
         for request, reply in requests:
-            assert await code_of(guest, request, reply) == "INVALID_REQUEST", request
+            assert await code_of(client, request, reply) == "INVALID_REQUEST", request
 
 
 async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> None:
     script = (calls(("run_shell", {"command": "true"})), says("done"))
-    async with house(tmp_path, *script) as home, home.client() as owner:
+    async with scripted_host(tmp_path, *script) as host, host.client() as owner:
         session_id = await owner.start()
-        async with guest_with(home, session_id, await minted(owner, "observer")) as observer:
+        async with guest_with(host, session_id, await minted(owner, "observer")) as observer:
             run_id = await owner.send("go")
-            asked = await observer.until(ApprovalRequired)
+            asked = await observer.wait_for(ApprovalRequired)
             decision = ask.SubmitApproval(session_id, run_id, asked.approval_id, "approve")
             refused: tuple[tuple[Shape, type[Shape]], ...] = (
                 (ask.SendUserMessage(session_id, "msg_1", "hi"), ask.SendUserMessageReply),
@@ -222,42 +223,42 @@ async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> N
             )
             for request, reply in refused:
                 assert await code_of(observer, request, reply) == "ATTACH_FORBIDDEN", request
-            await owner.client.approve(decision)
-            assert (await observer.until(RunComplete)).outcome == "success"
+            await owner.api.approve(decision)
+            assert (await observer.wait_for(RunComplete)).outcome == "success"
 
 
 async def test_an_approver_decides_and_does_nothing_else(tmp_path: Path) -> None:
     script = (calls(("run_shell", {"command": "true"})), says("done"))
-    async with house(tmp_path, *script) as home, home.client() as owner:
+    async with scripted_host(tmp_path, *script) as host, host.client() as owner:
         session_id = await owner.start()
-        async with guest_with(home, session_id, await minted(owner, "approver")) as approver:
+        async with guest_with(host, session_id, await minted(owner, "approver")) as approver:
             run_id = await owner.send("go")
-            asked = await approver.until(ApprovalRequired)
+            asked = await approver.wait_for(ApprovalRequired)
             cancel = ask.CancelRun(session_id, run_id)
             assert await code_of(approver, cancel, ask.AcceptedReply) == "ATTACH_FORBIDDEN"
             decision = ask.SubmitApproval(session_id, run_id, asked.approval_id, "approve")
-            await approver.client.approve(decision)
-            assert (await approver.until(RunComplete)).outcome == "success"
+            await approver.api.approve(decision)
+            assert (await approver.wait_for(RunComplete)).outcome == "success"
             assert [received.by for received in approver.bodies(ApprovalReceived)] == ["stranger"]
 
 
 async def test_nobody_can_take_the_name_of_a_policy(tmp_path: Path) -> None:
     script = (calls(("run_shell", {"command": "true"})), says("done"))
-    async with house(tmp_path, *script) as home, home.client("policy") as guest:
-        session_id = await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)
-        await guest.client.approve(ask.SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
-        await guest.until(RunComplete)
-        assert guest.bodies(ApprovalReceived)[0].by == "policy-client"
+    async with scripted_host(tmp_path, *script) as host, host.client("policy") as client:
+        session_id = await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
+        await client.api.approve(ask.SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+        await client.wait_for(RunComplete)
+        assert client.bodies(ApprovalReceived)[0].by == "policy-client"
 
 
 async def test_the_answer_to_an_attach_comes_before_what_is_replayed(tmp_path: Path) -> None:
-    async with house(tmp_path, says("one two three")) as home, home.client() as owner:
+    async with scripted_host(tmp_path, says("one two three")) as host, host.client() as owner:
         session_id = await owner.start()
         await owner.send("go")
-        await owner.until(RunComplete)
-        link = home.runtime.connect()
+        await owner.wait_for(RunComplete)
+        link = host.runtime.connect()
         await link.write(HELLO + b"\n")
         await link.read_line()
         await link.write(request_line("attach_session", {"sessionId": session_id, "lastSeenSeq": 0}) + b"\n")
@@ -274,24 +275,24 @@ async def test_the_answer_to_an_attach_comes_before_what_is_replayed(tmp_path: P
 
 
 async def test_attaching_again_moves_the_cursor_and_loses_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, says("one two three"), says("four")) as home, home.client() as guest:
-        session_id = await guest.start()
-        await guest.send("go")
-        await guest.until(RunComplete)
-        known = len(guest.received)
+    async with scripted_host(tmp_path, says("one two three"), says("four")) as host, host.client() as client:
+        session_id = await client.start()
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        known = len(client.received)
         for _ in range(5):
-            await guest.client.attach(session_id, known)
-        await guest.send("again")
-        await guest.until(RunComplete)
-        assert [event.seq for event in guest.received] == list(range(1, len(guest.received) + 1))
-        assert len(guest.bodies(RunStarted)) == 2
+            await client.api.attach(session_id, known)
+        await client.send("again")
+        await client.wait_for(RunComplete)
+        assert [event.seq for event in client.received] == list(range(1, len(client.received) + 1))
+        assert len(client.bodies(RunStarted)) == 2
 
 
 async def test_a_client_that_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
-    async with house(tmp_path, calls(("read_file", {"path": "a"})), says("done")) as home:
-        async with home.client() as guest:
-            session_id = await guest.start()
-            await guest.send("go")
-        async with home.client() as later:
-            await later.client.attach(session_id)
-            assert (await asyncio.wait_for(later.until(RunComplete), 10)).outcome == "success"
+    async with scripted_host(tmp_path, calls(("read_file", {"path": "a"})), says("done")) as host:
+        async with host.client() as client:
+            session_id = await client.start()
+            await client.send("go")
+        async with host.client() as later:
+            await later.api.attach(session_id)
+            assert (await asyncio.wait_for(later.wait_for(RunComplete), 10)).outcome == "success"

@@ -1,4 +1,4 @@
-"""The door of the WebSocket: who is let in, and what is not written down about those who are not."""
+"""WebSocket admission: which clients are accepted, and what is not logged about the others."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,9 @@ import websockets
 
 from buddy.client.client import Client
 from buddy.client.websocket import connect_websocket
-from daemon.plain import OnWebSocket, Plain
-from daemon.running import Daemon
-from daemon.talking import plain, start
+from tests.harness.clients import start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.wire_client import WebSocketTransport, WireClient
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
@@ -49,7 +49,7 @@ async def test_a_foreign_page_is_refused_even_with_the_token(shared: Daemon, ori
     assert await knock(shared, bearer(shared.token()), f"Origin: {origin}") == 403
 
 
-async def test_our_own_page_and_programs_are_let_in(shared: Daemon) -> None:
+async def test_our_own_page_and_programs_are_accepted(shared: Daemon) -> None:
     assert await knock(shared, bearer(shared.token()), f"Origin: http://localhost:{shared.port()}") == 101
     assert await knock(shared, bearer(shared.token())) == 101
     assert await knock(shared, f"Sec-WebSocket-Protocol: push.runtime.v1, bearer.{shared.token()}") == 101
@@ -68,11 +68,11 @@ async def test_a_missing_host_is_refused(shared: Daemon) -> None:
     "header",
     ["X-Nothing: 1", "Authorization: Bearer", "Authorization: Basic YTpi", "Sec-WebSocket-Protocol: bearer."],
 )
-async def test_without_a_token_nobody_is_let_in(shared: Daemon, header: str) -> None:
+async def test_a_connection_without_a_token_is_refused(shared: Daemon, header: str) -> None:
     assert await knock(shared, header) == 401
 
 
-async def test_a_token_in_the_address_is_no_token(shared: Daemon) -> None:
+async def test_a_token_in_the_url_does_not_count(shared: Daemon) -> None:
     token = shared.token()
     assert await knock(shared, path=f"/?token={token}") == 401
     assert await knock(shared, path=f"/{token}") in (403, 404)
@@ -87,7 +87,7 @@ async def test_guessing_is_slowed_down_and_leaves_no_trace(tmp_path: Path) -> No
         assert await knock(daemon, path=f"/?token={guesses[0]}") == 401
         assert await knock(daemon, path=f"/?token={daemon.token()}") == 401
         assert await knock(daemon, bearer(daemon.token())) == 101
-        async with plain(daemon, "websocket") as client:
+        async with wire_client(daemon, "websocket") as client:
             await start(client, daemon)
             driver = client.token
         daemon.kill()
@@ -101,7 +101,7 @@ async def test_guessing_is_slowed_down_and_leaves_no_trace(tmp_path: Path) -> No
         assert " ERROR " not in daemon.log()
 
 
-async def test_a_half_written_token_file_lets_nobody_in(tmp_path: Path) -> None:
+async def test_a_half_written_token_file_admits_no_client(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, web=True)
     daemon.state_dir.mkdir(mode=0o700)
     (daemon.state_dir / "web-token").write_text("")
@@ -111,7 +111,7 @@ async def test_a_half_written_token_file_lets_nobody_in(tmp_path: Path) -> None:
         assert await knock(daemon, bearer(daemon.token())) == 101
 
 
-async def test_those_who_do_not_ask_are_let_go(tmp_path: Path) -> None:
+async def test_clients_that_never_ask_are_disconnected(tmp_path: Path) -> None:
     with Daemon(tmp_path, web=True, limits={"hello_seconds": 0.3}) as daemon:
         silent = [await asyncio.open_connection("127.0.0.1", daemon.port()) for _ in range(20)]
         silent[0][1].write(b"GET / HTTP/1.1\r\nHost:")
@@ -119,20 +119,20 @@ async def test_those_who_do_not_ask_are_let_go(tmp_path: Path) -> None:
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
             writer.close()
-        unspoken = await OnWebSocket.connect(f"ws://127.0.0.1:{daemon.port()}", daemon.token())
-        await Plain(unspoken).ended()
+        unspoken = await WebSocketTransport.connect(f"ws://127.0.0.1:{daemon.port()}", daemon.token())
+        await WireClient(unspoken).ended()
 
 
 @pytest.mark.parametrize(("size", "codes"), [(6000, ["FRAME_TOO_LARGE"]), (60_000, [])])
 async def test_a_message_that_is_too_large_ends_the_connection(tmp_path: Path, size: int, codes: list[str]) -> None:
     with Daemon(tmp_path, web=True, limits={"frame": 5000}) as daemon:
-        async with plain(daemon, "websocket") as client, plain(daemon, "websocket") as bystander:
-            assert isinstance(client.carrier, OnWebSocket)
-            await client.carrier.send(b" " * size)
+        async with wire_client(daemon, "websocket") as client, wire_client(daemon, "websocket") as bystander:
+            assert isinstance(client.transport, WebSocketTransport)
+            await client.transport.send(b" " * size)
             answers: list[str] = []
             with pytest.raises(websockets.ConnectionClosed) as closed:
                 while True:
-                    answers.append(json.loads(await client.carrier.connection.recv())["error"]["code"])
+                    answers.append(json.loads(await client.transport.connection.recv())["error"]["code"])
             assert answers == codes
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 1009

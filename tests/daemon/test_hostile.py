@@ -1,4 +1,4 @@
-"""Hostile peers: garbage, floods and silence harm nobody else, and a token is worth what it says and no more."""
+"""Hostile peers: garbage, floods and silence harm no other client, and a token grants exactly what it says."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from daemon.plain import OnSocket, Plain, Refused
-from daemon.running import Daemon
-from daemon.talking import Transport, attach, connect, decide, plain, send, start, talking
+from tests.harness.clients import TransportName, attach, connect, connected_client, decide, send, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.wire_client import ErrorResponse, SocketTransport, WireClient
 
 ENOUGH_KIB = 20 * 1024
 
@@ -56,10 +56,10 @@ GARBAGE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-async def test_garbage_is_answered_and_the_connection_goes_on(shared: Daemon, what: str) -> None:
+async def test_garbage_is_answered_and_the_connection_stays_open(shared: Daemon, what: str) -> None:
     content, code = GARBAGE[what]
-    async with plain(shared) as client:
-        await client.carrier.send(content)
+    async with wire_client(shared) as client:
+        await client.transport.send(content)
         answer = await client.receive()
         assert (answer["kind"], answer["ok"], answer["error"]["code"]) == ("response", False, code)
         assert answer["requestId"].startswith("req_")
@@ -69,27 +69,27 @@ async def test_garbage_is_answered_and_the_connection_goes_on(shared: Daemon, wh
 @pytest.mark.parametrize("what", [name for name, (content, _) in GARBAGE.items() if content.isascii()])
 async def test_garbage_on_the_websocket_is_answered_too(shared: Daemon, what: str) -> None:
     content, code = GARBAGE[what]
-    async with plain(shared, "websocket") as client:
-        await client.carrier.send(content)
+    async with wire_client(shared, "websocket") as client:
+        await client.transport.send(content)
         assert (await client.receive())["error"]["code"] == code
         assert (await client.ask("ping"))["pong"]
 
 
 async def test_half_a_surrogate_pair_is_refused_and_breaks_nothing(shared: Daemon) -> None:
-    async with plain(shared) as client:
+    async with wire_client(shared) as client:
         session_id = await start(client, shared)
         request = {"sessionId": session_id, "clientMessageId": "msg_s", "text": "count \ud800"}
-        with pytest.raises(Refused, match="INVALID_REQUEST"):
+        with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
             await client.ask("send_user_message", request, session_id)
         await send(client, session_id, "count")
-        await client.until("run_complete")
+        await client.wait_for("run_complete")
 
 
 async def test_endless_lines_end_their_connection_and_cost_no_memory(shared: Daemon) -> None:
-    async with plain(shared) as bystander:
+    async with wire_client(shared) as bystander:
         before = shared.rss_kib()
         for content in (b"x" * (10 << 20) + b"\n", b" " * (10 << 20), b'{"a":"' + b"y" * (10 << 20)):
-            carrier = await OnSocket.connect(shared.socket)
+            carrier = await SocketTransport.connect(shared.socket)
             carrier.writer.write(content)
             await carrier.writer.drain()
             answer = json.loads(await carrier.reader.readline())
@@ -100,11 +100,11 @@ async def test_endless_lines_end_their_connection_and_cost_no_memory(shared: Dae
         assert shared.rss_kib() - before < ENOUGH_KIB
 
 
-async def test_garbage_from_many_costs_no_memory(shared: Daemon) -> None:
-    async with plain(shared) as bystander:
+async def test_garbage_from_many_clients_costs_no_memory(shared: Daemon) -> None:
+    async with wire_client(shared) as bystander:
 
         async def throw() -> None:
-            carrier = await OnSocket.connect(shared.socket)
+            carrier = await SocketTransport.connect(shared.socket)
             for content, _ in GARBAGE.values():
                 await carrier.send(content)
             carrier.writer.write(b"\n" * 500_000 + b"x\n" * 20_000)
@@ -114,7 +114,7 @@ async def test_garbage_from_many_costs_no_memory(shared: Daemon) -> None:
             await carrier.close()
 
         grown: list[int] = []
-        for _ in range(4):  # what is allocated once, or not given back at once, is no leak
+        for _ in range(4):  # memory that is allocated once or freed later is not a leak
             before = shared.rss_kib()
             await asyncio.gather(*(throw() for _ in range(10)))
             assert (await bystander.ask("ping"))["pong"]
@@ -124,56 +124,56 @@ async def test_garbage_from_many_costs_no_memory(shared: Daemon) -> None:
 
 @pytest.mark.parametrize("session_id", ["../../x", "sess_../../x", "sess_" + "x" * 10_000, "", "sess_\x00", "SESS_1"])
 @pytest.mark.parametrize("kind", ["attach_session", "send_user_message", "read_events", "delete_session"])
-async def test_an_id_that_is_none_of_ours_is_not_found(shared: Daemon, session_id: str, kind: str) -> None:
+async def test_a_malformed_id_is_not_found(shared: Daemon, session_id: str, kind: str) -> None:
     payloads: dict[str, dict[str, object]] = {
         "attach_session": {"sessionId": session_id, "lastSeenSeq": 0},
         "send_user_message": {"sessionId": session_id, "clientMessageId": "msg_1", "text": "x"},
         "read_events": {"after": 0},
         "delete_session": {},
     }
-    async with plain(shared) as client:
-        with pytest.raises(Refused) as refused:
+    async with wire_client(shared) as client:
+        with pytest.raises(ErrorResponse) as refused:
             await client.ask(kind, payloads[kind], session_id)
         assert refused.value.code == ("SESSION_NOT_FOUND" if session_id else "INVALID_REQUEST")
         assert len(str(refused.value)) < 300
 
 
 async def test_a_token_opens_its_own_session_and_no_other(shared: Daemon) -> None:
-    async with plain(shared) as owner:
+    async with wire_client(shared) as owner:
         first = await start(owner, shared)
         token = owner.token
         second = await start(owner, shared)
-    async with plain(shared, "websocket", token=token) as client:
+    async with wire_client(shared, "websocket", token=token) as client:
         assert (await attach(client, first))["sessionId"] == first
         for request in (attach(client, second), attach(client, second, 0, token), send(client, second, "count")):
-            with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
+            with pytest.raises(ErrorResponse, match="ATTACH_FORBIDDEN"):
                 await request
         for kind in ("shutdown", "list_approvals"):
-            with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
+            with pytest.raises(ErrorResponse, match="ATTACH_FORBIDDEN"):
                 await client.ask(kind)
-        with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
+        with pytest.raises(ErrorResponse, match="ATTACH_FORBIDDEN"):
             await start(client, shared)
         listed = (await client.ask("list_sessions", {"limit": 200}))["sessions"]
         assert [session["sessionId"] for session in listed] == [first]
 
 
 @pytest.mark.parametrize("transport", ["unix", "websocket"])
-async def test_a_role_comes_from_the_token_and_not_from_a_word(shared: Daemon, transport: Transport) -> None:
-    async with plain(shared) as owner:
+async def test_a_role_comes_from_the_token_and_not_from_a_claim(shared: Daemon, transport: TransportName) -> None:
+    async with wire_client(shared) as owner:
         session_id = await start(owner, shared)
         roles = {
             role: (await owner.ask("mint_token", {"role": role}, session_id))["attachToken"]
             for role in ("observer", "approver", "driver")
         }
         await send(owner, session_id, "make")
-        asked = await owner.until("approval_required")
+        asked = await owner.wait_for("approval_required")
         client = await connect(shared, transport, token=roles["observer"])
         await client.ask(
             "hello",
             {"clientName": "admin", "clientVersion": "1", "capabilities": ["driver"], "role": "driver", "admin": True},
         )
         await attach(client, session_id, 0, roles["observer"])
-        await client.until("approval_required")
+        await client.wait_for("approval_required")
         for request in (
             decide(client, asked),
             send(client, session_id, "count"),
@@ -184,22 +184,22 @@ async def test_a_role_comes_from_the_token_and_not_from_a_word(shared: Daemon, t
             client.ask("prune_session", {"beforeSeq": 2}, session_id),
             client.ask("list_tokens", {}, session_id),
         ):
-            with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
+            with pytest.raises(ErrorResponse, match="ATTACH_FORBIDDEN"):
                 await request
         await client.close()
-        async with plain(shared, "websocket", token=roles["approver"], name="policy") as approver:
-            with pytest.raises(Refused, match="ATTACH_FORBIDDEN"):
+        async with wire_client(shared, "websocket", token=roles["approver"], name="policy") as approver:
+            with pytest.raises(ErrorResponse, match="ATTACH_FORBIDDEN"):
                 await send(approver, session_id, "count")
             await decide(approver, asked, "deny")
-        received = await owner.until("approval_received")
+        received = await owner.wait_for("approval_received")
         assert received["payload"]["by"] == "policy-client"
-        await owner.until("run_complete")
+        await owner.wait_for("run_complete")
 
 
-async def test_a_flood_is_refused_and_a_bystander_hardly_notices(daemon: Daemon) -> None:
-    async with plain(daemon, name="flood") as flood, plain(daemon) as bystander:
-        assert isinstance(flood.carrier, OnSocket)
-        carrier, codes = flood.carrier, dict[str, int]()
+async def test_a_flood_is_refused_and_other_clients_hardly_notice(daemon: Daemon) -> None:
+    async with wire_client(daemon, name="flood") as flood, wire_client(daemon) as bystander:
+        assert isinstance(flood.transport, SocketTransport)
+        carrier, codes = flood.transport, dict[str, int]()
         over = asyncio.Event()
 
         async def pour() -> None:
@@ -229,13 +229,13 @@ async def test_a_flood_is_refused_and_a_bystander_hardly_notices(daemon: Daemon)
         assert codes["OVERLOADED"] > codes["ok"]
 
 
-async def test_those_who_never_say_hello_are_let_go(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_clients_that_never_say_hello_are_disconnected(tmp_path_factory: pytest.TempPathFactory) -> None:
     limits = {"hello_seconds": 0.5}
     with Daemon(tmp_path_factory.mktemp("d"), limits=limits) as daemon:
-        async with plain(daemon) as bystander:
-            silent = [await OnSocket.connect(daemon.socket) for _ in range(100)]
+        async with wire_client(daemon) as bystander:
+            silent = [await SocketTransport.connect(daemon.socket) for _ in range(100)]
 
-            async def dribble(carrier: OnSocket) -> None:
+            async def dribble(carrier: SocketTransport) -> None:
                 """One byte now and then is as good as silence."""
                 try:
                     for byte in line(type="hello"):
@@ -247,7 +247,7 @@ async def test_those_who_never_say_hello_are_let_go(tmp_path_factory: pytest.Tem
 
             dribbling = [asyncio.ensure_future(dribble(carrier)) for carrier in silent[:20]]
             waits: list[float] = []
-            closing = asyncio.gather(*(Plain(carrier).ended() for carrier in silent))
+            closing = asyncio.gather(*(WireClient(carrier).ended() for carrier in silent))
             while not closing.done():
                 began = time.perf_counter()
                 assert (await bystander.ask("ping"))["pong"]
@@ -262,14 +262,14 @@ async def test_those_who_never_say_hello_are_let_go(tmp_path_factory: pytest.Tem
 
 async def test_a_request_before_hello_is_refused(shared: Daemon) -> None:
     client = await connect(shared)
-    with pytest.raises(Refused, match="INVALID_REQUEST"):
+    with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
         await client.ask("list_sessions")
     assert (await client.ask("ping"))["pong"]
     await client.close()
 
 
 async def test_a_session_named_twice_must_be_named_alike(shared: Daemon) -> None:
-    async with talking(shared) as client:
+    async with connected_client(shared) as client:
         first, second = await start(client, shared), await start(client, shared)
-        with pytest.raises(Refused, match="INVALID_REQUEST"):
+        with pytest.raises(ErrorResponse, match="INVALID_REQUEST"):
             await client.ask("attach_session", {"sessionId": first, "lastSeenSeq": 0}, second)

@@ -1,4 +1,4 @@
-"""The daemon's place: who can reach it, one per state directory, what it leaves and takes over."""
+"""The daemon's socket and lock: access, one daemon per state directory, cleanup and takeover."""
 
 import contextlib
 import os
@@ -15,8 +15,9 @@ import pytest
 
 from buddy.daemon.instance_lock import peer_uid, safe_directory
 from buddy.errors import UserError
-from daemon.running import Daemon, answers, wait_until
-from daemon.talking import plain, send, start
+from tests.harness.clients import send, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.processes import is_answering, wait_until
 
 NOBODY = pwd.getpwnam("nobody").pw_uid
 
@@ -31,9 +32,9 @@ async def test_nothing_is_open_to_others_whatever_the_umask(tmp_path: Path) -> N
     daemon.socket = daemon.state_dir / "run" / "buddyd.sock"
     daemon.before_exec = "umask 000"
     with daemon:
-        async with plain(daemon) as client:
+        async with wire_client(daemon) as client:
             await send(client, await start(client, daemon), "long")
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
         found = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
         assert {path.name for path in found} >= {"run", "buddyd.sock", "logs", "daemon.log", "web-token", "daemon.lock"}
         wrong = [f"{path} {mode(path):o}" for path in found if mode(path) != (0o700 if path.is_dir() else 0o600)]
@@ -45,14 +46,14 @@ def test_a_stale_socket_is_taken_over(tmp_path: Path) -> None:
         daemon.kill()
         assert daemon.socket.exists()
         daemon.start()
-        assert answers(daemon.socket)
+        assert is_answering(daemon.socket)
         assert daemon.stop() == 0
         assert not daemon.socket.exists()
 
 
 def test_a_second_daemon_is_refused_and_opens_nothing(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
-        # Whoever would open a database here would fail, and not with this exit code.
+        # Opening the database would fail here, with another exit code.
         blind = "import sys, apsw; apsw.Connection = None; from buddy.cli import main; sys.exit(main())"
         second = subprocess.run(
             [sys.executable, "-c", blind, "daemon", "run", *daemon.places()],
@@ -64,7 +65,7 @@ def test_a_second_daemon_is_refused_and_opens_nothing(tmp_path: Path) -> None:
         assert second.returncode == 75, second.stderr
         assert f"pid {daemon.pid()}" in second.stderr
         assert "hint:" in second.stderr
-        assert answers(daemon.socket)
+        assert is_answering(daemon.socket)
 
 
 def test_a_socket_that_another_state_directory_uses_is_left_alone(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_socket_that_another_state_directory_uses_is_left_alone(tmp_path: Path
         second.flags = ["--socket", str(first.socket)]
         assert second.launch().wait(20) == 75
         assert "another daemon listens" in second.output()
-        assert answers(first.socket)
+        assert is_answering(first.socket)
 
 
 @pytest.mark.parametrize("what", ["file", "link"])
@@ -123,7 +124,7 @@ def test_the_uid_of_a_peer_is_known() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_another_user_is_let_go_before_a_word_is_read() -> None:
+def test_another_user_is_disconnected_before_anything_is_read() -> None:
     with tempfile.TemporaryDirectory() as folder, Daemon(Path(folder)) as daemon:
         asking = (
             f"import os, socket, sys; s = socket.socket(socket.AF_UNIX); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
@@ -139,12 +140,12 @@ def test_another_user_is_let_go_before_a_word_is_read() -> None:
             )
 
         assert ask().stderr.strip() == "no way in"
-        # The doors are opened wide, so that the check behind them is what stands in the way.
+        # File permissions are opened, so that only the check of the uid refuses.
         for path in (daemon.socket, daemon.socket.parent, daemon.state_dir, daemon.folder):
             path.chmod(0o777)
         assert ask().stdout.strip() == "got b''"
         wait_until(lambda: "refused a peer with another uid" in daemon.log(), "the refusal to be written down")
-        assert answers(daemon.socket)
+        assert is_answering(daemon.socket)
 
 
 def test_a_socket_path_that_is_too_long_says_so(tmp_path: Path) -> None:
@@ -173,14 +174,14 @@ def test_a_port_that_is_taken_says_so_and_leaves_no_socket(tmp_path: Path) -> No
         assert not daemon.socket.exists()
 
 
-def test_an_explicit_word_lets_it_listen_everywhere(tmp_path: Path) -> None:
+def test_an_explicit_flag_lets_it_listen_on_all_addresses(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     daemon.flags = ["--listen", "0.0.0.0:0", "--allow-remote"]
     with daemon:
         assert "WebSocket on 0.0.0.0:" in daemon.log()
 
 
-def test_a_crowd_that_comes_while_the_daemon_is_busy_waits_to_be_let_in(tmp_path: Path) -> None:
+def test_clients_that_connect_while_the_daemon_is_busy_wait_in_the_backlog(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, contextlib.ExitStack() as crowd:
         daemon.signal(signal.SIGSTOP)
         try:
@@ -190,4 +191,4 @@ def test_a_crowd_that_comes_while_the_daemon_is_busy_waits_to_be_let_in(tmp_path
                 peer.connect(str(daemon.socket))  # where the queue is full, this is refused at once
         finally:
             daemon.signal(signal.SIGCONT)
-        assert answers(daemon.socket)
+        assert is_answering(daemon.socket)

@@ -1,4 +1,4 @@
-"""A daemon that dies under its clients: nothing is lost, nothing is done twice, and everybody finds back."""
+"""A daemon that dies under its clients: nothing is lost, nothing is done twice, and every client reconnects."""
 
 import asyncio
 import contextlib
@@ -13,22 +13,25 @@ import pytest
 from buddy.client.client import Client
 from buddy.client.socket import connect_unix
 from buddy.protocol.envelopes import Event, parse_incoming
-from checker import Received, Recorded, check
-from daemon.plain import Message, OnSocket, Plain, Refused
-from daemon.running import CANARY, MARK, Daemon, section, shell
-from daemon.talking import attach, connect, decide, plain, read_log, send, start
-from faults.scenario import left_behind
-from faults.scenario import read_log as read_state
+from tests.faults.scenario import left_behind
+from tests.harness.checker import Received, Recorded, check
+from tests.harness.clients import attach, connect, decide, read_log, send, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.files import read_ledger
+from tests.harness.logs import read_state_dir as read_state
+from tests.harness.processes import CANARY
+from tests.harness.scripts import MARK, section, shell_call
+from tests.harness.wire_client import ErrorResponse, Message, SocketTransport, WireClient
 
-PLAY = [
+SCRIPT = [
     section(
         "^work",
-        {"text": "First one thing.", "calls": [shell(MARK), {"name": "read_file", "args": {"path": "a.txt"}}]},
-        {"text": "Then another.", "calls": [shell(f"{MARK}; exit 3")]},
+        {"text": "First one thing.", "calls": [shell_call(MARK), {"name": "read_file", "args": {"path": "a.txt"}}]},
+        {"text": "Then another.", "calls": [shell_call(f"{MARK}; exit 3")]},
         {"text": "All is done now."},
     ),
     section("^count", {"text": "one two three"}),
-    section("^make", {"calls": [shell(f"{MARK}; echo made >> made.txt")]}, {"text": "made"}),
+    section("^make", {"calls": [shell_call(f"{MARK}; echo made >> made.txt")]}, {"text": "made"}),
 ]
 AT_ONCE = 4
 POINTS = (
@@ -87,7 +90,7 @@ class Following:
             self.received += client.events
             await client.close()
 
-    async def _answer(self, client: Plain) -> None:
+    async def _answer(self, client: WireClient) -> None:
         if not self._approves:
             return
         decided = {
@@ -97,7 +100,7 @@ class Following:
         for event in list(self.received):
             if event["type"] == "approval_required" and event["payload"]["approvalId"] not in decided:
                 # Whether a decision arrived before the daemon died is not known: it is said again, and may be refused.
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(ErrorResponse):
                     await decide(client, event)
                     self.answered.append(event["payload"]["approvalId"])
 
@@ -111,7 +114,7 @@ async def violations(daemon: Daemon, *clients: Received) -> list[str]:
     """What the checker says of all that is left, once the daemon has stopped."""
     log = await read_state(daemon.state_dir)
     sinks = [path.read_bytes() for path in daemon.state_dir.rglob("*") if path.is_file()]
-    recorded = Recorded(log, clients, daemon.ledger(), secrets=(CANARY,), sinks=sinks)
+    recorded = Recorded(log, clients, read_ledger(daemon.workspace), secrets=(CANARY,), sinks=sinks)
     return [*check(recorded), *left_behind(recorded)]
 
 
@@ -120,7 +123,7 @@ async def test_three_clients_survive_a_daemon_killed_at_any_kind_of_boundary(tmp
 
     async def die_and_go_on(number: int, point: str) -> list[str]:
         async with room:
-            daemon = Daemon(tmp_path / str(number), play=PLAY)
+            daemon = Daemon(tmp_path / str(number), script=SCRIPT)
             await asyncio.to_thread(daemon.start, BUDDY_FAULT=f"{point}:kill")
             try:
                 return [f"{point}: {problem}" for problem in await three_clients(daemon)]
@@ -140,7 +143,7 @@ async def three_clients(daemon: Daemon) -> list[str]:
         await owner.hello()
         restarting = asyncio.create_task(restart_when_dead(daemon))
         session_id = await start_anyhow(owner, daemon)
-        stalled = await OnSocket.connect(daemon.socket)
+        stalled = await SocketTransport.connect(daemon.socket)
         follower = Following(daemon, session_id, approves=True)
         ours: list[Event] = []
 
@@ -170,20 +173,20 @@ async def three_clients(daemon: Daemon) -> list[str]:
 
 async def restart_when_dead(daemon: Daemon) -> None:
     assert daemon.process is not None
-    while daemon.process.poll() is None:  # noqa: ASYNC110 - the process tells nobody
+    while daemon.process.poll() is None:  # noqa: ASYNC110 - nothing announces the end of a process
         await asyncio.sleep(0.01)
     assert daemon.process.returncode == -signal.SIGKILL
     await asyncio.to_thread(daemon.start)
 
 
-async def start_anyhow(owner: Plain, daemon: Daemon) -> str:
+async def start_anyhow(owner: WireClient, daemon: Daemon) -> str:
     try:
         return await start(owner, daemon)
     except ConnectionError:
         async with asyncio.timeout(20):
             while True:
                 try:
-                    async with plain(daemon) as again:
+                    async with wire_client(daemon) as again:
                         return await start(again, daemon)
                 except OSError:
                     await asyncio.sleep(0.02)
@@ -199,46 +202,46 @@ async def attach_anyhow(client: Client, session_id: str) -> None:
 
 
 async def send_anyhow(daemon: Daemon, session_id: str, text: str, message_id: str) -> str:
-    """Say it until it was heard: the same message id is the same run."""
+    """Send it until it is answered: the same message id is the same run."""
     while True:
         try:
-            async with plain(daemon) as client:
+            async with wire_client(daemon) as client:
                 return await send(client, session_id, text, message_id)
         except (OSError, ConnectionError):
             await asyncio.sleep(0.02)
 
 
 async def test_a_pending_approval_outlives_the_daemon_with_its_id(tmp_path: Path) -> None:
-    with Daemon(tmp_path, play=PLAY) as daemon:
-        async with plain(daemon) as client:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await start(client, daemon)
             await send(client, session_id, "make")
-            asked = await client.until("approval_required")
+            asked = await client.wait_for("approval_required")
         daemon.kill()
         daemon.start()
-        async with plain(daemon) as client:
+        async with wire_client(daemon) as client:
             waiting = (await client.ask("list_approvals"))["approvals"]
             assert [approval["approvalId"] for approval in waiting] == [asked["payload"]["approvalId"]]
             reply = await attach(client, session_id, asked["seq"])
             assert reply["state"] == "awaiting_approval"
             await decide(client, asked)
-            assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
             kinds = [event["type"] for event in await read_log(client, session_id)]
             assert (kinds.count("approval_required"), kinds.count("approval_received")) == (1, 1)
-        assert len(daemon.ledger()) == 1
+        assert len(read_ledger(daemon.workspace)) == 1
         daemon.stop()
         assert await violations(daemon) == []
 
 
 async def test_a_message_is_one_run_also_after_a_restart(tmp_path: Path) -> None:
-    with Daemon(tmp_path, play=PLAY) as daemon:
-        async with plain(daemon) as client:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await start(client, daemon)
             run_id = await send(client, session_id, "count", "msg_1")
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
         daemon.kill()
         daemon.start()
-        async with plain(daemon) as client:
+        async with wire_client(daemon) as client:
             assert await send(client, session_id, "count", "msg_1") == run_id
             assert [event["type"] for event in await read_log(client, session_id)].count("run_started") == 1
 
@@ -246,47 +249,47 @@ async def test_a_message_is_one_run_also_after_a_restart(tmp_path: Path) -> None
 async def approve_together(daemon: Daemon, rounds: int) -> None:
     """Twenty clients answer the same question at once, again and again."""
     async with contextlib.AsyncExitStack() as stack:
-        crowd = [await stack.enter_async_context(plain(daemon, name=f"c{number}")) for number in range(20)]
+        crowd = [await stack.enter_async_context(wire_client(daemon, name=f"c{number}")) for number in range(20)]
         session_id = await start(crowd[0], daemon)
         for client in crowd[1:]:
             await attach(client, session_id)
 
-        async def answer(client: Plain, asked: Message) -> str | None:
+        async def answer(client: WireClient, asked: Message) -> str | None:
             try:
                 await decide(client, asked)
-            except Refused as refused:
+            except ErrorResponse as refused:
                 return refused.code
             return None
 
         for number in range(rounds):
             await send(crowd[number % 20], session_id, "make")
-            asked = await crowd[0].until("approval_required")
+            asked = await crowd[0].wait_for("approval_required")
             codes = await asyncio.gather(*(answer(client, asked) for client in crowd))
             assert codes.count(None) == 1
             assert set(codes) <= {None, "APPROVAL_EXPIRED", "APPROVAL_NOT_FOUND"}
-            await crowd[0].until("run_complete")
+            await crowd[0].wait_for("run_complete")
         kinds = [event["type"] for event in crowd[0].events]
         assert kinds.count("approval_received") == kinds.count("approval_required") == rounds
-    assert len(daemon.ledger()) == len(set(daemon.ledger())) == rounds
+    assert len(read_ledger(daemon.workspace)) == len(set(read_ledger(daemon.workspace))) == rounds
 
 
 FAST = {"requests_per_second": 1e6, "burst": 1_000_000}
 
 
-async def test_twenty_clients_approve_at_once_and_one_is_heard(tmp_path: Path) -> None:
-    with Daemon(tmp_path, play=PLAY, limits=FAST) as daemon:
+async def test_twenty_clients_approve_at_once_and_one_wins(tmp_path: Path) -> None:
+    with Daemon(tmp_path, script=SCRIPT, limits=FAST) as daemon:
         await approve_together(daemon, 200)
 
 
 @pytest.mark.slow
 async def test_twenty_clients_approve_at_once_two_thousand_times(tmp_path: Path) -> None:
-    with Daemon(tmp_path, play=PLAY, limits=FAST) as daemon:
+    with Daemon(tmp_path, script=SCRIPT, limits=FAST) as daemon:
         await approve_together(daemon, 2000)
 
 
 async def test_a_client_that_leaves_within_a_frame_has_asked_for_nothing(tmp_path: Path) -> None:
-    with Daemon(tmp_path, play=PLAY, limits=FAST) as daemon:
-        async with plain(daemon) as client:
+    with Daemon(tmp_path, script=SCRIPT, limits=FAST) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await start(client, daemon, approvalPolicy="all")
             message = {"sessionId": session_id, "clientMessageId": "msg_cut", "text": "make"}
             head = {"v": "push.runtime.v1", "kind": "request", "requestId": "req_c", "type": "send_user_message"}
@@ -294,33 +297,33 @@ async def test_a_client_that_leaves_within_a_frame_has_asked_for_nothing(tmp_pat
             hello: Message = {"clientName": "x", "clientVersion": "1", "capabilities": []}
             said = json.dumps({**head, "type": "hello", "requestId": "req_h", "payload": hello}).encode() + b"\n"
             for cut in range(len(frame)):
-                half = await OnSocket.connect(daemon.socket)
+                half = await SocketTransport.connect(daemon.socket)
                 half.writer.write(said + frame[:cut])
                 await half.close()
             assert (await client.ask("ping"))["pong"]
             kinds = [event["type"] for event in await read_log(client, session_id)]
             assert kinds == ["session_started"]
-            whole = await OnSocket.connect(daemon.socket)
+            whole = await SocketTransport.connect(daemon.socket)
             whole.writer.write(said + frame)
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
             await whole.close()
-        assert len(daemon.ledger()) == 1
+        assert len(read_ledger(daemon.workspace)) == 1
         sys.stdout.write(f"left at {len(frame)} places of a frame\n")
 
 
 async def test_a_client_that_leaves_within_an_event_reads_it_again(shared: Daemon) -> None:
-    async with plain(shared) as client:
+    async with wire_client(shared) as client:
         session_id = await start(client, shared)
         await send(client, session_id, "count")
-        await client.until("run_complete")
+        await client.wait_for("run_complete")
         for size in range(1, 4000, 61):
             half = await connect(shared)
             await half.hello()
             await attach(half, session_id)
-            assert isinstance(half.carrier, OnSocket)
-            await half.carrier.reader.read(size)
+            assert isinstance(half.transport, SocketTransport)
+            await half.transport.reader.read(size)
             await half.close()
-        async with plain(shared) as again:
+        async with wire_client(shared) as again:
             await attach(again, session_id)
-            await again.until("run_complete")
+            await again.wait_for("run_complete")
             assert again.events == client.events

@@ -1,4 +1,4 @@
-"""Replay from any cursor, whole and in order, also while the session goes on."""
+"""Replay from any cursor, complete and in order, even while the session continues."""
 
 import asyncio
 import sys
@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from daemon.plain import Plain, Refused
-from daemon.running import Daemon, section
-from daemon.seeding import seed
-from daemon.talking import attach, connect, plain, read_log, send, seqs, start
+from tests.daemon.history import write_history
+from tests.harness.clients import attach, connect, read_log, send, seqs, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import section
+from tests.harness.wire_client import ErrorResponse, WireClient
 
 LIVELY = [section("^drip", {"text": "drop " * 150, "delay": 0.006})]
 
 
 async def replay_under_load(folder: Path, count: int) -> None:
-    """Clients attach at many cursors while a run goes on, and get each event after theirs once."""
-    daemon = Daemon(folder, play=LIVELY)
-    session_id = await seed(daemon.state_dir, daemon.workspace, count)
+    """Clients attach at many cursors during a run, and get each event after theirs once."""
+    daemon = Daemon(folder, script=LIVELY)
+    session_id = await write_history(daemon.state_dir, daemon.workspace, count)
     with daemon:
-        async with plain(daemon) as driver:
+        async with wire_client(daemon) as driver:
             await attach(driver, session_id, count)
 
             async def follow(cursor: int) -> list[int]:
@@ -28,17 +29,17 @@ async def replay_under_load(folder: Path, count: int) -> None:
                 await client.hello()
                 reply = await attach(client, session_id, cursor)
                 assert reply["replay"]["fromSeq"] == cursor + 1
-                await client.until("run_complete")
+                await client.wait_for("run_complete")
                 await client.close()
                 return seqs(client.events)
 
             await send(driver, session_id, "drip")
-            await driver.until("assistant_token")
+            await driver.wait_for("assistant_token")
             cursors = [0, 1, count // 2, count - 600, count - 1, count, count + 3]
             began = time.perf_counter()
             found = await asyncio.gather(*(follow(cursor) for cursor in cursors))
             sys.stdout.write(f"{len(cursors)} replays of up to {count} events in {time.perf_counter() - began:.2f} s\n")
-            await driver.until("run_complete")
+            await driver.wait_for("run_complete")
             last = driver.events[-1]["seq"]
             assert last > count + 50
             for cursor, received in zip(cursors, found, strict=True):
@@ -55,26 +56,26 @@ async def test_a_hundred_thousand_events_are_replayed_under_load(tmp_path: Path)
 
 
 async def test_a_cursor_in_the_future_means_from_now_on(shared: Daemon) -> None:
-    async with plain(shared) as client:
+    async with wire_client(shared) as client:
         session_id = await begin(client, shared)
         last = (await read_log(client, session_id))[-1]["seq"]
         for ahead in (0, 1, 1000, 2**53, 2**62):
-            async with plain(shared) as late:
+            async with wire_client(shared) as late:
                 reply = await attach(late, session_id, last + ahead)
                 assert reply["replay"] == {"fromSeq": last + 1, "toSeq": last, "completed": True, "gap": False}
                 await send(late, session_id, "count")
-                await late.until("run_complete")
+                await late.wait_for("run_complete")
                 assert late.events[0]["seq"] == last + 1
                 last = late.events[-1]["seq"]
 
 
 @pytest.mark.parametrize("cursor", [-1, 2**63, 2**64, 1.5, "1", None, True])
-async def test_a_cursor_that_is_none_is_refused(shared: Daemon, cursor: object) -> None:
-    async with plain(shared) as client:
+async def test_an_invalid_cursor_is_refused(shared: Daemon, cursor: object) -> None:
+    async with wire_client(shared) as client:
         session_id = await begin(client, shared)
         try:
             await client.ask("attach_session", {"sessionId": session_id, "lastSeenSeq": cursor}, session_id)
-        except Refused as refused:
+        except ErrorResponse as refused:
             assert refused.code == "INVALID_REQUEST"
         else:
             assert isinstance(cursor, int)
@@ -83,18 +84,18 @@ async def test_a_cursor_that_is_none_is_refused(shared: Daemon, cursor: object) 
 
 
 async def test_attaching_again_starts_again_from_the_new_cursor(shared: Daemon) -> None:
-    async with plain(shared) as client:
+    async with wire_client(shared) as client:
         session_id = await begin(client, shared)
         last = (await read_log(client, session_id))[-1]["seq"]
         client.forget()
         await attach(client, session_id, 2)
         await attach(client, session_id, last - 1)
-        await client.until("run_complete")
+        await client.wait_for("run_complete")
         assert client.events[-1]["seq"] == last
 
 
 async def test_the_log_is_read_in_pages(shared: Daemon) -> None:
-    async with plain(shared) as client:
+    async with wire_client(shared) as client:
         session_id = await begin(client, shared)
         whole = await read_log(client, session_id)
         found: list[dict[str, object]] = []
@@ -108,9 +109,9 @@ async def test_the_log_is_read_in_pages(shared: Daemon) -> None:
         assert found == whole == client.events
 
 
-async def begin(client: Plain, daemon: Daemon) -> str:
+async def begin(client: WireClient, daemon: Daemon) -> str:
     """A session in which a run has been."""
     session_id = await start(client, daemon)
     await send(client, session_id, "count")
-    await client.until("run_complete")
+    await client.wait_for("run_complete")
     return session_id

@@ -20,7 +20,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 
 class Block(Struct, frozen=True):
-    """A fenced block; `kind` is what stands behind the fence, such as `sh run`."""
+    """A fenced block; `kind` is what follows the fence, such as `sh run`."""
 
     document: Path
     line: int

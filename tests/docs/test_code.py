@@ -12,7 +12,7 @@ import pytest
 
 from buddy.config.load import parse_config
 from buddy.models.script import load_script
-from docs.documents import DOCUMENTS, ROOT, Block, blocks_of, name_of
+from tests.docs.documents import DOCUMENTS, ROOT, Block, blocks_of, name_of
 
 SECONDS = 60
 RUNNABLE = ("sh run", "python run")

@@ -12,12 +12,12 @@ from typing import get_args
 import pytest
 from msgspec import Struct
 
-from backends.casts import CASTS
 from buddy.backends.choose import ACP, NATIVE, OTHERS
 from buddy.config.settings import Api
 from buddy.terminal.slash import listed_commands
-from dialects import DIALECTS
-from docs.documents import ROOT
+from tests.backends.agents import AGENTS
+from tests.docs.documents import ROOT
+from tests.harness.dialects import DIALECTS
 
 DOCUMENT = ROOT / "CONTRIBUTING.md"
 STEP = re.compile(
@@ -80,7 +80,7 @@ class Copy:
             step.apply(self.root)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(str(self.root / folder) for folder in ("src", "tests", "."))
+        path = os.pathsep.join(str(self.root / folder) for folder in ("src", "."))
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
             [sys.executable, *command], cwd=self.root, env=environment, capture_output=True, text=True, check=False
@@ -164,7 +164,7 @@ def test_every_log_is_in_the_conformance_suite() -> None:
 
 
 def test_every_backend_is_in_the_table_of_backends() -> None:
-    assert {NATIVE, *OTHERS, ACP.rstrip(":")} == {cast.name for cast in CASTS}
+    assert {NATIVE, *OTHERS, ACP.rstrip(":")} == {cast.name for cast in AGENTS}
 
 
 def test_every_listed_slash_command_is_in_the_documents() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.documents import DOCUMENTS, ROOT, anchors_of, links_of, name_of, prose_of
+from tests.docs.documents import DOCUMENTS, ROOT, anchors_of, links_of, name_of, prose_of
 
 BASES = (ROOT, ROOT / "src" / "buddy")
 

@@ -4,13 +4,13 @@ import re
 from typing import get_args
 
 import pytest
-from tools.protocol_reference import render, shapes, tables_in
 
 from buddy.daemon.limits import Limits
 from buddy.protocol.codes import ErrorCode, ToolErrorType
 from buddy.protocol.events import EVENTS
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS
-from docs.documents import ROOT, anchors_of
+from tests.docs.documents import ROOT, anchors_of
+from tools.protocol_reference import render, shapes, tables_in
 
 REFERENCE = ROOT / "docs" / "protocol.md"
 

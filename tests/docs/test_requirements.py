@@ -2,7 +2,7 @@
 
 import re
 
-from docs.documents import ROOT, prose_of
+from tests.docs.documents import ROOT, prose_of
 
 REQUIREMENTS = ROOT / "docs" / "internals" / "requirements.md"
 ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)

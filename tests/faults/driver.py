@@ -1,4 +1,4 @@
-"""A program that is a whole client with its runtime, made to be killed: `FOLDER MESSAGE…`.
+"""A program with a runtime and its client, made to be killed: `FOLDER MESSAGE…`.
 
 It starts the session or opens it again, sends each message under a fixed id, approves what is asked, cancels the run
 whose command never ends, and writes every event it receives to `received.ndjson` with one write, so that what a client
@@ -50,7 +50,7 @@ class Driver:
         self.session_id = ""
 
     async def open(self) -> None:
-        """The session of an earlier life, from where that life had read; else a new one."""
+        """Attach to the session of an earlier process at its cursor, or start a new one."""
         known = self._folder / SESSION
         if known.exists():
             self.session_id = known.read_text()
@@ -59,7 +59,7 @@ class Driver:
             return
         request = StartSession("interactive", "default", "local", Repo(str(self._folder / "workspace")))
         self.session_id = (await self._client.start_session(request)).session_id
-        _write_whole(known, self.session_id.encode())
+        _write_atomically(known, self.session_id.encode())
 
     async def work(self, message: str) -> None:
         """One message to the outcome of its run, however often it is sent."""
@@ -89,7 +89,7 @@ class Driver:
                 pass
 
     async def _approve_pending(self, run_id: str) -> None:
-        """What was asked in an earlier life is not sent again; the snapshot tells it."""
+        """What an earlier process was asked is not sent again; the snapshot has it."""
         snapshot = await self._client.request(GetSnapshot(), GetSnapshotReply, self.session_id)
         for approval in snapshot.approvals:
             await self._approve(run_id, approval.approval_id)
@@ -109,7 +109,7 @@ class Driver:
                 raise
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def _write_atomically(path: Path, content: bytes) -> None:
     whole = path.with_suffix(".new")
     whole.write_bytes(content)
     whole.rename(path)
@@ -126,7 +126,7 @@ async def drive(folder: Path, messages: list[str]) -> None:
                 await driver.work(message)
             live = runtime.sessions.live(driver.session_id)
             if live is not None:
-                _write_whole(folder / FOLD, msgspec.json.encode(live.fold))
+                _write_atomically(folder / FOLD, msgspec.json.encode(live.fold))
     finally:
         await runtime.close()
 

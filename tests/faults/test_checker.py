@@ -27,7 +27,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import BudgetLimits, ToolCallItem, ToolFailure
 from buddy.sessions.state import SessionFold
-from checker import Received, Recorded, check, invalid_conversation
+from tests.harness.checker import Received, Recorded, check, invalid_conversation
 
 SESSION, RUN = "sess_1", "run_1"
 NONCE = nonce_of(SESSION, "call_1")
@@ -219,7 +219,7 @@ def test_a_client_that_missed_something_is_found(seqs: tuple[int, ...], to_end: 
     assert any(problem in violation for violation in check(Recorded({SESSION: events}, (received,), LEDGER)))
 
 
-def test_a_client_that_is_sent_old_events_in_disorder_is_found() -> None:
+def test_a_client_that_is_sent_old_events_out_of_order_is_found() -> None:
     events = events_of(SOUND)
     received = Received(SESSION, 2, [events[2], events[1]])
     found = check(Recorded({SESSION: events}, (received,), LEDGER))
@@ -233,7 +233,7 @@ def test_a_client_that_received_what_is_not_in_the_log_is_found() -> None:
     assert found == ["sess_1: a client from 0 on received seq 12, which is not in the log like that"]
 
 
-def test_an_announced_gap_is_no_violation() -> None:
+def test_an_announced_gap_is_not_a_violation() -> None:
     gap = WarningRaised(code="EVENT_GAP", message="Replay gap detected; snapshot sent.")
     events = events_of((*without(COMPLETE), gap, COMPLETE))
     received = Received(SESSION, 0, events[10:], to_end=True)

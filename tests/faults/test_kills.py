@@ -1,4 +1,4 @@
-"""SIGKILL at every boundary of a scenario of three runs: what is left is whole, and the session goes on.
+"""SIGKILL at every boundary of a scenario of three runs: what is left is sound, and the session continues.
 
 A dry run lists the boundaries. For each chosen one a real process dies there, a second one opens the session again,
 brings all runs to their outcome and takes one more message; then the checker judges. `FAULT_POINTS="commit.after:12 …"`
@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from buddy.protocol.events import RunComplete
-from checker import Recorded
-from faults.driver import SESSION
-from faults.scenario import MESSAGES, Scenario
+from tests.faults.driver import SESSION
+from tests.faults.scenario import MESSAGES, Scenario
+from tests.harness.checker import Recorded
 
 AT_ONCE = 3
 FEWEST_BOUNDARIES = 150
 REPRESENTATIVE = 40
 AFTERWARDS = "afterwards"
-# Where a second life dies: early, while it is still busy with what the first one left.
+# Where the second process is killed: early, while it is still busy with what the first one left.
 AGAIN = ("commit.before:2", "commit.after:2", "emit.before:1", "emit.after:2", "commit.after:4", "result.emitted:1")
 
 
@@ -34,8 +34,8 @@ def boundaries(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("dry")
     listing = folder / "boundaries"
     scenario = Scenario(folder / "scenario")
-    life = scenario.live(*MESSAGES, listing=listing)
-    assert life.returncode == 0, life.stderr.decode()
+    driven = scenario.drive(*MESSAGES, listing=listing)
+    assert driven.code == 0, driven.err
     assert asyncio.run(scenario.violations()) == []
     return listing.read_text().split()
 
@@ -79,25 +79,25 @@ def spread(boundaries: list[str], count: int) -> list[str]:
 
 
 def kill_at(boundaries: Sequence[str], folder: Path, again: Sequence[str] = ()) -> list[str]:
-    """What went wrong, each with the boundary it went wrong at; `again` is where the second life dies."""
+    """What went wrong, each with the boundary it went wrong at; `again` is where the second process is killed."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = {
-            deaths: pool.submit(die_and_go_on, deaths, folder)
+            deaths: pool.submit(kill_and_continue, deaths, folder)
             for deaths in (zip(boundaries, again, strict=True) if again else [(boundary,) for boundary in boundaries])
         }
     return [f"{', '.join(deaths)}: {problem}" for deaths, job in jobs.items() for problem in job.result()]
 
 
-def die_and_go_on(deaths: tuple[str, ...], folder: Path) -> list[str]:
+def kill_and_continue(deaths: tuple[str, ...], folder: Path) -> list[str]:
     scenario = Scenario(folder / "_".join(deaths).replace(":", "-"))
     for boundary in deaths:
-        life = scenario.live(*MESSAGES, fault=f"{boundary}:kill")
+        killed = scenario.drive(*MESSAGES, fault=f"{boundary}:kill")
         # What is merged into one commit depends on timing, so the last boundaries are not always there to die at.
-        if life.returncode not in (-signal.SIGKILL, 0):
-            return [f"exit code {life.returncode}: {life.stderr.decode()}"]
-    last = scenario.live(*MESSAGES, AFTERWARDS)
-    if last.returncode != 0:
-        return [f"afterwards, exit code {last.returncode}: {last.stderr.decode()}"]
+        if killed.code not in (-signal.SIGKILL, 0):
+            return [f"exit code {killed.code}: {killed.err}"]
+    last = scenario.drive(*MESSAGES, AFTERWARDS)
+    if last.code != 0:
+        return [f"afterwards, exit code {last.code}: {last.err}"]
     return asyncio.run(judge(scenario))
 
 

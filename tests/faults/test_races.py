@@ -20,9 +20,9 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import CountingIds
 from buddy.protocol.requests import SendUserMessage, StartSession, SubmitApproval
 from buddy.protocol.shapes import Repo, SessionOptions
-from checker import Received, Recorded, check
-from faults.scenario import read_all
-from faults.world import ROOT, SimulatedRuntime, SlowLog, VirtualLoop, World
+from tests.faults.simulated import ROOT, SimulatedMachine, SimulatedRuntime, SlowLog, VirtualLoop
+from tests.harness.checker import Received, Recorded, check
+from tests.harness.logs import read_all
 
 SESSIONS, ROUNDS = 8, 50
 CROWD, CROWD_ROUNDS = 20, 120
@@ -47,7 +47,7 @@ def virtually(work: "Coroutine[object, object, None]") -> None:
 class Table:
     """A simulated runtime with one session, and what its first client received."""
 
-    def __init__(self, runtime: SimulatedRuntime, world: World, client: Client, session_id: str) -> None:
+    def __init__(self, runtime: SimulatedRuntime, world: SimulatedMachine, client: Client, session_id: str) -> None:
         self.runtime = runtime
         self.world = world
         self.client = client
@@ -72,7 +72,7 @@ class Table:
         raise AssertionError("the connection ended before the question")
 
     async def check(self) -> list[Event]:
-        """Nothing is wrong with what was recorded; give the log."""
+        """Check what was recorded; returns the log."""
         session = self.runtime.sessions.live(self.session_id)
         assert session is not None
         log = {self.session_id: await read_all(self.runtime.log, self.session_id)}
@@ -84,7 +84,7 @@ class Table:
 
 @asynccontextmanager
 async def laid_table(seed: int, policy: str) -> AsyncGenerator[Table, None]:
-    world = World()
+    world = SimulatedMachine()
     log = SlowLog(random.Random(seed))  # noqa: S311 - a seed to repeat, not a secret
     runtime = SimulatedRuntime(world, log, CountingIds(), SCRIPT, TIMEOUT)
     async with Client(runtime.connect(), "first") as client:
@@ -130,7 +130,7 @@ async def _cancel(table: Table, run_id: str, moment: float) -> bool:
 # --- many deciders and a deadline ----------------------------------------------------------------------------------
 
 
-def test_of_twenty_deciders_and_a_deadline_exactly_one_decides() -> None:
+def test_exactly_one_of_twenty_deciders_and_a_deadline_decides() -> None:
     virtually(_race_decisions())
 
 

@@ -9,7 +9,7 @@ from buddy.errors import StorageFull
 from buddy.log.contract import Lease
 from buddy.log.owners import this_owner
 from buddy.log.sqlite import SqliteLog
-from log.making import batch, record
+from tests.log.records import batch, record
 
 
 def say(text: str) -> None:

@@ -8,12 +8,12 @@ import pytest
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.log.sqlite import SqliteLog
-from log.making import SetClock
+from tests.harness.clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def state_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def log(request: pytest.FixtureRequest, clock: SetClock, state_dir: Path) -> AsyncIterator[Log]:
+async def log(request: pytest.FixtureRequest, clock: ManualClock, state_dir: Path) -> AsyncIterator[Log]:
     made: Log = MemoryLog(clock) if request.param == "memory" else SqliteLog.open(state_dir, clock)
     yield made
     await made.close()
 
 
 @pytest.fixture
-async def sqlite(clock: SetClock, state_dir: Path) -> AsyncIterator[SqliteLog]:
+async def sqlite(clock: ManualClock, state_dir: Path) -> AsyncIterator[SqliteLog]:
     made = SqliteLog.open(state_dir, clock)
     yield made
     await made.close()

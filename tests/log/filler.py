@@ -10,7 +10,7 @@ from pathlib import Path
 from buddy.errors import StorageFull
 from buddy.log.owners import this_owner
 from buddy.log.sqlite import SqliteLog
-from log.making import batch, record
+from tests.log.records import batch, record
 
 
 def allow(size: int) -> None:

@@ -14,7 +14,10 @@ from buddy.log.contract import Log
 from buddy.log.owners import this_owner
 from buddy.log.schema import PAGE
 from buddy.log.sqlite import SqliteLog
-from log.making import OTHER, SESSION, SetClock, child_environment, read_all, seqs
+from tests.harness.clock import ManualClock
+from tests.harness.logs import read_all
+from tests.harness.processes import program_environment
+from tests.log.records import OTHER, SESSION, seqs
 
 WAL_HEADER, WAL_FRAME = 32, 24 + PAGE
 # The seq that fifteen appends of one, two, one, two … events end at.
@@ -24,7 +27,7 @@ CRASHED_AT = 22
 async def start(module: str, *arguments: str, fault: str = "") -> Process:
     """Start a program of this folder."""
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", f"log.{module}", *arguments, env=child_environment(fault), stdout=PIPE
+        sys.executable, "-m", f"tests.log.{module}", *arguments, env=program_environment(BUDDY_FAULT=fault), stdout=PIPE
     )
 
 
@@ -33,8 +36,8 @@ async def appended(process: Process) -> list[str]:
     return output.decode().split()
 
 
-async def check_whole(log: Log, session_id: str, acknowledged: int) -> int:
-    """The log has no gap and everything that was acknowledged; give its last seq."""
+async def check_complete(log: Log, session_id: str, acknowledged: int) -> int:
+    """The log has no gap and everything that was acknowledged; returns its last seq."""
     found = await log.get(session_id)
     last_seq = found.last_seq if found else 0
     assert seqs(await read_all(log, session_id)) == list(range(1, last_seq + 1))
@@ -42,17 +45,17 @@ async def check_whole(log: Log, session_id: str, acknowledged: int) -> int:
     return last_seq
 
 
-async def test_two_processes_at_once_lose_nothing(state_dir: Path, clock: SetClock) -> None:
+async def test_two_concurrent_processes_lose_nothing(state_dir: Path, clock: ManualClock) -> None:
     processes = [await start("appender", str(state_dir), session_id, "300") for session_id in (SESSION, OTHER)]
     said = await asyncio.gather(*map(appended, processes))
     assert [process.returncode for process in processes] == [0, 0]
     log = SqliteLog.open(state_dir, clock)
     for session_id, acknowledged in zip((SESSION, OTHER), said, strict=True):
-        assert await check_whole(log, session_id, 300) == int(acknowledged[-1])
+        assert await check_complete(log, session_id, 300) == int(acknowledged[-1])
     await log.close()
 
 
-async def test_a_killed_process_loses_nothing_that_was_acknowledged(state_dir: Path, clock: SetClock) -> None:
+async def test_a_killed_process_loses_nothing_that_was_acknowledged(state_dir: Path, clock: ManualClock) -> None:
     chance = random.Random(7)  # noqa: S311 - a seed to repeat, not a secret
     for _ in range(12):
         process = await start("appender", str(state_dir), SESSION, "100000")
@@ -61,7 +64,7 @@ async def test_a_killed_process_loses_nothing_that_was_acknowledged(state_dir: P
         process.kill()
         said += await appended(process)
         log = SqliteLog.open(state_dir, clock)
-        await check_whole(log, SESSION, int(said[-1]))
+        await check_complete(log, SESSION, int(said[-1]))
         lease = await log.acquire(SESSION, this_owner())
         assert lease is not None, "a dead process holds nothing"
         await log.release(lease)
@@ -70,11 +73,11 @@ async def test_a_killed_process_loses_nothing_that_was_acknowledged(state_dir: P
 
 # The first commit makes the session; the third of the points is reached by the second append.
 @pytest.mark.parametrize(("point", "left"), [("commit.before", 1), ("commit.after", 3)])
-async def test_a_commit_is_the_moment_that_counts(state_dir: Path, clock: SetClock, point: str, left: int) -> None:
+async def test_a_commit_is_the_moment_that_counts(state_dir: Path, clock: ManualClock, point: str, left: int) -> None:
     process = await start("appender", str(state_dir), SESSION, "100", fault=f"{point}:3:kill")
     assert await appended(process) == ["1"]
     log = SqliteLog.open(state_dir, clock)
-    assert await check_whole(log, SESSION, 1) == left
+    assert await check_complete(log, SESSION, 1) == left
     await log.close()
 
 
@@ -95,15 +98,17 @@ def lay_out(crashed: Path, wal: bytes, place: Path) -> None:
     (place / "buddy.db-wal").write_bytes(wal)
 
 
-async def last_seq_of(crashed: Path, wal: bytes, place: Path, clock: SetClock) -> int:
+async def last_seq_of(crashed: Path, wal: bytes, place: Path, clock: ManualClock) -> int:
     lay_out(crashed, wal, place)
     log = SqliteLog.open(place, clock)
-    last_seq = await check_whole(log, SESSION, 0)
+    last_seq = await check_complete(log, SESSION, 0)
     await log.close()
     return last_seq
 
 
-async def test_a_write_ahead_log_cut_anywhere_leaves_a_prefix(state_dir: Path, tmp_path: Path, clock: SetClock) -> None:
+async def test_a_write_ahead_log_cut_anywhere_leaves_a_prefix(
+    state_dir: Path, tmp_path: Path, clock: ManualClock
+) -> None:
     crashed = await crashed_copy(state_dir, tmp_path)
     wal = (crashed / "buddy.db-wal").read_bytes()
     chance = random.Random(8)  # noqa: S311 - a seed to repeat, not a secret
@@ -116,7 +121,7 @@ async def test_a_write_ahead_log_cut_anywhere_leaves_a_prefix(state_dir: Path, t
 
 
 async def test_a_flipped_byte_in_the_write_ahead_log_leaves_a_prefix(
-    state_dir: Path, tmp_path: Path, clock: SetClock
+    state_dir: Path, tmp_path: Path, clock: ManualClock
 ) -> None:
     crashed = await crashed_copy(state_dir, tmp_path)
     wal = (crashed / "buddy.db-wal").read_bytes()
@@ -126,7 +131,7 @@ async def test_a_flipped_byte_in_the_write_ahead_log_leaves_a_prefix(
         assert await last_seq_of(crashed, flipped, tmp_path / f"flip-{place}", clock) <= CRASHED_AT
 
 
-async def test_files_that_may_not_grow_refuse_appends_until_they_may(state_dir: Path, clock: SetClock) -> None:
+async def test_files_that_may_not_grow_refuse_appends_until_they_may(state_dir: Path, clock: ManualClock) -> None:
     process = await start("filler", str(state_dir))
     output, _ = await process.communicate()
     said = json.loads(output)
@@ -134,13 +139,13 @@ async def test_files_that_may_not_grow_refuse_appends_until_they_may(state_dir: 
     assert said["after"] == said["acknowledged"] + 20
     assert (said["blobRefused"], said["leftovers"]) == (1, [])
     log = SqliteLog.open(state_dir, clock)
-    assert await check_whole(log, SESSION, said["after"]) == said["after"]
+    assert await check_complete(log, SESSION, said["after"]) == said["after"]
     await log.close()
 
 
-async def test_an_append_that_finds_no_room_can_be_made_again(state_dir: Path, clock: SetClock) -> None:
+async def test_an_append_that_finds_no_room_can_be_made_again(state_dir: Path, clock: ManualClock) -> None:
     process = await start("appender", str(state_dir), SESSION, "5", fault="commit.before:3:enospc")
     assert await appended(process) == ["1", "full", "3", "4", "6"]
     log = SqliteLog.open(state_dir, clock)
-    assert await check_whole(log, SESSION, 6) == 6
+    assert await check_complete(log, SESSION, 6) == 6
     await log.close()

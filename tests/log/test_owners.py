@@ -1,4 +1,4 @@
-"""Who lives, by /proc where it can be asked and by heartbeat where not."""
+"""Which owners are alive: by /proc on this machine, by heartbeat elsewhere."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from buddy.log.owners import HEARTBEAT_MS, is_alive, this_owner
-from log.making import child_environment
+from tests.harness.processes import program_environment
 
 NOW = 1_700_000_000_000
 SAY_OWNER = "from buddy.log.owners import this_owner; print(this_owner(), flush=True); input()"
@@ -35,7 +35,7 @@ def test_a_process_is_dead_the_moment_it_ends_even_before_its_parent_asks() -> N
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=child_environment(),
+        env=program_environment(),
     )
     with process:
         assert process.stdout is not None
@@ -48,7 +48,7 @@ def test_a_process_is_dead_the_moment_it_ends_even_before_its_parent_asks() -> N
     assert not is_alive(owner, NOW, NOW)
 
 
-def test_a_pid_that_was_given_again_is_not_the_same_process() -> None:
+def test_a_reused_pid_is_not_the_same_process() -> None:
     assert not is_alive(field(this_owner(), 4, "1"), NOW, NOW)
 
 
@@ -63,5 +63,5 @@ def test_a_process_elsewhere_lives_by_its_heartbeat(owner: str) -> None:
     assert not is_alive(owner, None, NOW)
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_alive() -> None:
+def test_a_clock_that_was_set_back_keeps_no_owner_alive() -> None:
     assert not is_alive("somebody", NOW + 3_600_000, NOW)

@@ -19,21 +19,23 @@ from buddy.log.sqlite import SqliteLog
 from buddy.log.writer import Writer
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import ApprovalExpired, AssistantToken
-from log.making import SESSION, SetClock, batch, read_all, record, seqs
+from tests.harness.clock import ManualClock
+from tests.harness.logs import read_all
+from tests.log.records import SESSION, batch, record, seqs
 
 
-async def test_a_log_is_there_after_it_was_closed(state_dir: Path, clock: SetClock) -> None:
+async def test_a_log_can_be_read_after_it_was_closed(state_dir: Path, clock: ManualClock) -> None:
     log = SqliteLog.open(state_dir, clock)
     await log.append(batch(await log.create(record(), "owner"), 0, 5))
     before = await log.get(SESSION)
     await log.close()
     again = SqliteLog.open(state_dir, clock)
-    assert seqs(await read_all(again)) == [1, 2, 3, 4, 5]
+    assert seqs(await read_all(again, SESSION)) == [1, 2, 3, 4, 5]
     assert await again.get(SESSION) == before
     await again.close()
 
 
-async def test_closing_ends_the_writer_and_can_be_done_twice(state_dir: Path, clock: SetClock) -> None:
+async def test_closing_ends_the_writer_and_can_be_done_twice(state_dir: Path, clock: ManualClock) -> None:
     log = SqliteLog.open(state_dir, clock)
     lease = await log.create(record(), "owner")
     last = asyncio.ensure_future(log.append(batch(lease, 0)))
@@ -51,17 +53,17 @@ async def test_a_log_that_was_only_read_has_no_thread(sqlite: SqliteLog) -> None
     assert not [thread for thread in threading.enumerate() if thread.name == "log-writer"]
 
 
-async def test_a_cancelled_append_leaves_the_log_whole(sqlite: SqliteLog) -> None:
+async def test_a_cancelled_append_leaves_the_log_intact(sqlite: SqliteLog) -> None:
     lease = await sqlite.create(record(), "owner")
     cancelled = asyncio.ensure_future(sqlite.append(batch(lease, 0)))
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert await sqlite.append(batch(lease, 1)) == 2
-    assert seqs(await read_all(sqlite)) == [1, 2]
+    assert seqs(await read_all(sqlite, SESSION)) == [1, 2]
 
 
-async def test_a_wait_sees_what_another_process_appends(sqlite: SqliteLog, state_dir: Path, clock: SetClock) -> None:
+async def test_a_wait_sees_what_another_process_appends(sqlite: SqliteLog, state_dir: Path, clock: ManualClock) -> None:
     lease = await sqlite.create(record(), "owner")
     other = SqliteLog.open(state_dir, clock)
     async with asyncio.TaskGroup() as group:
@@ -72,7 +74,7 @@ async def test_a_wait_sees_what_another_process_appends(sqlite: SqliteLog, state
     await other.close()
 
 
-async def test_files_are_private_whatever_the_umask(tmp_path: Path, clock: SetClock) -> None:
+async def test_files_are_private_whatever_the_umask(tmp_path: Path, clock: ManualClock) -> None:
     before = os.umask(0)
     try:
         log = SqliteLog.open(tmp_path / "above" / "state", clock)
@@ -89,13 +91,13 @@ async def test_files_are_private_whatever_the_umask(tmp_path: Path, clock: SetCl
     } == set()
 
 
-async def test_a_log_knows_when_there_is_not_enough_room(state_dir: Path, clock: SetClock) -> None:
+async def test_a_log_knows_when_there_is_not_enough_room(state_dir: Path, clock: ManualClock) -> None:
     log = SqliteLog.open(state_dir, clock, min_free=2**60)
     assert not log.has_room()
     await log.close()
 
 
-def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: SetClock) -> None:
+def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: ManualClock) -> None:
     place = tmp_path / "place"
     place.mkdir()
     room = DiskSpace(place, clock, 1)
@@ -108,7 +110,7 @@ def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: SetCloc
         room.is_enough()
 
 
-async def test_a_blob_that_can_be_shorter_is_and_old_ones_are_still_read(sqlite: SqliteLog, state_dir: Path) -> None:
+async def test_blobs_are_compressed_and_older_ones_are_still_read(sqlite: SqliteLog, state_dir: Path) -> None:
     text, noise = b"a long answer\n" * 5000, secrets.token_bytes(5000)
     blob, random, small = [await sqlite.put_blob(content) for content in (text, noise, b"x")]
     sizes = {path.name: path.stat().st_size for path in (state_dir / "blobs").rglob("*") if path.is_file()}
@@ -137,7 +139,7 @@ async def test_blobs_go_with_the_last_session_that_names_them(sqlite: SqliteLog,
 # --- another program has the database ---
 
 
-async def test_a_locked_database_is_reported_and_not_waited_for(state_dir: Path, clock: SetClock) -> None:
+async def test_a_locked_database_is_reported_and_not_waited_for(state_dir: Path, clock: ManualClock) -> None:
     log = SqliteLog.open(state_dir, clock, busy_seconds=0.05)
     lease = await log.create(record(), "owner")
     other = open_database(state_dir / "buddy.db")
@@ -156,7 +158,7 @@ async def test_a_locked_database_is_reported_and_not_waited_for(state_dir: Path,
 # --- files that are not ours ---
 
 
-def refuse(state_dir: Path, clock: SetClock, words: str) -> None:
+def refuse(state_dir: Path, clock: ManualClock, words: str) -> None:
     """Opening fails with these words and a hint, and the database file stays as it is."""
     database = state_dir / "buddy.db"
     before = database.read_bytes() if database.is_file() else None
@@ -166,7 +168,7 @@ def refuse(state_dir: Path, clock: SetClock, words: str) -> None:
     assert (database.read_bytes() if database.is_file() else None) == before
 
 
-def make_database(state_dir: Path, clock: SetClock) -> None:
+def make_database(state_dir: Path, clock: ManualClock) -> None:
     state_dir.mkdir(mode=0o700)
     open_database(state_dir / "buddy.db").close()
     assert clock.now
@@ -180,7 +182,7 @@ def change(state_dir: Path, pragma: str) -> None:
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
 async def test_a_log_of_an_older_version_is_brought_up_to_date(
-    state_dir: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch, version: int
+    state_dir: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     with monkeypatch.context() as then:
         then.setattr("buddy.log.schema.MIGRATIONS", MIGRATIONS[:version])
@@ -194,7 +196,7 @@ async def test_a_log_of_an_older_version_is_brought_up_to_date(
     await log.close()
 
 
-def test_telling_decisions_apart_costs_an_insert_no_table(state_dir: Path, clock: SetClock) -> None:
+def test_finding_decisions_costs_an_insert_no_table_scan(state_dir: Path, clock: ManualClock) -> None:
     make_database(state_dir, clock)
     db = open_database(state_dir / "buddy.db")
     steps = {step[1] for step in db.execute("EXPLAIN INSERT INTO events VALUES (1, 1, 1, NULL, 'x', '{}')")}
@@ -203,13 +205,13 @@ def test_telling_decisions_apart_costs_an_insert_no_table(state_dir: Path, clock
     assert "OpenEphemeral" not in steps
 
 
-def test_a_newer_schema_is_refused(state_dir: Path, clock: SetClock) -> None:
+def test_a_newer_schema_is_refused(state_dir: Path, clock: ManualClock) -> None:
     make_database(state_dir, clock)
     change(state_dir, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     refuse(state_dir, clock, "written by a newer Buddy")
 
 
-def test_the_database_of_another_program_is_refused(state_dir: Path, clock: SetClock) -> None:
+def test_the_database_of_another_program_is_refused(state_dir: Path, clock: ManualClock) -> None:
     make_database(state_dir, clock)
     change(state_dir, "PRAGMA application_id = 7")
     refuse(state_dir, clock, "of another program")
@@ -218,13 +220,15 @@ def test_the_database_of_another_program_is_refused(state_dir: Path, clock: SetC
 @pytest.mark.parametrize(
     ("content", "words"), [(b"", "is empty"), (b"not a database" * 1000, "damaged or not a database")]
 )
-def test_what_is_no_database_is_refused(state_dir: Path, clock: SetClock, content: bytes, words: str) -> None:
+def test_a_file_that_is_not_a_database_is_refused(
+    state_dir: Path, clock: ManualClock, content: bytes, words: str
+) -> None:
     state_dir.mkdir(mode=0o700)
     (state_dir / "buddy.db").write_bytes(content)
     refuse(state_dir, clock, words)
 
 
-def test_a_damaged_database_is_refused(state_dir: Path, clock: SetClock) -> None:
+def test_a_damaged_database_is_refused(state_dir: Path, clock: ManualClock) -> None:
     make_database(state_dir, clock)
     database = state_dir / "buddy.db"
     content = database.read_bytes()
@@ -232,26 +236,26 @@ def test_a_damaged_database_is_refused(state_dir: Path, clock: SetClock) -> None
     refuse(state_dir, clock, "damaged")
 
 
-def test_a_linked_database_is_refused(state_dir: Path, clock: SetClock, tmp_path: Path) -> None:
+def test_a_linked_database_is_refused(state_dir: Path, clock: ManualClock, tmp_path: Path) -> None:
     state_dir.mkdir(mode=0o700)
     open_database(tmp_path / "elsewhere.db").close()
     (state_dir / "buddy.db").symlink_to(tmp_path / "elsewhere.db")
     refuse(state_dir, clock, "not a regular file")
 
 
-def test_a_linked_state_directory_is_refused(state_dir: Path, clock: SetClock, tmp_path: Path) -> None:
+def test_a_linked_state_directory_is_refused(state_dir: Path, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     state_dir.symlink_to(tmp_path / "real")
     refuse(state_dir, clock, "is a symbolic link")
 
 
-def test_a_file_as_state_directory_is_refused(state_dir: Path, clock: SetClock) -> None:
+def test_a_file_as_state_directory_is_refused(state_dir: Path, clock: ManualClock) -> None:
     state_dir.write_text("")
     refuse(state_dir, clock, "is not a directory")
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
-def test_a_state_directory_that_others_can_write_to_is_refused(state_dir: Path, clock: SetClock, mode: int) -> None:
+def test_a_state_directory_that_others_can_write_to_is_refused(state_dir: Path, clock: ManualClock, mode: int) -> None:
     state_dir.mkdir()
     state_dir.chmod(mode)
     refuse(state_dir, clock, "can be written to by others")
@@ -259,7 +263,7 @@ def test_a_state_directory_that_others_can_write_to_is_refused(state_dir: Path, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_state_directory_of_another_user_is_refused(state_dir: Path, clock: SetClock) -> None:
+def test_a_state_directory_of_another_user_is_refused(state_dir: Path, clock: ManualClock) -> None:
     state_dir.mkdir(mode=0o700)
     os.chown(state_dir, 12345, -1)
     refuse(state_dir, clock, "belongs to user 12345")
@@ -315,7 +319,7 @@ async def test_what_is_long_is_done_by_the_thread_in_its_turn(tmp_path: Path) ->
     assert both == ["log-writer", "log-writer"]
 
 
-async def test_what_is_pruned_together_with_its_append_is_gone(state_dir: Path, clock: SetClock) -> None:
+async def test_what_is_pruned_together_with_its_append_is_gone(state_dir: Path, clock: ManualClock) -> None:
     log = SqliteLog.open(state_dir, clock)
     lease = await log.create(record(), "me")
     appended, first = await asyncio.gather(log.append(batch(lease, 0, 5)), log.prune(lease, 4))

@@ -148,7 +148,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
         Index(tmp_path / FILE)
 
 
-def test_meaning_is_found_where_no_word_is_shared(index: Index, tmp_path: Path) -> None:
+def test_a_related_text_is_found_without_a_shared_word(index: Index, tmp_path: Path) -> None:
     add(index, "sess_1", "the automobile needs petrol", "soup is cooked slowly", "mathematics homework")
     embedder = WordLlama()
     assert find(tmp_path, "fuel for my car", embedder=embedder) == []

@@ -17,28 +17,28 @@ from buddy.memory.memory import Memory
 from buddy.protocol.events import RunComplete
 from buddy.protocol.requests import DeleteSession, DeleteSessionReply
 from buddy.sessions.spill import SPILL_ABOVE
-from harness import House, house
-from sessions.stage import Puppet, answer, asks_for, shell
+from tests.harness.models import StepModel, answer, asks_for, shell
+from tests.harness.runtime import RuntimeHost, scripted_host
 
 
 @asynccontextmanager
-async def remembering(workspace: Path, puppet: Puppet, log: Log | None = None) -> AsyncGenerator[House]:
-    parts = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: puppet, memory_dir=workspace)
-    async with house(workspace, parts=parts) as home:
-        yield home
+async def remembering(workspace: Path, model: StepModel, log: Log | None = None) -> AsyncGenerator[RuntimeHost]:
+    parts = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: model, memory_dir=workspace)
+    async with scripted_host(workspace, overrides=parts) as host:
+        yield host
 
 
-async def say(home: House, text: str, *, policy: str = "all") -> str:
-    async with home.client() as guest:
-        session_id = await guest.start(approval_policy=policy)
-        await guest.send(text)
-        await guest.until(RunComplete)
+async def say(host: RuntimeHost, text: str, *, policy: str = "all") -> str:
+    async with host.client() as client:
+        session_id = await client.start(approval_policy=policy)
+        await client.send(text)
+        await client.wait_for(RunComplete)
         return session_id
 
 
-async def settled(home: House, text: str, **scope: str) -> list[MemoryHit]:
+async def settled(host: RuntimeHost, text: str, **scope: str) -> list[MemoryHit]:
     """What is found once everything that was said is read."""
-    memory = home.runtime.memory
+    memory = host.runtime.memory
     assert memory is not None
     await memory.catch_up()
     return await memory.search(text, MemoryScope(**scope))
@@ -49,36 +49,36 @@ def kept_in(folder: Path) -> bytes:
 
 
 async def test_what_was_said_in_one_session_is_recalled_in_the_next(tmp_path: Path) -> None:
-    puppet = Puppet(answer("noted"), answer("port 8743"))
-    async with remembering(tmp_path, puppet) as home:
-        first = await say(home, "the staging server listens on port 8743")
-        assert await settled(home, "staging port")
-        await say(home, "which port does staging use?")
-    [told] = [text for text in puppet.told() if "Relevant context from memory:" in text]
+    model = StepModel(answer("noted"), answer("port 8743"))
+    async with remembering(tmp_path, model) as host:
+        first = await say(host, "the staging server listens on port 8743")
+        assert await settled(host, "staging port")
+        await say(host, "which port does staging use?")
+    [told] = [text for text in model.user_messages() if "Relevant context from memory:" in text]
     assert f"- the staging server listens on port 8743 (user, {first} seq 2)" in told
-    assert puppet.told()[-1] == "which port does staging use?"
+    assert model.user_messages()[-1] == "which port does staging use?"
 
 
 async def test_users_agents_and_tools_are_remembered(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("echo kumquat from the tool")), answer("kumquat from the agent"))
-    async with remembering(tmp_path, puppet) as home:
-        await say(home, "kumquat from the user")
-        roles = {one.role for one in await settled(home, "kumquat")}
+    model = StepModel(asks_for(shell("echo kumquat from the tool")), answer("kumquat from the agent"))
+    async with remembering(tmp_path, model) as host:
+        await say(host, "kumquat from the user")
+        roles = {one.role for one in await settled(host, "kumquat")}
     assert roles == {"user", "assistant", "tool run_shell"}
 
 
 async def test_long_texts_are_remembered_completely(tmp_path: Path) -> None:
     long = " ".join(f"filler{number}" for number in range(SPILL_ABOVE // 8)) + " persimmon"
-    async with remembering(tmp_path, Puppet(answer(long))) as home:
-        await say(home, "talk")
-        assert [one.text[-9:] for one in await settled(home, "persimmon")] == ["persimmon"]
+    async with remembering(tmp_path, StepModel(answer(long))) as host:
+        await say(host, "talk")
+        assert [one.text[-9:] for one in await settled(host, "persimmon")] == ["persimmon"]
 
 
 async def test_indexing_catches_up_from_the_cursor(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    parts = RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")))
-    async with house(tmp_path, parts=parts) as home:
-        await say(home, "said while nobody listened: tamarind")
+    parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")))
+    async with scripted_host(tmp_path, overrides=parts) as host:
+        await say(host, "said while nobody listened: tamarind")
     memory = make_memory(Config(), {}, tmp_path, log)
     assert memory is not None
     await memory.catch_up()
@@ -89,8 +89,8 @@ async def test_indexing_catches_up_from_the_cursor(tmp_path: Path) -> None:
 
 async def test_new_events_are_indexed_when_the_runtime_stops(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    async with remembering(tmp_path, Puppet(answer("yes")), log) as home:
-        await say(home, "rambutan")
+    async with remembering(tmp_path, StepModel(answer("yes")), log) as host:
+        await say(host, "rambutan")
     memory = make_memory(Config(), {}, tmp_path, MemoryLog(unix_ms))
     assert memory is not None
     assert len(await memory.search("rambutan", MemoryScope())) == 1
@@ -98,31 +98,31 @@ async def test_new_events_are_indexed_when_the_runtime_stops(tmp_path: Path) -> 
 
 
 async def test_a_deleted_session_is_not_recalled(tmp_path: Path) -> None:
-    async with remembering(tmp_path, Puppet(answer("yes"))) as home:
-        session_id = await say(home, "my number is 4711")
-        assert await settled(home, "number 4711")
-        async with home.client() as guest:
-            await guest.client.request(DeleteSession(), DeleteSessionReply, session_id)
-        assert await settled(home, "number 4711") == []
+    async with remembering(tmp_path, StepModel(answer("yes"))) as host:
+        session_id = await say(host, "my number is 4711")
+        assert await settled(host, "number 4711")
+        async with host.client() as client:
+            await client.api.request(DeleteSession(), DeleteSessionReply, session_id)
+        assert await settled(host, "number 4711") == []
 
 
 async def test_secrets_are_not_remembered(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    parts = RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")), memory_dir=tmp_path)
-    async with house(tmp_path, parts=parts, env={"API_KEY": "kiwi-4f5a1c9b7e2d"}) as home:
-        await say(home, "the key is kiwi-4f5a1c9b7e2d")
-        assert await settled(home, "key")
+    parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")), memory_dir=tmp_path)
+    async with scripted_host(tmp_path, overrides=parts, env={"API_KEY": "kiwi-4f5a1c9b7e2d"}) as host:
+        await say(host, "the key is kiwi-4f5a1c9b7e2d")
+        assert await settled(host, "key")
     assert b"kiwi-4f5a1c9b7e2d" not in kept_in(tmp_path)
 
 
 async def test_a_broken_index_never_reaches_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "memory.db").mkdir()
-    puppet = Puppet(answer("fine"))
-    async with remembering(tmp_path, puppet) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("hello")
-        assert (await guest.until(RunComplete)).outcome == "success"
-    assert puppet.told() == ["hello"]
+    model = StepModel(answer("fine"))
+    async with remembering(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("hello")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+    assert model.user_messages() == ["hello"]
     assert "nothing recalled" in caplog.text
 
 
@@ -136,8 +136,10 @@ async def test_recall_waits_no_longer_than_it_may(tmp_path: Path, monkeypatch: p
 
 async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
-    async with house(tmp_path, parts=RuntimeOverrides(log=log, provider=lambda _: Puppet(answer("yes")))) as home:
-        await say(home, "carambola")
+    async with scripted_host(
+        tmp_path, overrides=RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")))
+    ) as host:
+        await say(host, "carambola")
     both = [_made(tmp_path, log), _made(tmp_path, log)]
     await asyncio.gather(*(memory.catch_up() for memory in both))
     found = [one.text for memory in both for one in await memory.search("carambola", MemoryScope())]
@@ -178,7 +180,7 @@ def test_without_an_embedder_the_search_is_by_words() -> None:
     assert find_embedder(Config(memory=MemorySettings(embeddings="none")), {}) is None
 
 
-def test_a_profile_without_a_server_is_no_embedder(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_profile_without_a_server_is_not_an_embedder(caplog: pytest.LogCaptureFixture) -> None:
     settings = MemorySettings(embeddings="gone", embedding_model="m")
     config = Config(models={"test": Profile(api="scripted")}, agent=AgentSettings(model="test"), memory=settings)
     assert find_embedder(config, {}) is None

@@ -17,7 +17,7 @@ from buddy.models.catalog_provider import CatalogProvider
 from buddy.models.contract import Notice, Piece, Prompt, Reply, TextDelta, TokenUsage, UserItem
 from buddy.models.credentials import ApiKey
 from buddy.models.listing import AGAIN_AFTER, Listing, Listings, list_models, read_models
-from fake_model import Answer, FakeModel, Request
+from tests.harness.fake_model import Answer, FakeModel, Request
 
 OPENAI = "https://api.openai.com/v1"
 TABLE = Path(sys.modules["buddy.models.catalog"].__file__ or "").with_name("models.toml")

@@ -18,8 +18,8 @@ from buddy.models.contract import (
     UserItem,
 )
 from buddy.protocol.shapes import ToolCallItem
-from dialects import DIALECTS, KEY, collect, serving
-from fake_model import Answer, Chunk, FakeModel, calls, delta, ending, says
+from tests.harness.dialects import DIALECTS, KEY, collect, serving
+from tests.harness.fake_model import Answer, Chunk, FakeModel, calls, delta, ending, says
 
 CHAT = DIALECTS[0]
 HELLO = Prompt("Be brief.", (UserItem("hi"),))

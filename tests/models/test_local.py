@@ -23,7 +23,7 @@ from buddy.models.credentials import ApiKey
 from buddy.models.listing import Listings
 from buddy.models.local import Local
 from buddy.models.retry import RetryingProvider
-from dialects import collect
+from tests.harness.dialects import collect
 
 Api = Literal["completions", "responses"]
 installed = pytest.mark.skipif(
@@ -135,7 +135,7 @@ def test_the_process_dies_with_its_parent() -> None:
 
 
 def wait_gone(pid: int) -> None:
-    """Wait until a process that is not ours has ended, which only its pid can tell."""
+    """Wait until a process that is not ours has ended, which only its pid shows."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:

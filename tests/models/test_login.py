@@ -18,13 +18,13 @@ from buddy.models.login.device import SLOWER, start_pairing, wait_for_tokens
 from buddy.models.login.issuer import OPENAI, OPENAI_CLIENT, Issuer, find_endpoints, find_issuer
 from buddy.models.login.oauth import open_client
 from buddy.models.login.tokens import AuthFile, Tokens
-from oauth_server import OAuthServer
+from tests.harness.oauth_server import OAuthServer
 
 BOTH = pytest.mark.parametrize("standard", [True, False], ids=["standard", "openai"])
 
 
 def pair(server: OAuthServer, speed: float = 1.0) -> tuple[Tokens, list[float]]:
-    """Log in with a device; give the tokens and how long was waited each time. Time runs with this speed."""
+    """Log in with a device; returns the tokens and the waits. Time runs with this speed."""
     waits: list[float] = []
     issuer = find_issuer(server.url, "client")
     with open_client() as http:

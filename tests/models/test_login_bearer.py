@@ -20,8 +20,8 @@ from buddy.models.contract import Prompt, Reply, UserItem
 from buddy.models.login.bearer import EARLY_SECONDS, TRIAL_SECONDS, Login, account_of
 from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile, Tokens
-from fake_model import Answer, FakeModel, Request, says
-from oauth_server import OAuthServer
+from tests.harness.fake_model import Answer, FakeModel, Request, says
+from tests.harness.oauth_server import OAuthServer
 
 NOW = 1_800_000_000.0
 

@@ -23,8 +23,8 @@ from buddy.models.contract import (
 from buddy.models.response_fold import ResponseFold
 from buddy.models.response_items import encode_item
 from buddy.protocol.shapes import ToolCallItem
-from dialects import DIALECTS, KEY, collect, says, serving
-from fake_model import Answer, Chunk, FakeModel
+from tests.harness.dialects import DIALECTS, KEY, collect, says, serving
+from tests.harness.fake_model import Answer, Chunk, FakeModel
 
 RESPONSE = DIALECTS[1]
 HELLO = Prompt("Be brief.", (UserItem("hi"),))

@@ -10,7 +10,7 @@ from buddy.models.contract import Piece, Prompt, Reply, Restart, Retrying, TextD
 from buddy.models.retry import RetryingProvider
 from buddy.models.script import Script, ScriptedError, ScriptedReply
 from buddy.models.scripted import Scripted
-from fake_model import Answer, FakeModel, delta, says
+from tests.harness.fake_model import Answer, FakeModel, delta, says
 
 HELLO = Prompt("", (UserItem("hi"),))
 BUSY = Answer(status=503, body=b"busy")

@@ -43,7 +43,7 @@ async def test_a_script_is_played_turn_by_turn(tmp_path: Path) -> None:
     provider = Scripted("demo", _loaded(tmp_path, "demo.toml", TOML))
     calls = (ToolCallItem("call_0_0", "list_files", '{"path":"."}'), ToolCallItem("call_0_1", "grep", "{nope"))
     history: list[Item] = [UserItem("what is here?")]
-    assert await play(provider, history) == [
+    assert await stream(provider, history) == [
         ThinkingDelta("Hm."),
         TextDelta("I "),
         TextDelta("look "),
@@ -52,17 +52,17 @@ async def test_a_script_is_played_turn_by_turn(tmp_path: Path) -> None:
     ]
     history += [AssistantItem("I look around.", calls), ToolItem("call_0_0", "a b c"), ToolItem("call_0_1", "error")]
     second = Reply("Three files.", usage=TokenUsage(5, 2))
-    assert (await play(provider, history))[-1] == second
+    assert (await stream(provider, history))[-1] == second
     # another process, the same prompt
-    assert (await play(Scripted("demo", load_script(tmp_path / "demo.toml")), history))[-1] == second
+    assert (await stream(Scripted("demo", load_script(tmp_path / "demo.toml")), history))[-1] == second
     history.append(AssistantItem("Three files."))
-    assert (await play(provider, history))[-2:] == [TextDelta("done"), Reply("done", usage=TokenUsage(20, 1))]
+    assert (await stream(provider, history))[-2:] == [TextDelta("done"), Reply("done", usage=TokenUsage(20, 1))]
 
 
 async def test_a_matching_message_has_its_own_replies(tmp_path: Path) -> None:
     provider = Scripted("demo", _loaded(tmp_path, "demo.toml", TOML))
     history: list[Item] = [UserItem("x"), AssistantItem("y"), UserItem("Hello there")]
-    assert (await play(provider, history))[-1] == Reply("Hello!", (), "length", True, TokenUsage(3, 2))
+    assert (await stream(provider, history))[-1] == Reply("Hello!", (), "length", True, TokenUsage(3, 2))
     history.append(AssistantItem("Hello!"))
     assert (await said(provider, history)) == "Again."
     history.append(AssistantItem("Again."))
@@ -95,7 +95,7 @@ async def test_pieces_wait_for_their_delay() -> None:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    await play(Scripted("test", Script((ScriptedReply("a b c", delay=0.5),)), sleep=sleep), [])
+    await stream(Scripted("test", Script((ScriptedReply("a b c", delay=0.5),)), sleep=sleep), [])
     assert waits == [0.5, 0.5, 0.5]
 
 
@@ -137,11 +137,11 @@ def _loaded(folder: Path, name: str, content: str) -> Script:
 
 
 async def said(provider: Scripted, items: Sequence[Item]) -> str:
-    reply = (await play(provider, items))[-1]
+    reply = (await stream(provider, items))[-1]
     assert isinstance(reply, Reply)
     return reply.text
 
 
-async def play(provider: Scripted, items: Sequence[Item]) -> list[Piece]:
+async def stream(provider: Scripted, items: Sequence[Item]) -> list[Piece]:
     stream: AsyncIterator[Piece] = provider.stream(Prompt("", items))
     return [piece async for piece in stream]

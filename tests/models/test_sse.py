@@ -1,4 +1,4 @@
-"""The parser gives the events of a stream, however it is written and wherever the network cuts it."""
+"""The parser yields the events of a stream, however it is written and wherever the network cuts it."""
 
 import pytest
 from hypothesis import given

@@ -18,8 +18,8 @@ from buddy.models.contract import (
     UserItem,
 )
 from buddy.models.retry import RetryingProvider
-from dialects import DIALECTS, KEY, Dialect, collect, says, serving
-from fake_model import Answer, FakeModel
+from tests.harness.dialects import DIALECTS, KEY, Dialect, collect, says, serving
+from tests.harness.fake_model import Answer, FakeModel
 
 HELLO = Prompt("Be brief.", (UserItem("hi"),))
 

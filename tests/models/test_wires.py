@@ -20,8 +20,8 @@ from buddy.models.contract import (
     UserItem,
 )
 from buddy.protocol.shapes import ToolCallItem
-from dialects import DIALECTS, KEY, Dialect, calls, collect, says, serving
-from fake_model import Answer, Chunk, FakeModel
+from tests.harness.dialects import DIALECTS, KEY, Dialect, calls, collect, says, serving
+from tests.harness.fake_model import Answer, Chunk, FakeModel
 
 HELLO = Prompt("Be brief.", (UserItem("hi"),))
 both = pytest.mark.parametrize("dialect", DIALECTS, ids=[dialect.name for dialect in DIALECTS])

@@ -26,7 +26,7 @@ from buddy.protocol.envelopes import (
 from buddy.protocol.events import EVENTS, AssistantToken, EventBody
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
-from protocol.anything import ids, json_values, shapes
+from tests.protocol.anything import ids, json_values, shapes
 
 bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(body) for body in EVENTS.values()])
 payloads: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
@@ -172,7 +172,7 @@ def test_unknown_fields_are_tolerated_everywhere():
     assert event.body() == AssistantToken(text="x")
 
 
-def test_a_bad_line_still_tells_whom_to_answer():
+def test_a_bad_line_still_yields_its_request_id():
     assert salvage(request_line(payload=None, v=3)) == ("req_1", "ping")
     assert salvage(b"nonsense") == (None, None)
 

@@ -25,8 +25,8 @@ FOLDS: list[Callable[..., object]] = [
     Pins.apply,
     History.observe,
     Spans.apply,
-    view.View._take,  # pyright: ignore[reportPrivateUsage] - the fold under test
-    view._follow,  # pyright: ignore[reportPrivateUsage] - the fold under test
+    view.View._apply_body,  # pyright: ignore[reportPrivateUsage] - the fold under test
+    view._apply_to_run,  # pyright: ignore[reportPrivateUsage] - the fold under test
 ]
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import Raw
 from referencing import Registry, Resource
-from tools.protocol_schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
 
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Request, Response, encode, event_of
 from buddy.protocol.events import EVENTS, EventBody
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
-from protocol.anything import ids, shapes
+from tests.protocol.anything import ids, shapes
+from tools.protocol_schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
 
 FOLDER = Path(__file__).parents[2] / "schema"
 SESSION, RUN = "sess_01HXYZ0000", "run_01HXYZ0000"
@@ -122,7 +122,7 @@ def test_a_failed_response_needs_an_error_of_a_known_code():
     assert not is_valid(response("ping", {"pong": True, "ts": 1}, error=read(failed)["error"]))
 
 
-# --- the protocol's own examples; ids and texts are whole where it abbreviates ---------------------------------------
+# --- the protocol's own examples; ids and texts are complete where it abbreviates -------------------------------------
 
 APPROVAL = "appr_01HXYZ0000"
 REPO = {

@@ -11,8 +11,9 @@ from buddy.errors import UserError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.requests import PruneSession, PruneSessionReply
 from buddy.replay.verify import Recording
-from replay.test_verify import Scene, scene, verified
-from sessions.stage import Puppet, answer, asks_for, shell, stage
+from tests.harness.models import StepModel, answer, asks_for, shell
+from tests.harness.runtime import checked_host
+from tests.replay.recordings import RecordedSession, recording_session, verified
 
 
 def without(recording: Recording, kind: str, field: str) -> Recording:
@@ -37,7 +38,7 @@ async def test_a_recording_without_the_facts_that_a_replay_needs_is_refused(tmp_
 
 
 async def made(tmp_path: Path) -> Recording:
-    async with scene(tmp_path, asks_for(shell("echo a")), answer("done")) as recording:
+    async with recording_session(tmp_path, asks_for(shell("echo a")), answer("done")) as recording:
         await recording.say("go")
         return await recording.recording()
 
@@ -91,10 +92,10 @@ async def test_an_event_too_many_is_found(tmp_path: Path) -> None:
 
 
 async def test_a_pruned_session_is_refused(tmp_path: Path) -> None:
-    async with stage(tmp_path, Puppet(answer("one")), pruned=True) as home, home.client() as guest:
-        await guest.start()
-        recording = Scene(home, guest)
+    async with checked_host(tmp_path, StepModel(answer("one")), pruned=True) as host, host.client() as client:
+        await client.start()
+        recording = RecordedSession(host, client)
         await recording.say("first")
-        await guest.client.request(PruneSession(3), PruneSessionReply, guest.session_id)
+        await client.api.request(PruneSession(3), PruneSessionReply, client.session_id)
         with pytest.raises(UserError, match="pruned"):
             await verified(await recording.recording())

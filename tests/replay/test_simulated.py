@@ -1,4 +1,4 @@
-"""Whatever the simulation does to a session (crashes, a full disk, three people), its log plays the same again."""
+"""Whatever the simulation does to a session (crashes, a full disk, three people), its log replays the same."""
 
 import asyncio
 
@@ -6,12 +6,12 @@ import pytest
 
 from buddy.replay.verify import Recording, Verdict, verify
 from buddy.replay.virtual_loop import VirtualLoop
-from faults.test_simulation import Simulation
+from tests.faults.simulation import Simulation
 
 
-# In 1113 a run is cancelled, when played again, before its task has made a step.
+# In 1113 a run is cancelled, in the replay, before its task has made a step.
 @pytest.mark.parametrize("seed", [*range(12), 1113])
-def test_a_simulated_session_comes_again(seed: int) -> None:
+def test_a_simulated_session_is_replayed(seed: int) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         recorded, _ = runner.run(Simulation(seed).run())
     [events] = recorded.log.values()

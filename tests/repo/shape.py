@@ -1,6 +1,6 @@
 """Measures the shape of the repository: sizes, silenced checks, imports inside functions, words we do not use.
 
-`python tests/repo/shape.py` prints every finding, those that `allowed.py` still permits too.
+`python -m tests.repo.shape` prints every finding, those that `allowed.py` still permits too.
 """
 
 import ast

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from repo import shape
-from repo.allowed import ALLOWED
-from repo.shape import ROOT, Finding
+from tests.repo import shape
+from tests.repo.allowed import ALLOWED
+from tests.repo.shape import ROOT, Finding
 
 
 @pytest.fixture(scope="module")

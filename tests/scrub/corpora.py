@@ -36,7 +36,7 @@ def records() -> str:
 
 
 def history() -> str:
-    """What `git log --stat` prints; made up where this is no repository."""
+    """What `git log --stat` prints; made up where this is not a repository."""
     command = ["git", "-C", str(ROOT), "log", "--stat", "-n", "2000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout[:SIZE] if done.returncode == 0 else _made_up_history()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from buddy.scrub import Scrubber
-from scrub.samples import TEMPLATES, sample, secret_part
+from tests.scrub.samples import TEMPLATES, sample, secret_part
 
 OPENING = "[REDACTED"
 FORMS: list[Callable[[str], str]] = [
@@ -68,7 +68,7 @@ def leaks(secrets: list[str], cuts: int) -> int:
 
 def _leaks_at(scrubber: Scrubber, text: str, place: int, form: str) -> bool:
     stream = scrubber.stream()
-    core = form.rstrip("=")[3:-3]  # what of base64 depends on the neighbours is no leak
+    core = form.rstrip("=")[3:-3]  # base64 characters that depend on their neighbours are not a leak
     return core in stream.feed(text[:place]) + stream.feed(text[place:]) + stream.finish()
 
 

@@ -1,4 +1,4 @@
-"""What events are made of passes a scrubber unchanged, and what a name gives away does not."""
+"""The parts of events pass a scrubber unchanged; values next to names of secrets do not."""
 
 import hashlib
 

@@ -3,7 +3,7 @@
 import pytest
 
 from buddy.scrub import Scrubber
-from scrub import corpora, figures
+from tests.scrub import corpora, figures
 
 
 def test_no_registered_secret_leaks_in_any_form_at_any_cut():

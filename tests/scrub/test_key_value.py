@@ -1,4 +1,4 @@
-"""Values beside telling names, and values that look random."""
+"""Values next to names of secrets, and values that look random."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whole values: environments, trees, and what a name gives away."""
+"""Complete values: environments, trees, and values with names of secrets."""
 
 import pytest
 from hypothesis import given

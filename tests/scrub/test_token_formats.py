@@ -8,7 +8,7 @@ import pytest
 from buddy.scrub import MARK, Scrubber, prefix_table, token_formats
 from buddy.scrub.build_prefix_table import literal_prefixes, source
 from buddy.scrub.formats import GATED, PREFIXED
-from scrub.samples import TEMPLATES, sample, secret_part
+from tests.scrub.samples import TEMPLATES, sample, secret_part
 
 KEY = (
     "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0123456789ABCDEF\n\n"

@@ -1,4 +1,4 @@
-"""Registered values: hidden in every form, in whole texts and in streams."""
+"""Registered values: hidden in every form, in complete texts and in streams."""
 
 import base64
 import functools
@@ -171,7 +171,7 @@ def test_a_value_wrapped_by_a_terminal_is_hidden(name: str, line_break: str):
 
 
 @given(scenarios())
-def test_a_stream_in_any_chunks_is_the_masking_of_the_whole(scenario: tuple[Scrubber, list[str]]):
+def test_a_stream_in_any_chunks_is_masked_like_the_complete_text(scenario: tuple[Scrubber, list[str]]):
     scrubber, chunks = scenario
     stream = scrubber.stream()
     out = "".join([*map(stream.feed, chunks), stream.finish()])

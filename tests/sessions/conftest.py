@@ -1,4 +1,4 @@
-"""The logs that scenes play on: each opens the same store again, as another process would."""
+"""The logs of a test: each opens the same store again, as another process would."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +9,12 @@ from buddy.daemon.runtime import unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.log.sqlite import SqliteLog
-from sessions.stage import Clock
+from tests.harness.clock import ManualClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["memory", "sqlite"])

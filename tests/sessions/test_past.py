@@ -21,8 +21,8 @@ from buddy.protocol.events import EVENTS, LASTING, AssistantMessage, EventBody, 
 from buddy.sessions.fork import Entry
 from buddy.sessions.past import NEAR, read_past
 from buddy.sessions.state import SessionFold
-from log.making import SESSION, record
-from protocol.anything import shapes
+from tests.log.records import SESSION, record
+from tests.protocol.anything import shapes
 
 ANY = {name: shapes(body) for name, body in EVENTS.items()}
 KINDS = sorted(ANY) + 2 * sorted({"usage", *LASTING, *history.LASTING} - {"run_complete"})
@@ -80,7 +80,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
 
 @settings(max_examples=60, deadline=None)
 @given(logs())
-def test_what_is_read_gives_the_state_that_all_would(events: list[Event]) -> None:
+def test_the_events_that_are_read_give_the_same_state_as_all_events(events: list[Event]) -> None:
     asyncio.run(check(events))
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from buddy.targets.contract import Target
-from targets.captured_output import CapturedOutput
+from tests.targets.captured_output import CapturedOutput
 
 
 def contents(place: Path) -> dict[str, bytes]:

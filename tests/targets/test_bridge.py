@@ -12,7 +12,7 @@ from buddy.targets import orphans
 from buddy.targets.bridge import Bridge
 from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher, SshLauncher
 from buddy.targets.remote import Remote
-from targets.machines import SshServer
+from tests.targets.machines import SshServer
 
 
 @pytest.fixture(params=["here", "ssh"])

@@ -14,9 +14,10 @@ import pytest
 from buddy.targets import cgroups, orphans
 from buddy.targets.contract import Finished
 from buddy.targets.local import Local
-from daemon.running import Daemon, section, shell
-from daemon.talking import attach, plain, send, start
-from targets.captured_output import CapturedOutput
+from tests.harness.clients import attach, send, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import section, shell_call
+from tests.targets.captured_output import CapturedOutput
 
 # Twice forked, in a session of its own, without any environment, and deaf.
 ESCAPE = """
@@ -164,19 +165,19 @@ def test_a_group_that_is_gone_leaves_no_word_in_the_output(tmp_path: Path) -> No
 
 
 async def test_a_daemon_that_was_killed_finds_it_at_its_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:
-    play = [section("^escape", {"calls": [shell(f"{COMMAND} echo up; sleep 600")]}, {"text": "ok"})]
-    with Daemon(tmp_path_factory.mktemp("k"), play=play) as daemon:
-        async with plain(daemon) as client:
+    script = [section("^escape", {"calls": [shell_call(f"{COMMAND} echo up; sleep 600")]}, {"text": "ok"})]
+    with Daemon(tmp_path_factory.mktemp("k"), script=script) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await start(client, daemon, approvalPolicy="all")
             await send(client, session_id, "escape")
-            await client.until("tool_output")
+            await client.wait_for("tool_output")
         pid = escaped(daemon.workspace)
         daemon.kill()
         assert is_alive(pid)
         daemon.start()
-        async with plain(daemon) as client:
+        async with wire_client(daemon) as client:
             await attach(client, session_id)
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
         try:
             assert not is_alive(pid)
         finally:

@@ -14,8 +14,8 @@ from buddy.targets.confine.methods import METHODS
 from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Finished
-from targets.captured_output import CapturedOutput
-from targets.inspect_files import contents, mode_of, run
+from tests.targets.captured_output import CapturedOutput
+from tests.targets.inspect_files import contents, mode_of, run
 
 
 async def test_the_workspace_can_be_written_and_the_rest_cannot(

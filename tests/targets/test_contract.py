@@ -7,8 +7,8 @@ import pytest
 
 from buddy.errors import ToolError
 from buddy.targets.contract import Entry, Finished
-from targets.captured_output import CapturedOutput
-from targets.target_case import TargetCase, there
+from tests.targets.captured_output import CapturedOutput
+from tests.targets.target_case import TargetCase, there
 
 
 async def run(

@@ -14,8 +14,8 @@ from buddy.targets.contract import Finished
 from buddy.targets.isolation import IsolatedContainer, find_isolation_flaw
 from buddy.targets.launchers import ContainerLauncher
 from buddy.targets.remote import Remote
-from targets.captured_output import CapturedOutput
-from targets.machines import Engine
+from tests.targets.captured_output import CapturedOutput
+from tests.targets.machines import Engine
 
 Started = Callable[..., str]
 

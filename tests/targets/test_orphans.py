@@ -12,10 +12,11 @@ from msgspec import Struct
 from buddy.targets.confine.probe import probe
 from buddy.targets.launchers import ContainerLauncher, Launcher, LocalLauncher
 from buddy.targets.oneshot import ask
-from daemon.plain import Plain
-from daemon.running import Daemon, section, shell
-from daemon.talking import attach, plain, read_log, send
-from targets.machines import SshServer
+from tests.harness.clients import attach, read_log, send, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import section, shell_call
+from tests.harness.wire_client import WireClient
+from tests.targets.machines import SshServer
 
 # It ignores what asks it to end, and so does its child, which left for a session of its own.
 STUBBORN = "trap '' TERM HUP; (trap '' TERM HUP; setsid sleep 600 &); echo up $BUDDY_CALL; sleep 600; sleep 600"
@@ -35,14 +36,14 @@ class Site(Struct, frozen=True):
         counted = f"grep -lszxF BUDDY_CALL={nonce} /proc/[0-9]*/environ 2>/dev/null | wc -l"
         return int((await ask(self.beside, ["sh", "-c", counted])).output)
 
-    async def begin(self, client: Plain) -> tuple[str, str, str]:
+    async def begin(self, client: WireClient) -> tuple[str, str, str]:
         """A session with a command under way: its id, its run's, and the mark of the command."""
         repo = {"rootPath": self.root}
         request = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": repo}
         reply = await client.ask("start_session", {**request, "options": {"approvalPolicy": "all", **self.options}})
         session_id = str(reply["sessionId"])
         run_id = await send(client, session_id, "stay")
-        up = await client.until("tool_output", lambda payload: "up" in payload["text"])
+        up = await client.wait_for("tool_output", lambda payload: "up" in payload["text"])
         return session_id, run_id, up["payload"]["text"].split()[1]
 
 
@@ -67,7 +68,7 @@ def site(
         server: SshServer = request.getfixturevalue("sshd")
         options = {"target": "ssh:127.0.0.1"}
         monkeypatch.setenv("PATH", f"{_ssh_with(server, place)}:{os.environ['PATH']}")
-    with Daemon(place / "d", play=[section("^stay", {"calls": [shell(STUBBORN)]}, {"text": "ok"})]) as daemon:
+    with Daemon(place / "d", script=[section("^stay", {"calls": [shell_call(STUBBORN)]}, {"text": "ok"})]) as daemon:
         yield Site(kind, daemon, root, options, beside)
 
 
@@ -87,32 +88,32 @@ HERE = pytest.mark.parametrize("site", ["local", "confined"], indirect=True)
 
 @HERE
 async def test_cancelling_a_run_leaves_no_process(site: Site) -> None:
-    async with plain(site.daemon) as client:
+    async with wire_client(site.daemon) as client:
         session_id, run_id, nonce = await site.begin(client)
         assert await site.launchers(nonce) >= 2
         await client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
-        assert (await client.until("run_complete"))["payload"]["outcome"] == "cancelled"
+        assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "cancelled"
         assert await site.launchers(nonce) == 0
 
 
 @HERE
 async def test_stopping_the_daemon_leaves_no_process(site: Site) -> None:
-    async with plain(site.daemon) as client:
+    async with wire_client(site.daemon) as client:
         _, _, nonce = await site.begin(client)
     assert site.daemon.stop() == 0
     assert await site.launchers(nonce) == 0
 
 
 async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) -> None:
-    async with plain(site.daemon) as client:
+    async with wire_client(site.daemon) as client:
         session_id, _, nonce = await site.begin(client)
     site.daemon.kill()
     # What is confined dies with whoever confined it; the rest lives on, there.
     assert site.kind == "confined" or await site.launchers(nonce) >= 2
     site.daemon.start()
-    async with plain(site.daemon) as client:
+    async with wire_client(site.daemon) as client:
         await attach(client, session_id)
-        assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+        assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
         (result,) = [event["payload"] for event in await read_log(client, session_id) if event["type"] == "tool_result"]
     assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME"
     assert await site.launchers(nonce) == 0

@@ -11,8 +11,8 @@ import pytest
 from buddy.errors import ProtocolError
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, verify_target
 from buddy.targets.contract import Finished
-from docs.documents import ROOT, blocks_of
-from targets.captured_output import CapturedOutput
+from tests.docs.documents import ROOT, blocks_of
+from tests.targets.captured_output import CapturedOutput
 
 TARGET, ENTRY = [block.text for block in blocks_of(ROOT / "docs" / "extend.md") if block.kind in ("python", "toml")][
     2:4

@@ -11,8 +11,8 @@ from buddy.targets.confine.probe import probe
 from buddy.targets.confine.target import Confined
 from buddy.targets.local import Local
 from buddy.targets.programs import start_program
-from targets.conftest import make
-from targets.target_case import TargetCase
+from tests.targets.conftest import make
+from tests.targets.target_case import TargetCase
 
 ECHO = ["sh", "-c", 'printf "%s in %s\\n" "$WORD" "$PWD"; while read -r line; do printf "heard %s\\n" "$line"; done']
 

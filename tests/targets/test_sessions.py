@@ -8,21 +8,26 @@ from pathlib import Path
 import pytest
 
 from buddy.targets.confine import probe
-from daemon.plain import Message, Plain, Refused
-from daemon.running import Daemon, section, shell
-from daemon.talking import attach, decide, plain, read_log, send
-from targets.machines import need
+from tests.harness.clients import attach, decide, read_log, send, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import section, shell_call
+from tests.harness.wire_client import ErrorResponse, Message, WireClient
+from tests.targets.machines import need
 
-PLAY = [
+SCRIPT = [
     section(
-        "^wait", {"calls": [shell("echo early; while ! [ -e go ]; do sleep 0.05; done; echo late")]}, {"text": "ok"}
+        "^wait",
+        {"calls": [shell_call("echo early; while ! [ -e go ]; do sleep 0.05; done; echo late")]},
+        {"text": "ok"},
     ),
     section(
-        "^write", {"calls": [shell("echo in >inside; echo out >/var/buddy-probe; echo x >.git/config")]}, {"text": "ok"}
+        "^write",
+        {"calls": [shell_call("echo in >inside; echo out >/var/buddy-probe; echo x >.git/config")]},
+        {"text": "ok"},
     ),
     section(
         "^where",
-        {"calls": [shell("pwd"), {"name": "write_file", "args": {"path": "a", "content": "b"}}]},
+        {"calls": [shell_call("pwd"), {"name": "write_file", "args": {"path": "a", "content": "b"}}]},
         {"text": "ok"},
     ),
 ]
@@ -39,18 +44,18 @@ def daemon(place: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Daemon]:
     for name in ("TMUX", "TMUX_PANE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TMUX_TMPDIR", str(place))
-    with Daemon(place / "d", play=PLAY) as found:
+    with Daemon(place / "d", script=SCRIPT) as found:
         yield found
     subprocess.run(["tmux", "kill-server"], check=False, capture_output=True)
 
 
-async def begin(client: Plain, root: str, mode: str = "interactive", **options: object) -> str:
+async def begin(client: WireClient, root: str, mode: str = "interactive", **options: object) -> str:
     request = {"mode": mode, "provider": "default", "sandboxProvider": "local", "repo": {"rootPath": root}}
     reply = await client.ask("start_session", {**request, "options": {"approvalPolicy": "all", **options}})
     return str(reply["sessionId"])
 
 
-async def results(client: Plain, session_id: str) -> list[Message]:
+async def results(client: WireClient, session_id: str) -> list[Message]:
     return [event["payload"] for event in await read_log(client, session_id) if event["type"] == "tool_result"]
 
 
@@ -58,17 +63,17 @@ async def test_a_command_in_a_pane_outlives_the_daemon_and_its_result_is_used(da
     need("tmux")
     work = place / "work"
     work.mkdir()
-    async with plain(daemon) as client:
+    async with wire_client(daemon) as client:
         session_id = await begin(client, str(work), tmux=True)
         await send(client, session_id, "wait")
-        await client.until("tool_output")
+        await client.wait_for("tool_output")
     daemon.kill()
     (work / "go").touch()
     daemon.start()
-    async with plain(daemon) as client:
+    async with wire_client(daemon) as client:
         await attach(client, session_id)
         async with asyncio.timeout(60):
-            assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
         events = await read_log(client, session_id)
         assert [event["payload"]["action"] for event in events if "action" in event["payload"]] == ["reattached"]
         (result,) = await results(client, session_id)
@@ -82,10 +87,10 @@ async def test_a_confined_session_writes_only_in_its_workspace(daemon: Daemon, p
         pytest.skip(proof.reason)
     work = place / "work"
     work.mkdir()
-    async with plain(daemon) as client:
+    async with wire_client(daemon) as client:
         session_id = await begin(client, str(work), sandbox="confined")
         await send(client, session_id, "write")
-        await client.until("run_complete")
+        await client.wait_for("run_complete")
         (result,) = await results(client, session_id)
     assert result["exitCode"] == 1
     assert not Path("/var/buddy-probe").exists()  # noqa: ASYNC240 - a look
@@ -108,22 +113,22 @@ async def test_a_confined_command_has_network_only_where_its_call_was_approved_w
         pytest.skip(proof.reason)
     words = f"./connect {listener}"
     call = {"name": "run_shell", "args": {"command": words, "network": True}}
-    play = [section("^try", {"calls": [shell(words)]}, {"calls": [call]}, {"text": "ok"})]
-    daemon = Daemon(place / "n", play=play)
+    script = [section("^try", {"calls": [shell_call(words)]}, {"calls": [call]}, {"text": "ok"})]
+    daemon = Daemon(place / "n", script=script)
     daemon.config.write_text(daemon.config.read_text() + ALLOW.replace("PORT", str(listener)))
     program = daemon.workspace / "connect"
     program.write_text("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/$1\n")
     program.chmod(0o755)
     with daemon:
-        async with plain(daemon) as client:
+        async with wire_client(daemon) as client:
             session_id = await begin(client, str(daemon.workspace), sandbox="confined", approvalPolicy="ask")
             await send(client, session_id, "try")
-            asked = await client.until("approval_required")
+            asked = await client.wait_for("approval_required")
             assert asked["payload"]["details"]["network"] == "on"
             assert asked["payload"]["title"] == "run a shell command with network"
             assert asked["payload"]["details"]["alwaysRule"]["network"] is True
             await decide(client, asked)
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
             without, allowed = await results(client, session_id)
     assert (without["exitCode"], allowed["exitCode"]) == (1, 0)
 
@@ -133,23 +138,23 @@ async def test_approving_all_in_a_headless_run_does_not_open_the_network(place: 
     if not proof.method:
         pytest.skip(proof.reason)
     call = {"name": "run_shell", "args": {"command": "touch inside", "network": True}}
-    play = [section("^try", {"calls": [call]}, {"calls": [shell("touch confined")]}, {"text": "ok"})]
-    with Daemon(place / "a", play=play) as daemon:
-        async with plain(daemon) as client:
+    script = [section("^try", {"calls": [call]}, {"calls": [shell_call("touch confined")]}, {"text": "ok"})]
+    with Daemon(place / "a", script=script) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await begin(client, str(daemon.workspace), "headless", sandbox="confined")
             await send(client, session_id, "try")
-            assert (await client.until("run_complete"))["payload"]["outcome"] == "success"
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
             denied, _ = await results(client, session_id)
     assert "denied by rule:network" in denied["text"]
     assert sorted(path.name for path in daemon.workspace.iterdir()) == ["a.txt", "confined"]
 
 
 async def test_a_container_is_named_in_everything_that_happens_in_it(container: str, place: Path) -> None:
-    with Daemon(place / "c", play=PLAY) as daemon:
-        async with plain(daemon) as client:
+    with Daemon(place / "c", script=SCRIPT) as daemon:
+        async with wire_client(daemon) as client:
             session_id = await begin(client, "/work", target=f"container:{container}")
             await send(client, session_id, "where")
-            await client.until("run_complete")
+            await client.wait_for("run_complete")
             for event in await read_log(client, session_id):
                 if event["type"] in ("tool_call", "tool_claimed", "tool_result"):
                     assert event["payload"]["target"] == f"container:{container}"
@@ -160,9 +165,9 @@ async def test_a_container_is_named_in_everything_that_happens_in_it(container: 
 
 async def test_what_is_not_to_be_had_is_refused(daemon: Daemon, place: Path) -> None:
     need("ssh", "podman")
-    async with plain(daemon) as client:
-        with pytest.raises(Refused, match="SANDBOX_UNAVAILABLE"):
+    async with wire_client(daemon) as client:
+        with pytest.raises(ErrorResponse, match="SANDBOX_UNAVAILABLE"):
             await begin(client, "/work", target="container:no-such-container")
         for options in ({"target": "ssh:-oProxyCommand=id"}, {"sandbox": "container"}, {"tmux": "a;kill-server"}):
-            with pytest.raises(Refused, match=r"SANDBOX_UNAVAILABLE|INVALID_REQUEST"):
+            with pytest.raises(ErrorResponse, match=r"SANDBOX_UNAVAILABLE|INVALID_REQUEST"):
                 await begin(client, str(place), **options)

@@ -15,8 +15,8 @@ from buddy.targets.oneshot import ask
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane, default_session
 from buddy.targets.tmux.target import Tmux
-from targets.captured_output import CapturedOutput
-from targets.machines import SshServer
+from tests.targets.captured_output import CapturedOutput
+from tests.targets.machines import SshServer
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.driving import Home
+from tests.harness.home import Home
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import re
 import time
 from pathlib import Path
 
-from terminal.screen import LOOK_SECONDS, PATIENCE, Tmux
+from tests.harness.processes import PATIENCE
+from tests.harness.terminal import LOOK_SECONDS, Tmux
 
 GOLDENS = Path(__file__).with_name("goldens")
 

@@ -1,23 +1,21 @@
 """Makes the pictures of `docs/terminal.md`: the real program in a real terminal, captured and drawn as SVG.
 
-`python tests/terminal/screens.py` writes `docs/images/*.svg`. Paths and ids in them are invented or shortened.
+`python -m tests.terminal.screens` writes `docs/images/*.svg`. Paths and ids in them are invented or shortened.
 """
 
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
+from tests.harness.home import Home
+from tests.harness.scripts import Reply, shell
+from tests.harness.terminal import Tmux
+
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from rich.console import Console  # noqa: E402 - found by the line above
-from rich.text import Text  # noqa: E402 - found by the line above
-
-from cli.driving import Home, Reply, shell  # noqa: E402 - found by the line above
-from terminal.screen import Tmux  # noqa: E402 - found by the line above
-
 COLUMNS, ROWS = 104, 28
 IMAGES = ROOT / "docs" / "images"
 
@@ -70,20 +68,20 @@ def main() -> None:
 
 def _tour(home: Home) -> None:
     with Tmux(home, columns=COLUMNS, rows=ROWS) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         save(terminal, "first-screen", home)
         terminal.enter("the last page is missing")
-        terminal.until(lambda screen: "pytest" in screen and "1 Yes" in screen)
+        terminal.wait_until(lambda screen: "pytest" in screen and "1 Yes" in screen)
         save(terminal, "approval", home)
         terminal.keys("4")
-        terminal.until(lambda screen: "+    return -(" in screen and "1 Yes" in screen)
+        terminal.wait_until(lambda screen: "+    return -(" in screen and "1 Yes" in screen)
         save(terminal, "diff", home)
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.enter("now read everything")
-        terminal.wait("take notes")
+        terminal.wait_for("take notes")
         terminal.type("and then")
-        terminal.wait("> and then")
+        terminal.wait_for("> and then")
         save(terminal, "long-run", home)
 
 

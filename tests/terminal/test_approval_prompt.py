@@ -1,13 +1,14 @@
 """Approvals in the REPL: every answer, and what never answers."""
 
-from cli.driving import Home, shell
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import shell
+from tests.harness.terminal import Tmux
 
 CHOICES = "1 Yes ·"
 
 
 def begun(terminal: Tmux) -> None:
-    terminal.wait("(shift-tab)")
+    terminal.wait_for("(shift-tab)")
 
 
 def test_every_answer_to_an_approval(home: Home) -> None:
@@ -16,14 +17,14 @@ def test_every_answer_to_an_approval(home: Home) -> None:
         begun(terminal)
         terminal.enter("go")
         for number, keys in enumerate(("1", "2", "4", "5")):
-            terminal.until(lambda screen, at=number: f"touch ran{at}" in screen and CHOICES in screen)
+            terminal.wait_until(lambda screen, at=number: f"touch ran{at}" in screen and CHOICES in screen)
             terminal.keys(keys)
-        terminal.wait("What should Buddy do instead?")
+        terminal.wait_for("What should Buddy do instead?")
         terminal.enter("use a table")
-        terminal.wait("denied by you: use a table")
-        terminal.until(lambda screen: "touch ran4" in screen and CHOICES in screen)
+        terminal.wait_for("denied by you: use a table")
+        terminal.wait_until(lambda screen: "touch ran4" in screen and CHOICES in screen)
         terminal.keys("3")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         assert "approved by you for this session" in terminal.screen()
         assert "approved by you from now on" in terminal.screen()
     assert sorted(path.name for path in home.work.iterdir()) == ["ran0", "ran1", "ran4"]
@@ -35,11 +36,11 @@ def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
         begun(terminal)
         terminal.enter("go")
         terminal.type("1 is a number")
-        terminal.wait(CHOICES)
+        terminal.wait_for(CHOICES)
         assert "> 1 is a number" in terminal.screen()
         assert not (home.work / "ran").exists()
         terminal.keys("4")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         assert "> 1 is a number" in terminal.screen()
 
 
@@ -48,14 +49,14 @@ def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: 
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("e Show all")
+        terminal.wait_for("e Show all")
         terminal.keys("1")
         terminal.keys("e")
-        terminal.wait(CHOICES)
+        terminal.wait_for(CHOICES)
         assert not (home.work / "ran").exists()
         assert "touch ran" in terminal.screen(history=True)
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     assert (home.work / "ran").exists()
 
 
@@ -65,11 +66,11 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
     with home.script(call, {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        screen = terminal.wait("1 Yes")
+        screen = terminal.wait_for("1 Yes")
         assert "│ -two" in screen.splitlines()
         assert "│ +2" in screen.splitlines()
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     assert (home.work / "a.txt").read_text() == "one\n2\n"
 
 
@@ -77,11 +78,11 @@ def test_shift_tab_changes_the_policy(home: Home) -> None:
     with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.keys("BTab")
-        terminal.wait("approvals: auto-approve everything")
+        terminal.wait_for("approvals: auto-approve everything")
         terminal.enter("go")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.keys("BTab")
-        terminal.wait("approvals: deny everything")
+        terminal.wait_for("approvals: deny everything")
         terminal.keys("BTab")
-        terminal.wait("approvals: ask (shift-tab)")
+        terminal.wait_for("approvals: ask (shift-tab)")
     assert (home.work / "ran").exists()

@@ -2,8 +2,9 @@
 
 import subprocess
 
-from cli.driving import Home, Reply
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import Reply
+from tests.harness.terminal import Tmux
 
 ANSWER: Reply = {"text": "an answer of some words"}
 
@@ -15,14 +16,14 @@ def ask(terminal: Tmux, line: str, wanted: str) -> str:
     def output(screen: str) -> str:
         return screen.rpartition("\n>")[0].rpartition(f"> {line}\n")[2]
 
-    return output(terminal.until(lambda screen: wanted in output(screen), wanted=wanted, history=True))
+    return output(terminal.wait_until(lambda screen: wanted in output(screen), wanted=wanted, history=True))
 
 
 def test_commands_before_the_first_message_leave_no_session(home: Home) -> None:
     with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         shown = ask(terminal, "/status", "daemon ")
-        for text in ("played · played", "starts with your first message", "local, sandbox host", "run_shell"):
+        for text in ("script · script", "starts with your first message", "local, sandbox host", "run_shell"):
             assert text in shown
         assert "send-keys" not in shown
         for line in ("/context", "/compact", "/fork", "/export"):
@@ -39,7 +40,7 @@ def test_commands_before_the_first_message_leave_no_session(home: Home) -> None:
         ask(terminal, "/steer left", "✗ no run is active")
         ask(terminal, "/approve", "approvals: ask")
         ask(terminal, "/model 7", "✗ no profile number 7")
-        ask(terminal, "/model grok", "✗ unknown profile 'grok'. Available: played")
+        ask(terminal, "/model grok", "✗ unknown profile 'grok'. Available: script")
         ask(terminal, "/timeout 5x", "✗ '5x' is not a duration")
         ask(terminal, "/SESSION  Resume", "✗ unknown /session action 'Resume'")
         ask(terminal, "/cost", "0 runs")
@@ -55,9 +56,9 @@ def test_each_command_after_the_first_message(home: Home) -> None:
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"], ["add", "new.txt"]):
         subprocess.run([*git, *words], cwd=home.work, env=home.env, check=True)
     with home.script(ANSWER) and Tmux(home, columns=100, rows=60) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("the first prompt")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         shown = ask(terminal, "/context", "used in this session")
         for part in ("system prompt", "tools", "messages", "reserved for the reply"):
             assert part in shown
@@ -80,11 +81,11 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         ask(terminal, "/new", "A new session starts")
         ask(terminal, "/resume", "Resume a session (")
         terminal.keys("2")
-        terminal.until(lambda screen: "> the first prompt" in screen.rpartition("── session")[2])
+        terminal.wait_until(lambda screen: "> the first prompt" in screen.rpartition("── session")[2])
         terminal.enter("/init")
-        terminal.wait("> Look at this repository")
-        terminal.until(lambda screen: "✓ done" in screen.rpartition("> Look at this")[2])
+        terminal.wait_for("> Look at this repository")
+        terminal.wait_until(lambda screen: "✓ done" in screen.rpartition("> Look at this")[2])
         ask(terminal, "/login", "error: ")
-        terminal.until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
+        terminal.wait_until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
         terminal.enter("/q")
-        assert "Resume with: buddy resume sess_" in terminal.wait("[ended 0]")
+        assert "Resume with: buddy resume sess_" in terminal.wait_for("[ended 0]")

@@ -10,8 +10,9 @@ import unicodedata
 import pytest
 
 from buddy.terminal.key_bindings import safe_text
-from cli.driving import Home, shell
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import shell
+from tests.harness.terminal import Tmux
 
 # Sequences that clear, retitle, write the clipboard, link; string terminators; characters that reorder, hide or join.
 NASTY = (
@@ -46,18 +47,18 @@ def test_no_control_byte_from_outside_reaches_the_terminal(home: Home, policy: s
     recorded = home.directory / "recorded"
     with Tmux(home, "--approve", policy, columns=100, rows=50) as terminal:
         terminal.record(recorded)
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.paste(NASTY)
-        terminal.wait("owned")
+        terminal.wait_for("owned")
         terminal.keys("Enter")
         for question in ("$ printf", "+++") if policy == "ask" else ():
-            terminal.until(lambda screen, text=question: text in screen and "1 Yes" in screen)
+            terminal.wait_until(lambda screen, text=question: text in screen and "1 Yes" in screen)
             terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.enter("/session")
-        terminal.wait("sess_")
+        terminal.wait_for("sess_")
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
     shown = recorded.read_bytes()
     checked(shown)
     assert rb"\x1b[2J" in shown
@@ -70,7 +71,7 @@ def test_a_replayed_session_is_just_as_harmless(home: Home) -> None:
     recorded = home.directory / "recorded"
     with Tmux(home, "resume", "--last", rows=50) as terminal:
         terminal.record(recorded)
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     checked(recorded.read_bytes())
 
 
@@ -82,22 +83,22 @@ def test_names_and_errors_are_just_as_harmless(home: Home) -> None:
     recorded = home.directory / "recorded"
     with Tmux(home, columns=100, rows=50) as terminal:
         terminal.record(recorded)
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.paste(NASTY)
-        terminal.wait("owned")
+        terminal.wait_for("owned")
         terminal.keys("Enter")
-        terminal.wait("✗ failed")
+        terminal.wait_for("✗ failed")
         terminal.enter("/status")
-        terminal.wait("daemon ")
+        terminal.wait_for("daemon ")
         terminal.enter("/session")
-        terminal.wait("ago · ")
+        terminal.wait_for("ago · ")
         for command in ("/model", "/resume"):
             terminal.enter(command)
-            terminal.wait("Esc to cancel")
+            terminal.wait_for("Esc to cancel")
             terminal.keys("q")
-            terminal.until(lambda screen: "Esc to cancel" not in screen)
+            terminal.wait_until(lambda screen: "Esc to cancel" not in screen)
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
         terminal.keys("C-d")
     shown = recorded.read_bytes()
     checked(shown)

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 
-from cli.driving import Home, shell
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import shell
+from tests.harness.terminal import Tmux
 
 
 def panes(home: Home) -> list[str]:
@@ -24,19 +25,19 @@ def pane_text(home: Home, session: str) -> str:
 def test_a_command_runs_in_a_pane_that_the_screen_names(home: Home) -> None:
     command = "echo from; echo the pane"
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         assert panes(home) == []
         terminal.enter("go")
-        screen = terminal.until(lambda screen: "1 Yes" in screen)
+        screen = terminal.wait_until(lambda screen: "1 Yes" in screen)
         (window,) = panes(home)
         session, _, name = window.partition(":")
         assert name == "buddy-shared"
         assert f"Commands run in a shared pane. To watch: tmux attach -t {session}" in screen
         terminal.keys("1")
-        assert "    from\n    the pane" in terminal.wait("✓ done")
+        assert "    from\n    the pane" in terminal.wait_for("✓ done")
         assert "from\nthe pane" in pane_text(home, session)
         terminal.enter("/status")
-        screen = terminal.wait("daemon  ")
+        screen = terminal.wait_for("daemon  ")
         assert f"tmux attach -t {session}" in screen
         assert "send-keys" in screen
 
@@ -44,14 +45,14 @@ def test_a_command_runs_in_a_pane_that_the_screen_names(home: Home) -> None:
 def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
     command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late"
     with home.script(shell(command), {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("go")
-        terminal.wait("    early")
+        terminal.wait_for("    early")
         os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
-        terminal.wait("Lost connection to the daemon")
+        terminal.wait_for("Lost connection to the daemon")
         (home.work / "go").touch()
         home.run("daemon", "start")
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
     assert "Resuming the interrupted run" in screen
     assert "    late" in screen
     assert "Unknown whether" not in screen
@@ -59,9 +60,9 @@ def test_a_command_in_the_pane_outlives_the_daemon(home: Home) -> None:
 
 def test_the_pane_can_be_turned_off(home: Home) -> None:
     with home.script(shell("echo plain"), {"text": "over"}) and Tmux(home, "--no-tmux", "--approve", "all") as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("go")
-        assert "To watch: " not in terminal.wait("✓ done")
+        assert "To watch: " not in terminal.wait_for("✓ done")
     assert panes(home) == []
 
 
@@ -72,9 +73,9 @@ def test_without_tmux_everything_works_and_nothing_mentions_it(home: Home) -> No
         (programs / name).symlink_to(str(shutil.which(name)))
     home.env["PATH"] = str(programs)
     with home.script(shell("echo plain"), {"text": "over"}).terminal("--approve", "all") as terminal:
-        terminal.until("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.type("go\r")
-        terminal.until("done")
+        terminal.wait_for("done")
         terminal.type("\x04")
         assert terminal.finish() == 0
     assert b"plain" in terminal.shown
@@ -84,6 +85,6 @@ def test_without_tmux_everything_works_and_nothing_mentions_it(home: Home) -> No
 def test_the_pane_itself_is_refused(home: Home) -> None:
     program = f"tmux rename-window buddy-shared; {sys.executable} -m buddy"
     with home.script({"text": "hi"}) and Tmux(home, program=program) as terminal:
-        screen = terminal.wait("[ended 64]")
+        screen = terminal.wait_for("[ended 64]")
     assert "error: commands run in this pane" in screen
     assert "hint: start buddy in another terminal, or with --no-tmux" in screen

@@ -2,7 +2,8 @@
 
 import signal
 
-from cli.driving import Home, shell
+from tests.harness.home import Home
+from tests.harness.scripts import shell
 
 
 def test_every_line_is_a_prompt_and_replies_go_to_stdout(home: Home) -> None:
@@ -21,7 +22,7 @@ def test_commands_work_and_approvals_are_not_asked(home: Home) -> None:
     assert "denied by policy" in done.err
     assert "workspace" in done.err
     assert "✗ unknown command /nope" in done.err
-    assert "1  played" in done.err
+    assert "1  script" in done.err
     assert "never" not in done.err
     assert not (home.work / "ran").exists()
 
@@ -46,29 +47,29 @@ def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"), shell("sleep 61"))
     with home.terminal() as terminal:
-        terminal.until("> ")
+        terminal.wait_for("> ")
         terminal.type("go\n")
-        terminal.until("$ touch ran")
-        terminal.until("approve? [y/N] ")
+        terminal.wait_for("$ touch ran")
+        terminal.wait_for("approve? [y/N] ")
         assert not (home.work / "ran").exists()
         terminal.type("y\n")
-        terminal.until("✓ done")
+        terminal.wait_for("✓ done")
         terminal.type("!echo $((40 + 2))\n")
-        terminal.until("42\r\n")
+        terminal.wait_for("42\r\n")
         terminal.type("more\n")
-        terminal.until("approve? [y/N] ", times=2)
+        terminal.wait_for("approve? [y/N] ", times=2)
         terminal.type("yes\n")
-        terminal.until("✓ approved", times=2)
+        terminal.wait_for("✓ approved", times=2)
         terminal.process.send_signal(signal.SIGINT)
-        terminal.until("■ cancelled")
+        terminal.wait_for("■ cancelled")
         terminal.type("again\n")
-        terminal.until("approve? [y/N] ", times=3)
+        terminal.wait_for("approve? [y/N] ", times=3)
         terminal.process.send_signal(signal.SIGINT)
-        terminal.until("■ cancelled", times=2)
+        terminal.wait_for("■ cancelled", times=2)
         terminal.type("/cost\n")
-        terminal.until("tokens in")
+        terminal.wait_for("tokens in")
         terminal.type("\x04")
-        terminal.until("Resume with: buddy resume sess_")
+        terminal.wait_for("Resume with: buddy resume sess_")
         assert terminal.finish() == 0
     assert (home.work / "ran").exists()
     assert b"\x1b" not in terminal.shown

@@ -4,24 +4,25 @@ import msgspec
 import pytest
 
 from buddy.terminal.slash import COMMANDS
-from cli.driving import Home, shell
-from terminal.screen import ENDLESS, Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import shell
+from tests.harness.terminal import ENDLESS, Tmux
 
 
 def begun(terminal: Tmux) -> None:
-    terminal.wait("(shift-tab)")
+    terminal.wait_for("(shift-tab)")
 
 
 def test_the_first_screen_says_what_and_where(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         wanted = [
-            "buddy 0.1.0 · played",
+            "buddy 0.1.0 · script",
             "~/work · commands run as your user; Buddy asks first · /help",
             "",
             ">",
-            "approvals: ask (shift-tab) · played · /help",
+            "approvals: ask (shift-tab) · script · /help",
         ]
-        terminal.until(lambda screen: screen.splitlines() == wanted, wanted="\n".join(wanted))
+        terminal.wait_until(lambda screen: screen.splitlines() == wanted, wanted="\n".join(wanted))
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 15)])
@@ -30,13 +31,13 @@ def test_a_run_with_an_approval_fits_any_size(home: Home, columns: int, rows: in
     with Tmux(home, columns=columns, rows=rows) as terminal:
         begun(terminal)
         terminal.enter("go on then")
-        terminal.wait("1 Yes")
+        terminal.wait_for("1 Yes")
         assert not (home.work / "ran").exists()
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         transcript = terminal.screen(history=True)
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
     for text in (
         "> go on then",
         "I look.",
@@ -54,7 +55,7 @@ def test_markdown_code_and_tables_are_rendered(home: Home) -> None:
     with home.script({"text": text}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
     for line in ("# Head", "some text <b>raw</b>", " • one", "  def f(): pass", "here (http://x.test/?q=1)"):
         assert line in screen.splitlines(), screen
 
@@ -67,12 +68,12 @@ def test_messages_queue_during_a_run_and_esc_interrupts_it(home: Home) -> None:
     with Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("the quick brown fox")
+        terminal.wait_for("the quick brown fox")
         terminal.enter("next please")
-        terminal.wait("queued (1): next please")
+        terminal.wait_for("queued (1): next please")
         terminal.keys("Escape")
-        terminal.wait("■ cancelled")
-        terminal.wait("✓ done")
+        terminal.wait_for("■ cancelled")
+        terminal.wait_for("✓ done")
         lines = terminal.screen(history=True).splitlines()
     assert lines.index("> next please") > lines.index("> first")
 
@@ -81,57 +82,57 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home, columns=120, rows=50) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("Esc to interrupt")
+        terminal.wait_for("Esc to interrupt")
         for command in COMMANDS:
             if not command.while_active:
                 terminal.type(f"{command.name} ")
                 terminal.keys("Enter")
-                terminal.wait(f"✗ {command.name} isn't available while a run is active", history=True)
+                terminal.wait_for(f"✗ {command.name} isn't available while a run is active", history=True)
         terminal.enter("/status")
-        terminal.wait("(running)")
+        terminal.wait_for("(running)")
         terminal.enter("/ps")
-        screen = terminal.wait("#1  run_")
+        screen = terminal.wait_for("#1  run_")
         assert "(this session)" in screen
         terminal.enter("/context")
-        terminal.wait("tokens")
+        terminal.wait_for("tokens")
         terminal.enter("/timeout 1h")
-        terminal.wait("in 1h 00m (if this terminal stays open)")
-        terminal.wait("left ·")
+        terminal.wait_for("in 1h 00m (if this terminal stays open)")
+        terminal.wait_for("left ·")
         terminal.enter("/approve 10m")
-        terminal.wait("auto-approving everything for")
+        terminal.wait_for("auto-approving everything for")
         terminal.enter("/kill 1")
-        terminal.wait("■ cancelled")
+        terminal.wait_for("■ cancelled")
 
 
 def test_a_timeout_cancels_the_run(home: Home) -> None:
     with home.script(ENDLESS) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("Esc to interrupt")
+        terminal.wait_for("Esc to interrupt")
         terminal.enter("/timeout 100ms")
-        terminal.wait("Stopping (timeout")
-        terminal.wait("■ cancelled")
+        terminal.wait_for("Stopping (timeout")
+        terminal.wait_for("■ cancelled")
 
 
 def test_steering_reaches_the_active_run(home: Home) -> None:
     with home.script(ENDLESS, {"text": "second"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("Esc to interrupt")
+        terminal.wait_for("Esc to interrupt")
         terminal.enter("/steer to the left")
-        terminal.wait("Will be delivered at the next turn: to the left")
+        terminal.wait_for("Will be delivered at the next turn: to the left")
 
 
 def test_going_back_lists_earlier_messages(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("the first")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.keys("Escape", "Escape")
-        screen = terminal.wait("Go back to")
+        screen = terminal.wait_for("Go back to")
         assert "▸ 1  the first" in screen
         terminal.keys("Escape")
-        terminal.until(lambda screen: "Go back to" not in screen)
+        terminal.wait_until(lambda screen: "Go back to" not in screen)
 
 
 def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
@@ -143,15 +144,15 @@ def test_the_model_is_picked_with_arrows_or_a_number(home: Home) -> None:
     with Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("/model")
-        terminal.wait("▸ 1  played")
+        terminal.wait_for("▸ 1  script")
         terminal.keys("Down")
-        terminal.wait("▸ 2  other")
+        terminal.wait_for("▸ 2  other")
         terminal.keys("Enter")
-        terminal.wait("model: other")
+        terminal.wait_for("model: other")
         terminal.enter("/model 1")
-        terminal.wait("model: played")
+        terminal.wait_for("model: script")
         terminal.enter("/model nope")
-        terminal.wait("✗ unknown profile 'nope'")
+        terminal.wait_for("✗ unknown profile 'nope'")
 
 
 def test_files_and_commands_are_completed(home: Home) -> None:
@@ -160,16 +161,16 @@ def test_files_and_commands_are_completed(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.type("/sta")
-        terminal.wait("model, session, workspace")
+        terminal.wait_for("model, session, workspace")
         terminal.keys("Tab")
-        terminal.wait("> /status")
+        terminal.wait_for("> /status")
         terminal.keys("C-u")
         terminal.type("see @")
-        assert "name.txt" not in terminal.wait("some-file.txt")
+        assert "name.txt" not in terminal.wait_for("some-file.txt")
         terminal.type("some")
-        terminal.wait("> see @some\n            some-file.txt")
+        terminal.wait_for("> see @some\n            some-file.txt")
         terminal.keys("Tab")
-        terminal.wait("> see @some-file.txt")
+        terminal.wait_for("> see @some-file.txt")
 
 
 def test_history_is_private_and_lasts(home: Home) -> None:
@@ -177,17 +178,17 @@ def test_history_is_private_and_lasts(home: Home) -> None:
     with Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("remember me")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
     assert (home.state / "history").stat().st_mode & 0o777 == 0o600
     with Tmux(home) as terminal:
         begun(terminal)
         terminal.keys("Up")
-        terminal.wait("> remember me")
+        terminal.wait_for("> remember me")
         terminal.keys("Down", "C-r")
         terminal.type("memb")
-        terminal.wait("remember me")
+        terminal.wait_for("remember me")
 
 
 def test_a_message_can_have_several_lines(home: Home) -> None:
@@ -198,9 +199,9 @@ def test_a_message_can_have_several_lines(home: Home) -> None:
         terminal.type("two")
         terminal.keys("M-Enter")
         terminal.type("three")
-        terminal.wait("three")
+        terminal.wait_for("three")
         terminal.keys("Enter")
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
     assert "> one\n  two\n  three" in screen
 
 
@@ -208,7 +209,7 @@ def test_a_shell_command_runs_without_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("!printf 'a\\033[2Jb'; pwd; exit 3")
-        screen = terminal.wait("\n  exit 3")
+        screen = terminal.wait_for("\n  exit 3")
         assert "a\\x1b[2Jb" in screen
     assert home.run("session", "list").out == ""
 
@@ -217,14 +218,14 @@ def test_a_message_is_held_until_a_shell_command_ends(home: Home) -> None:
     with home.script({"text": "answered"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("!")
-        terminal.wait("✗ no command given")
+        terminal.wait_for("✗ no command given")
         terminal.enter("!sleep 60")
-        terminal.wait("Running your command; messages are held")
+        terminal.wait_for("Running your command; messages are held")
         terminal.enter("go")
         assert "answered" not in terminal.screen()
         terminal.keys("Escape")
-        terminal.wait("  killed by SIGKILL")
-        assert "Running your command" not in terminal.wait("✓ done")
+        terminal.wait_for("  killed by SIGKILL")
+        assert "Running your command" not in terminal.wait_for("✓ done")
 
 
 def test_an_external_editor_writes_the_message(home: Home) -> None:
@@ -235,14 +236,14 @@ def test_an_external_editor_writes_the_message(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.keys("C-g")
-        terminal.wait("> written outside")
+        terminal.wait_for("> written outside")
 
 
 def test_an_unknown_command_is_not_sent_to_the_model(home: Home) -> None:
     with home.script({"text": "hi"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("/statsu")
-        screen = terminal.wait("unknown command /statsu")
+        screen = terminal.wait_for("unknown command /statsu")
         assert "did you mean /status?" in screen
 
 
@@ -250,15 +251,15 @@ def test_a_new_session_and_back_to_the_old_one(home: Home) -> None:
     with home.script({"text": "first answer"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("one")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.enter("/new")
-        terminal.wait("A new session starts")
+        terminal.wait_for("A new session starts")
         terminal.enter("two")
-        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
         terminal.enter("/session")
-        terminal.until(lambda screen: screen.count("sess_") == 2)
+        terminal.wait_until(lambda screen: screen.count("sess_") == 2)
         terminal.enter("/export all.jsonl")
-        terminal.wait("events to all.jsonl")
+        terminal.wait_for("events to all.jsonl")
     assert (home.work / "all.jsonl").read_text().count("\n") > 3
 
 
@@ -267,8 +268,8 @@ def test_a_long_output_is_only_previewed(home: Home) -> None:
         begun(terminal)
         terminal.enter("go")
         terminal.type("still typing")
-        terminal.wait("> still typing")
-        terminal.wait("✓ done")
+        terminal.wait_for("> still typing")
+        terminal.wait_for("✓ done")
         assert len(terminal.screen(history=True).splitlines()) < 60
 
 
@@ -277,15 +278,15 @@ def test_colour_can_be_turned_off(home: Home) -> None:
     with home.script({"text": "**hi** `there`"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         assert "\x1b[3" not in terminal.screen(colour=True)
 
 
 def test_a_prompt_on_the_command_line_is_sent_first(home: Home) -> None:
     with home.script({"text": "the answer"}) and Tmux(home, "what is it?") as terminal:
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
         terminal.keys("Up")
-        terminal.until(lambda shown: shown.splitlines()[-2] == "> what is it?")
+        terminal.wait_until(lambda shown: shown.splitlines()[-2] == "> what is it?")
     assert "> what is it?" in screen
     assert "the answer" in screen
 
@@ -295,13 +296,13 @@ def test_the_scrollback_has_only_finished_text(home: Home, sizes: list[tuple[int
     paragraphs = [" ".join(f"word{number}-{at}" for at in range(25)) for number in range(6)]
     home.script({"text": "\n\n".join(paragraphs), "delay": 0.02})
     with Tmux(home, columns=sizes[0][0], rows=sizes[0][1]) as terminal:
-        terminal.wait("approvals:")
+        terminal.wait_for("approvals:")
         terminal.enter("go")
         for number, (columns, rows) in enumerate(sizes[1:]):
-            terminal.wait(f"word{number}-15", history=True)
+            terminal.wait_for(f"word{number}-15", history=True)
             terminal.resize(columns, rows)
-        terminal.wait("✓ done", history=True)
-        terminal.until(lambda screen: screen.splitlines()[-1].startswith("approvals"))
+        terminal.wait_for("✓ done", history=True)
+        terminal.wait_until(lambda screen: screen.splitlines()[-1].startswith("approvals"))
         lines = terminal.screen(history=True).splitlines()
     assert sum(line.startswith("approvals:") for line in lines) == 1
     assert [line for line in lines if line.startswith(">")] == ["> go", ">"]
@@ -312,15 +313,15 @@ def test_the_text_of_an_incomplete_reply_stays_on_the_screen(home: Home, ends: s
     words = "the quick brown fox jumps over the lazy dog"
     home.script(ENDLESS if ends == "interrupted" else {"text": words, "error": {"message": "no more"}})
     with Tmux(home) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("go")
         if ends == "interrupted":
-            terminal.wait(words)
+            terminal.wait_for(words)
             terminal.keys("Escape")
-        screen = terminal.wait("■ cancelled" if ends == "interrupted" else "✗ failed")
+        screen = terminal.wait_for("■ cancelled" if ends == "interrupted" else "✗ failed")
         assert words in screen
         assert screen.index(words) < screen.index("■ Stopping" if ends == "interrupted" else "✗ no more")
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:
-        assert words in terminal.wait("■ cancelled" if ends == "interrupted" else "✗ failed")
+        assert words in terminal.wait_for("■ cancelled" if ends == "interrupted" else "✗ failed")

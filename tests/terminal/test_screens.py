@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.driving import Home, Reply, shell
-from terminal.golden import check
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import Reply, shell
+from tests.harness.terminal import Tmux
+from tests.terminal.golden import check
 
 EDIT: Reply = {
     "text": "The bound is off by one.",
@@ -54,34 +55,34 @@ def test_a_tour_looks_as_it_should(home: Home, columns: int, rows: int) -> None:
     (home.directory / "script.json").write_bytes(msgspec.json.encode(play))
     (home.directory.parent / ".config").symlink_to(home.directory / ".config")
     with Tmux(home, columns=columns, rows=rows) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         check(terminal, "first")
         terminal.enter("the last page is missing")
-        terminal.wait("4 No")
+        terminal.wait_for("4 No")
         check(terminal, "approval")
         terminal.keys("4")
-        terminal.until(lambda screen: "+    return -(-total // size)" in screen and "4 No" in screen)
+        terminal.wait_until(lambda screen: "+    return -(-total // size)" in screen and "4 No" in screen)
         check(terminal, "edit")
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         check(terminal, "answer")
         terminal.enter("once more")
-        terminal.wait("✗ failed")
+        terminal.wait_for("✗ failed")
         check(terminal, "error")
         terminal.enter("now read everything")
-        terminal.until(lambda screen: "sleep 60" in screen and "4 No" in screen)
+        terminal.wait_until(lambda screen: "sleep 60" in screen and "4 No" in screen)
         terminal.keys("1")
-        terminal.wait("Running run_shell")
+        terminal.wait_for("Running run_shell")
         terminal.type("and then")
-        terminal.wait("> and then")
+        terminal.wait_for("> and then")
         check(terminal, "long-run")
         terminal.keys("C-c", "Escape")
-        terminal.wait("■ cancelled")
+        terminal.wait_for("■ cancelled")
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
         check(terminal, "left")
     with Tmux(home, "resume", "--last", columns=columns, rows=rows) as terminal:
-        terminal.wait("■ cancelled")
+        terminal.wait_for("■ cancelled")
         check(terminal, "resumed")
 
 
@@ -90,12 +91,12 @@ def test_a_reply_is_complete_after_resizing_in_the_middle_of_it(home: Home) -> N
     home.script({"text": f"{' '.join(words)}\n\nthe end", "delay": 0.02})
     (home.directory.parent / ".config").symlink_to(home.directory / ".config")
     with Tmux(home, columns=100, rows=30) as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("go")
         for columns, rows, seen in ((80, 24, "word25"), (120, 40, "word50"), (40, 15, "word75"), (100, 30, "word95")):
-            terminal.wait(seen, history=True)
+            terminal.wait_for(seen, history=True)
             terminal.resize(columns, rows)
-        terminal.until(lambda screen: "✓ done" in screen and "context 0%" in screen)
+        terminal.wait_until(lambda screen: "✓ done" in screen and "context 0%" in screen)
         transcript = terminal.screen(history=True)
     answer = transcript[transcript.rindex("word0 ") :]
     assert answer.partition("the end")[0].split() == words

@@ -10,8 +10,10 @@ from buddy.protocol.codes import VERSION as PROTOCOL
 from buddy.protocol.envelopes import Response, encode, parse_request
 from buddy.protocol.requests import HelloReply
 from buddy.terminal.status_line import prompt_text
-from cli.driving import Home, shell
-from terminal.screen import PATIENCE, Tmux
+from tests.harness.home import Home
+from tests.harness.processes import PATIENCE
+from tests.harness.scripts import shell
+from tests.harness.terminal import Tmux
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,12 @@ def test_the_prompt_says_where_commands_run(target: str, prompt: str) -> None:
 def test_the_first_screen_says_where_commands_run_and_whether_buddy_asks(home: Home) -> None:
     home.script({"text": "over"})
     with Tmux(home, "--ssh", "me@host.invalid", "-C", "/srv", "--approve", "all") as terminal:
-        screen = terminal.wait("(ssh me@host.invalid)>")
+        screen = terminal.wait_for("(ssh me@host.invalid)>")
         assert "commands run on ssh:me@host.invalid, without asking" in screen
     with Tmux(home, "--approve", "10m", "--no-tmux") as terminal:
-        terminal.wait("approvals: auto-approve everything for 10m (shift-tab)")
+        terminal.wait_for("approvals: auto-approve everything for 10m (shift-tab)")
         terminal.enter("go")
-        terminal.wait("approvals: auto-approving everything for 9m")
+        terminal.wait_for("approvals: auto-approving everything for 9m")
 
 
 def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
@@ -44,9 +46,9 @@ def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
     config = home.directory / ".config" / "buddy" / "buddy.toml"
     config.write_text(config.read_text() + "[display]\nshow_tool_calls = false\nshow_tokens = true\n")
     with Tmux(home, "--approve", "all") as terminal:
-        terminal.wait("(shift-tab)")
+        terminal.wait_for("(shift-tab)")
         terminal.enter("go")
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
     assert "echo quiet" not in screen
     assert "exit 0" not in screen
     assert screen.count(" tokens in, ") == 2
@@ -55,10 +57,10 @@ def test_tool_calls_can_be_hidden_and_tokens_shown(home: Home) -> None:
 def test_an_idle_session_is_resumed(home: Home) -> None:
     home.script({"text": "one"}, {"text": "two"}).run("exec", "first")
     with Tmux(home, "resume", "--last") as terminal:
-        screen = terminal.wait("↻ Session resumed")
+        screen = terminal.wait_for("↻ Session resumed")
         assert "one" in screen
         terminal.enter("second")
-        terminal.wait("two")
+        terminal.wait_for("two")
 
 
 class OldDaemon:
@@ -101,7 +103,7 @@ def test_a_daemon_of_another_version_is_reported(home: Home) -> None:
     home.script({"text": "hi"})
     socket = home.directory / "old.sock"
     with OldDaemon(socket), Tmux(home, "--socket", str(socket), columns=100) as terminal:
-        screen = terminal.wait("(shift-tab)")
+        screen = terminal.wait_for("(shift-tab)")
         terminal.keys("C-d")
-        terminal.wait("[ended 0]")
+        terminal.wait_for("[ended 0]")
     assert "! The daemon is version 9.9.9, this is 0.1.0. Restart it: buddy daemon stop, then buddy" in screen

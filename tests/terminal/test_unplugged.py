@@ -6,10 +6,11 @@ import re
 import signal
 import subprocess
 
-from cli.driving import Home, Reply, shell
-from terminal.screen import Tmux
+from tests.harness.home import Home
+from tests.harness.scripts import Reply, shell
+from tests.harness.terminal import Tmux
 
-# Streams a few words, and then runs until there is a file `gate`.
+# Streams a few words, and then runs until a file `gate` exists.
 GATED: Reply = {
     "text": "the quick brown fox jumps over the lazy dog and runs away. " * 3,
     "delay": 0.05,
@@ -18,7 +19,7 @@ GATED: Reply = {
 
 
 def begun(terminal: Tmux) -> None:
-    terminal.wait("(shift-tab)")
+    terminal.wait_for("(shift-tab)")
 
 
 def daemon_pid(home: Home) -> int:
@@ -29,32 +30,32 @@ def test_quitting_during_a_run_stops_nothing_and_resume_shows_it_all(home: Home)
     with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("the quick")
+        terminal.wait_for("the quick")
         terminal.keys("C-d")
-        screen = terminal.wait("[ended 0]")
+        screen = terminal.wait_for("[ended 0]")
     assert "The run continues in the background." in screen
     found = re.search(r"buddy resume (sess_\w+)", screen)
     assert found
     with Tmux(home, "resume", found[1]) as terminal:
-        terminal.wait("the quick")
+        terminal.wait_for("the quick")
         (home.work / "gate").touch()
-        screen = terminal.wait("✓ done")
+        screen = terminal.wait_for("✓ done")
         assert screen.count("> go") == 1
         assert screen.count("runs away.") == 3
         terminal.enter("and again")
-        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
 
 
 def test_a_closed_terminal_loses_nothing(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("1 Yes")
+        terminal.wait_for("1 Yes")
     with Tmux(home, "resume", "--last") as terminal:
-        screen = terminal.wait("1 Yes")
+        screen = terminal.wait_for("1 Yes")
         assert "│ $ echo ran > ran" in screen
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     assert (home.work / "ran").read_text() == "ran\n"
 
 
@@ -62,12 +63,12 @@ def test_two_terminals_on_one_session_show_the_same(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as one:
         begun(one)
         one.enter("go")
-        one.wait("1 Yes")
+        one.wait_for("1 Yes")
         with Tmux(home, "resume", "--last") as two:
-            two.wait("1 Yes")
+            two.wait_for("1 Yes")
             two.keys("1")
-            two.wait("✓ done")
-        screen = one.wait("✓ done")
+            two.wait_for("✓ done")
+        screen = one.wait_for("✓ done")
         assert "1 Yes" not in screen
         assert "over" in screen
 
@@ -76,13 +77,13 @@ def test_the_terminal_reconnects_to_a_restarted_daemon(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("1 Yes")
+        terminal.wait_for("1 Yes")
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("Lost connection to the daemon")
+        terminal.wait_for("Lost connection to the daemon")
         home.run("daemon", "start")
-        terminal.until(lambda screen: "Lost connection" not in screen)
+        terminal.wait_until(lambda screen: "Lost connection" not in screen)
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     assert (home.work / "ran").read_text() == "ran\n"
 
 
@@ -90,18 +91,18 @@ def test_reconnecting_ignores_a_session_that_was_left_and_deleted(home: Home) ->
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("in the first")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         terminal.enter("/new")
-        terminal.wait("A new session")
+        terminal.wait_for("A new session")
         terminal.enter("in the second")
-        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
         assert home.run("session", "delete", session_of(home, "in the first")).code == 0
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("Lost connection to the daemon")
+        terminal.wait_for("Lost connection to the daemon")
         terminal.keys("Enter")
-        terminal.until(lambda screen: "Lost connection to the daemon" not in screen)
+        terminal.wait_until(lambda screen: "Lost connection to the daemon" not in screen)
         terminal.enter("still here")
-        terminal.until(lambda screen: screen.count("✓ done") == 3)
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 3)
 
 
 def session_of(home: Home, prompt: str) -> str:
@@ -113,34 +114,34 @@ def test_enter_restarts_a_daemon_that_died(home: Home) -> None:
     with home.script({"text": "one"}, {"text": "two"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("first")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
         os.kill(daemon_pid(home), signal.SIGKILL)
-        terminal.wait("Lost connection to the daemon")
+        terminal.wait_for("Lost connection to the daemon")
         terminal.enter("second")
-        terminal.until(lambda screen: screen.count("✓ done") == 2)
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
 
 
 def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
     with home.script(GATED, {"text": "over"}) and Tmux(home, "--approve", "all") as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait("the quick")
+        terminal.wait_for("the quick")
         listing = ["tmux", "-S", terminal.socket, "list-panes", "-F", "#{pane_pid}"]
         shown = subprocess.run(listing, capture_output=True, check=True)
         os.killpg(int(shown.stdout), signal.SIGHUP)
         with Tmux(home, "resume", "--last") as again:
-            again.wait("the quick")
+            again.wait_for("the quick")
             (home.work / "gate").touch()
-            again.wait("✓ done")
+            again.wait_for("✓ done")
 
 
 def test_an_approval_of_a_killed_run_is_asked_again(home: Home) -> None:
     with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go") as killed:
-        killed.until("approve? [y/N] ")
+        killed.wait_for("approve? [y/N] ")
     with Tmux(home, "resume", "--last") as terminal:
-        terminal.wait("1 Yes")
+        terminal.wait_for("1 Yes")
         assert not (home.work / "ran").exists()
         terminal.keys("1")
-        terminal.wait("✓ done")
+        terminal.wait_for("✓ done")
     assert (home.work / "ran").read_text() == "ran\n"
     assert home.run("session", "show", "last").out.count("approval  ") == 1

@@ -24,7 +24,7 @@ def root(place: Place) -> Path:
 
 @pytest.fixture
 def output() -> list[tuple[str, bytes]]:
-    """What a call gave on while it ran."""
+    """What a call streamed while it ran."""
     return []
 
 

@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import msgspec
-from tools.tool_descriptions import generate
 
 from buddy.config.settings import ToolSettings
 from buddy.tools.descriptions import FILE
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import ToolDeps, builtin, toolbox
+from tools.tool_descriptions import generate
 
 PROGRAM = """
 import sys

@@ -85,7 +85,7 @@ async def test_edits_that_mean_nothing_or_destroy_a_secret_are_refused(
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "~/x", "link", "x\0y", "n" * 5000, ".", "missing"])
-async def test_what_is_no_file_in_the_workspace_is_not_edited(call: Call, root: Path, path: str) -> None:
+async def test_only_files_in_the_workspace_are_edited(call: Call, root: Path, path: str) -> None:
     (root.parent / "secret").write_text("root")
     (root / "link").symlink_to("../secret")
     with pytest.raises(ToolError):

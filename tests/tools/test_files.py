@@ -67,7 +67,7 @@ async def test_binary_and_empty_files_are_named_as_such(call: Call, root: Path) 
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "~/x", "fifo", "zero", "key", ".", "/proc/self/environ"])
-async def test_what_is_no_file_in_the_workspace_is_refused(call: Call, root: Path, path: str) -> None:
+async def test_only_files_in_the_workspace_are_read(call: Call, root: Path, path: str) -> None:
     os.mkfifo(root / "fifo")
     (root / "zero").symlink_to("/dev/zero")
     (root / "key").symlink_to("../id_rsa")
@@ -117,7 +117,7 @@ async def test_b01_b03_no_spelling_of_a_path_leads_out(call: Call, root: Path, p
     assert (root.parent / "root-evil" / "x").read_text() == "private"
 
 
-async def test_what_would_be_read_is_shown_by_its_canonical_path(place: Place, root: Path) -> None:
+async def test_the_canonical_path_to_be_read_is_shown(place: Place, root: Path) -> None:
     (root / "file").touch()
     (root / "link").symlink_to("file")
     assert (await ReadFile().intent(ReadFileArgs("link"), place)).details["path"] == f"{root}/file"
@@ -125,7 +125,7 @@ async def test_what_would_be_read_is_shown_by_its_canonical_path(place: Place, r
         await ReadFile().intent(ReadFileArgs("../x"), place)
 
 
-async def test_a_file_is_written_whole_with_its_directories(call: Call, root: Path) -> None:
+async def test_a_file_is_written_completely_with_its_directories(call: Call, root: Path) -> None:
     result = await WriteFile().run(WriteFileArgs("a/b.txt", "grüße\n"), call)
     assert result == Output("wrote 8 bytes to a/b.txt")
     assert (root / "a" / "b.txt").read_text() == "grüße\n"

@@ -1,4 +1,4 @@
-"""The tools of the shared pane, and what run_shell says of a command that goes on there."""
+"""The tools of the shared pane, and what run_shell says about a command that keeps running there."""
 
 import shutil
 import subprocess
@@ -62,7 +62,7 @@ async def test_when_a_wait_is_over_the_model_learns_that_the_command_goes_on(pan
     assert await pane.place.target.kill_orphans(pane.nonce) >= 1
 
 
-async def test_keys_are_shown_in_full_to_who_decides(pane: Call) -> None:
+async def test_keys_are_shown_in_full_when_approval_is_asked(pane: Call) -> None:
     intent = await SendKeys().intent(SendKeysArgs(literal_text="rm -rf x", keys=("C-c",), enter=True), pane.place)
     assert intent.kind == "keys"
     assert intent.details["text"] == "rm -rf x"
@@ -78,7 +78,7 @@ async def test_a_target_without_a_pane_says_so(call: Call) -> None:
 
 
 @pytest.mark.parametrize("args", [CapturePaneArgs(delay="1s", delay_ms=5), CapturePaneArgs(delay="soon")])
-async def test_a_delay_that_is_none_is_refused(pane: Call, args: CapturePaneArgs) -> None:
+async def test_an_invalid_delay_is_refused(pane: Call, args: CapturePaneArgs) -> None:
     with pytest.raises(ToolError, match="delay"):
         await CapturePane().run(args, pane)
 

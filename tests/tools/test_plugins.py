@@ -11,7 +11,7 @@ import pytest
 from buddy.config.settings import ToolSettings
 from buddy.tools.contract import Call
 from buddy.tools.toolbox import ToolDeps, builtin, toolbox
-from docs.documents import ROOT, blocks_of
+from tests.docs.documents import ROOT, blocks_of
 
 TOOL, ENTRY = [block.text for block in blocks_of(ROOT / "docs" / "extend.md") if block.kind in ("python", "toml")][:2]
 

@@ -63,7 +63,7 @@ def test_every_argument_of_a_built_in_tool_is_described_and_every_tool_but_the_s
         assert (registry.get(spec.name).timeout is None) == (spec.name == "run_shell")
 
 
-def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
+def test_an_unknown_tool_is_answered_with_the_available_ones() -> None:
     with pytest.raises(
         ToolError, match=r"unknown tool 'grpe'\. Available: capture-pane, edit_file, fetch_url, glob, grep, list_files"
     ):

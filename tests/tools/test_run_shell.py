@@ -43,7 +43,7 @@ async def test_a_command_beyond_its_limit_is_ended_and_that_is_said(call: Call, 
 
 
 @pytest.mark.parametrize("wait", ["soon", "-1s", "0", 0, -5, "", "1w", "99999999999s"])
-async def test_a_wait_that_is_no_duration_is_refused_and_nothing_runs(call: Call, root: Path, wait: int | str) -> None:
+async def test_an_invalid_wait_is_refused_and_nothing_runs(call: Call, root: Path, wait: int | str) -> None:
     with pytest.raises(ToolError, match="is not a duration"):
         await RunShell().run(RunShellArgs("touch ran", wait=wait), call)
     assert not (root / "ran").exists()
@@ -187,7 +187,7 @@ async def test_rewriting_a_script_that_the_command_names_changes_the_intent(
         ("bash < x.sh", "x.sh"), ("awk -f prog", "prog"), ("cmake .", "CMakeLists.txt"),
     ],
 )  # fmt: skip
-async def test_what_a_program_obeys_without_being_told_is_bound_too(
+async def test_files_that_a_program_reads_implicitly_are_bound_too(
     place: Place, root: Path, command: str, name: str
 ) -> None:
     (root / "sub").mkdir()

@@ -23,7 +23,7 @@ class Counting(LocalLauncher):
         return await super().argv(words)
 
 
-async def test_words_that_are_no_files_cost_nothing(tmp_path: Path) -> None:
+async def test_words_that_are_not_files_cost_nothing(tmp_path: Path) -> None:
     launcher = Counting()
     command = "echo " + " ".join(f"word{number}" for number in range(50)) + " && make all && npm test"
     found = await scripts_of(command, str(tmp_path), Place(Remote(launcher), str(tmp_path)))

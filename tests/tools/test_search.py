@@ -22,7 +22,7 @@ Search = Callable[[GrepArgs], Awaitable[str]]
 
 
 class Fixed(Programs):
-    """Searches with one program whatever else there is."""
+    """Searches with one program, whatever else is installed."""
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ async def test_found_paths_start_from_the_workspace(call: Call, programs: Progra
         await FindFiles(programs).run(GlobArgs("*", path="a.py"), call)
 
 
-async def test_a_great_many_files_are_cut(call: Call, root: Path, programs: Programs) -> None:
+async def test_a_listing_of_very_many_files_is_cut(call: Call, root: Path, programs: Programs) -> None:
     for number in range(600):
         (root / f"{number:04}").touch()
     lines = (await FindFiles(programs).run(GlobArgs("*"), call)).text.splitlines()

@@ -26,7 +26,7 @@ async def test_the_time_is_reported_in_several_forms(call: Call) -> None:
     ]
 
 
-async def test_the_list_is_replaced_whole_and_can_be_seen_again(call: Call) -> None:
+async def test_the_list_is_replaced_as_a_whole_and_can_be_read_again(call: Call) -> None:
     todo = Todo()
     items = (TodoItem("read"), TodoItem("write\nit", "in_progress"), TodoItem("done", "completed"))
     told = (await todo.run(TodoArgs(items), call)).text
@@ -44,7 +44,7 @@ async def test_each_session_has_its_own_list(call: Call) -> None:
 @pytest.mark.parametrize(
     "text", ['{"items": [{"text": ""}]}', '{"items": [{"text": "x", "status": "odd"}]}', '{"items": "x"}']
 )
-def test_a_list_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_list_is_refused(text: str) -> None:
     registry = Registry((Todo(),))
     with pytest.raises(ToolError, match="todo: items"):
         registry.parse(registry.get("todo"), text)
@@ -94,7 +94,7 @@ async def test_an_output_that_is_not_kept_or_not_that_long_is_explained(call: Ca
 
 
 @pytest.mark.parametrize("output", ["../../etc/passwd", "", "A" * 64, "0" * 65])
-def test_what_is_no_id_is_refused(output: str) -> None:
+def test_an_invalid_id_is_refused(output: str) -> None:
     registry = Registry((ReadOutput(MemoryLog(lambda: 0).read_blob),))
     with pytest.raises(ToolError, match="read_output"):
         registry.parse(registry.get("read_output"), f'{{"output": "{output}"}}')

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from msgspec import Struct
 
-from backends.casts import CASTS, scene
 from buddy.backends.native.session_tools import catalog_of
 from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.memory import MemoryLog
@@ -20,8 +19,9 @@ from buddy.protocol.requests import SubmitApproval
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import AnyTool, Registry
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolScope
-from harness import house
-from sessions.stage import Puppet, Turn, answer, asks_for, call, check_all
+from tests.backends.agents import AGENTS, agent_host
+from tests.harness.models import StepModel, Turn, answer, asks_for, call
+from tests.harness.runtime import check_host, scripted_host
 
 
 class NoArgs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class Changing:
         return self.registry
 
 
-class Shown(Puppet):
+class Shown(StepModel):
     """Keeps the tools of each prompt, and lets a test act between turns."""
 
     def __init__(self, *turns: Turn) -> None:
@@ -122,63 +122,63 @@ def test_a_tool_without_a_known_tier_is_privileged(tool: Remote) -> None:
 async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) -> None:
     source = Changing(Remote("alpha"))
     gain = Changing(Remote("alpha"), Remote("beta")).registry
-    puppet = Shown(
+    model = Shown(
         *(asks_for(call("alpha", {})), asks_for(call("beta", {})), answer("now there are two")),
         *(asks_for(call("beta", {})), asks_for(call("alpha", {})), answer("now there is one")),
     )
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
-    async with house(tmp_path, parts=parts) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("go")
-        await guest.until(RunComplete)
-        assert [result.is_error for result in guest.bodies(ToolResult)] == [False, True]
-        assert "unknown tool 'beta'. Available: alpha, capture-pane" not in puppet.results()[-1]
-        assert "unknown tool 'beta'. Available: alpha, edit_file" in puppet.results()[-1]
-        assert puppet.tools[0] is puppet.tools[1] is puppet.tools[2]  # nothing changed, so nothing is rebuilt
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model, tools=(source,))
+    async with scripted_host(tmp_path, overrides=parts) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        assert [result.is_error for result in client.bodies(ToolResult)] == [False, True]
+        assert "unknown tool 'beta'. Available: alpha, capture-pane" not in model.tool_results()[-1]
+        assert "unknown tool 'beta'. Available: alpha, edit_file" in model.tool_results()[-1]
+        assert model.tools[0] is model.tools[1] is model.tools[2]  # nothing changed, so nothing is rebuilt
         source.registry = gain
-        await guest.send("use both")
-        await guest.until(RunComplete)
-        assert puppet.names(3) - puppet.names(2) == {"beta"}
-        assert [result.text for result in guest.bodies(ToolResult)][2:] == ["beta ran", "alpha ran"]
+        await client.send("use both")
+        await client.wait_for(RunComplete)
+        assert model.names(3) - model.names(2) == {"beta"}
+        assert [result.text for result in client.bodies(ToolResult)][2:] == ["beta ran", "alpha ran"]
         assert source.asked == 6
-        await check_all(home)
+        await check_host(host)
 
 
 async def test_a_tool_that_disappears_during_its_turn_still_runs_in_that_turn(tmp_path: Path) -> None:
     source = Changing(Remote("alpha", "unheard-of"))
-    puppet = Shown(asks_for(call("alpha", {})), answer("done"))
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
-    async with house(tmp_path, parts=parts) as home, home.client() as guest:
-        await guest.start()
-        run_id = await guest.send("go")
-        asked = await guest.until(ApprovalRequired)  # its tier is not known, so it is privileged
+    model = Shown(asks_for(call("alpha", {})), answer("done"))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model, tools=(source,))
+    async with scripted_host(tmp_path, overrides=parts) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)  # its tier is not known, so it is privileged
         source.registry = Registry(())
-        await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
-        await guest.until(RunComplete)
-        assert [result.text for result in guest.bodies(ToolResult)] == ["alpha ran"]
-        assert "alpha" in puppet.names(0) and "alpha" not in puppet.names(1)
-        await check_all(home)
+        await client.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "approve"))
+        await client.wait_for(RunComplete)
+        assert [result.text for result in client.bodies(ToolResult)] == ["alpha ran"]
+        assert "alpha" in model.names(0) and "alpha" not in model.names(1)
+        await check_host(host)
 
 
 async def test_plan_mode_has_no_tool_above_read_only_wherever_it_comes_from(tmp_path: Path) -> None:
     source = Changing(Remote("looks"), Remote("acts", "side-effecting"), Undeclared("unclear"))
-    puppet = Shown(asks_for(call("looks", {}), call("acts", {}), call("unclear", {})), answer("a plan"))
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet, tools=(source,))
-    async with house(tmp_path, parts=parts) as home, home.client() as guest:
-        await guest.start(plan=True, approval_policy="all")
-        await guest.send("plan")
-        await guest.until(RunComplete)
-        assert puppet.names(0) & {"looks", "acts", "unclear", "run_shell"} == {"looks"}
-        assert [result.is_error for result in guest.bodies(ToolResult)] == [False, True, True]
-        await check_all(home)
+    model = Shown(asks_for(call("looks", {}), call("acts", {}), call("unclear", {})), answer("a plan"))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model, tools=(source,))
+    async with scripted_host(tmp_path, overrides=parts) as host, host.client() as client:
+        await client.start(plan=True, approval_policy="all")
+        await client.send("plan")
+        await client.wait_for(RunComplete)
+        assert model.names(0) & {"looks", "acts", "unclear", "run_shell"} == {"looks"}
+        assert [result.is_error for result in client.bodies(ToolResult)] == [False, True, True]
+        await check_host(host)
 
 
 async def test_plan_mode_denies_the_tool_of_another_agent(tmp_path: Path) -> None:
-    opencode = next(cast for cast in CASTS if cast.name == "opencode")
-    async with scene(opencode, tmp_path) as home, home.client() as guest:
-        await guest.start(plan=True, approval_policy="all")
-        await guest.send("other their_tool")
-        await guest.until(RunComplete)
-        (decided,) = guest.bodies(ApprovalReceived)
+    opencode = next(cast for cast in AGENTS if cast.name == "opencode")
+    async with agent_host(opencode, tmp_path) as host, host.client() as client:
+        await client.start(plan=True, approval_policy="all")
+        await client.send("other their_tool")
+        await client.wait_for(RunComplete)
+        (decided,) = client.bodies(ApprovalReceived)
         assert (decided.decision, decided.by) == ("deny", "rule:plan")
-        assert not guest.bodies(ApprovalRequired)
+        assert not client.bodies(ApprovalRequired)

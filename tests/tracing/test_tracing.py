@@ -14,32 +14,32 @@ from buddy.models.contract import Retrying, TokenUsage
 from buddy.protocol.events import ApprovalRequired, RunComplete
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import BudgetLimits
-from harness import Guest, house
-from sessions.stage import Puppet, answer, asks_for, shell
-from tracing.collector import Collector
+from tests.harness.models import StepModel, answer, asks_for, shell
+from tests.harness.runtime import RuntimeClient, scripted_host
+from tests.tracing.collector import Collector
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
-async def trace(tmp_path: Path, collector: Collector, puppet: Puppet, **env: str) -> Guest:
+async def trace(tmp_path: Path, collector: Collector, model: StepModel, **env: str) -> RuntimeClient:
     """One run, all of it allowed, and everything exported."""
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet)
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model)
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **env}
-    async with house(tmp_path, parts=parts, env=settings) as home, home.client() as guest:
-        await guest.start(approval_policy="all", budget=BudgetLimits(max_turns=7))
-        await guest.send("please be secretive")
-        await guest.until(RunComplete)
-        return guest
+    async with scripted_host(tmp_path, overrides=parts, env=settings) as host, host.client() as client:
+        await client.start(approval_policy="all", budget=BudgetLimits(max_turns=7))
+        await client.send("please be secretive")
+        await client.wait_for(RunComplete)
+        return client
 
 
 async def test_a_run_is_a_tree_of_turns_model_calls_and_tool_calls(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("echo one")), answer("done", usage=TokenUsage(30, 7)))
+    model = StepModel(asks_for(shell("echo one")), answer("done", usage=TokenUsage(30, 7)))
     with Collector() as collector:
-        await trace(tmp_path, collector, puppet)
+        await trace(tmp_path, collector, model)
     tree = sorted((span.name, collector.parent_of(span)) for span in collector.spans)
     assert tree == [
-        ("chat puppet", "turn 1"),
-        ("chat puppet", "turn 2"),
+        ("chat step-by-step", "turn 1"),
+        ("chat step-by-step", "turn 2"),
         ("execute_tool run_shell", "turn 1"),
         ("invoke_agent buddy", ""),
         ("turn 1", "invoke_agent buddy"),
@@ -50,13 +50,13 @@ async def test_a_run_is_a_tree_of_turns_model_calls_and_tool_calls(tmp_path: Pat
 
 
 async def test_spans_have_the_names_of_the_genai_conventions(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("echo one")), answer("done", usage=TokenUsage(30, 7, cached_tokens=5)))
+    model = StepModel(asks_for(shell("echo one")), answer("done", usage=TokenUsage(30, 7, cached_tokens=5)))
     with Collector() as collector:
-        guest = await trace(tmp_path, collector, puppet)
-    call = max(collector.named("chat puppet"), key=lambda span: span.start_ns).attributes
+        client = await trace(tmp_path, collector, model)
+    call = max(collector.named("chat step-by-step"), key=lambda span: span.start_ns).attributes
     assert call["gen_ai.operation.name"] == "chat"
     assert call["gen_ai.provider.name"] == "test"
-    assert call["gen_ai.request.model"] == "puppet"
+    assert call["gen_ai.request.model"] == "step-by-step"
     assert call["gen_ai.usage.input_tokens"] == 30
     assert call["gen_ai.usage.output_tokens"] == 7
     assert call["gen_ai.usage.cache_read.input_tokens"] == 5
@@ -68,7 +68,7 @@ async def test_spans_have_the_names_of_the_genai_conventions(tmp_path: Path) -> 
     assert tool.attributes["buddy.exit_code"] == 0
     assert tool.events == ["approval_received"]
     [run] = collector.named("invoke_agent buddy")
-    assert run.attributes["gen_ai.conversation.id"] == guest.session_id
+    assert run.attributes["gen_ai.conversation.id"] == client.session_id
     assert run.attributes["gen_ai.usage.input_tokens"] == 40
     assert run.attributes["buddy.outcome"] == "success"
     assert collector.resources[0]["service.name"] == "buddy"
@@ -76,7 +76,7 @@ async def test_spans_have_the_names_of_the_genai_conventions(tmp_path: Path) -> 
 
 async def test_the_budget_is_on_the_run(tmp_path: Path) -> None:
     with Collector() as collector:
-        await trace(tmp_path, collector, Puppet(answer("done", usage=TokenUsage(30, 7))))
+        await trace(tmp_path, collector, StepModel(answer("done", usage=TokenUsage(30, 7))))
     [run] = collector.named("invoke_agent buddy")
     assert run.attributes["buddy.budget.max_turns"] == 7
     assert run.attributes["buddy.budget.turns"] == 1
@@ -85,13 +85,13 @@ async def test_the_budget_is_on_the_run(tmp_path: Path) -> None:
 
 
 async def test_content_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
-    def puppet() -> Puppet:
-        return Puppet(asks_for(shell("echo hush | tr a-z A-Z")), answer("whispered"))
+    def model() -> StepModel:
+        return StepModel(asks_for(shell("echo hush | tr a-z A-Z")), answer("whispered"))
 
     with Collector() as collector:
-        await trace(tmp_path, collector, puppet())
+        await trace(tmp_path, collector, model())
         silent = b"".join(collector.bodies)
-        await trace(tmp_path, collector, puppet(), **{CAPTURE: "true"})
+        await trace(tmp_path, collector, model(), **{CAPTURE: "true"})
         spoken = b"".join(collector.bodies)
     for content in (b"please be secretive", b"whispered", b"echo hush", b"HUSH"):
         assert content not in silent
@@ -99,9 +99,9 @@ async def test_content_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> Non
 
 
 async def test_failures_are_errors(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("exit 3")), [ProviderError("overloaded", retryable=False)])
+    model = StepModel(asks_for(shell("exit 3")), [ProviderError("overloaded", retryable=False)])
     with Collector() as collector:
-        await trace(tmp_path, collector, puppet)
+        await trace(tmp_path, collector, model)
     [tool] = collector.named("execute_tool run_shell")
     assert (tool.is_error, tool.attributes["error.type"]) == (True, "EXEC_NON_ZERO_EXIT")
     [run] = collector.named("invoke_agent buddy")
@@ -110,34 +110,36 @@ async def test_failures_are_errors(tmp_path: Path) -> None:
 
 async def test_a_retry_is_reported_on_its_call(tmp_path: Path) -> None:
     with Collector() as collector:
-        await trace(tmp_path, collector, Puppet([Retrying(2, "busy", 10), *answer("done")]))
-    [call] = collector.named("chat puppet")
+        await trace(tmp_path, collector, StepModel([Retrying(2, "busy", 10), *answer("done")]))
+    [call] = collector.named("chat step-by-step")
     assert call.events == ["retry"]
 
 
 async def test_a_question_is_reported_on_its_tool_call(tmp_path: Path) -> None:
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: Puppet(asks_for(shell("true")), answer("ok")))
+    parts = RuntimeOverrides(
+        log=MemoryLog(unix_ms), provider=lambda _: StepModel(asks_for(shell("true")), answer("ok"))
+    )
     with Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        async with house(tmp_path, parts=parts, env=env) as home, home.client() as guest:
-            await guest.start()
-            run_id = await guest.send("go")
-            asked = await guest.until(ApprovalRequired)
-            await guest.client.approve(SubmitApproval(guest.session_id, run_id, asked.approval_id, "approve"))
-            await guest.until(RunComplete)
+        async with scripted_host(tmp_path, overrides=parts, env=env) as host, host.client() as client:
+            await client.start()
+            run_id = await client.send("go")
+            asked = await client.wait_for(ApprovalRequired)
+            await client.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "approve"))
+            await client.wait_for(RunComplete)
     [tool] = collector.named("execute_tool run_shell")
     assert tool.events == ["approval_required", "approval_received"]
 
 
 async def test_a_stopped_run_is_exported_with_its_outcome(tmp_path: Path) -> None:
-    puppet = Puppet(asks_for(shell("sleep 600")))
-    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: puppet)
+    model = StepModel(asks_for(shell("sleep 600")))
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model)
     with Collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        async with house(tmp_path, parts=parts, env=env) as home, home.client() as guest:
-            await guest.start()
-            await guest.send("go")
-            await guest.until(ApprovalRequired)
+        async with scripted_host(tmp_path, overrides=parts, env=env) as host, host.client() as client:
+            await client.start()
+            await client.send("go")
+            await client.wait_for(ApprovalRequired)
     [run] = collector.named("invoke_agent buddy")
     assert run.attributes["buddy.outcome"] == "cancelled"
     assert len(collector.spans) == 4

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from backends.casts import Cast, scene
-from backends.droid.program import agent_request, droid, environment, install, workspace
 from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_credentials
@@ -15,8 +13,10 @@ from buddy.protocol.events import Error, RunComplete
 from buddy.targets.launchers import LocalLauncher
 from buddy.targets.local import Local
 from buddy.targets.remote import Remote
+from tests.backends.agents import Agent, agent_host
+from tests.backends.droid.program import agent_request, droid, environment, install, workspace
 
-CAST = Cast("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
+CAST = Agent("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
 HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
 
 
@@ -83,14 +83,14 @@ async def test_a_session_works_after_its_folder_is_trusted(tmp_path: Path) -> No
     root = workspace(tmp_path)
     (root / ".factory").mkdir()
     (root / ".factory" / "settings.json").write_text(json.dumps(HOOKS))
-    async with scene(CAST, root) as home, home.client() as guest:
-        await guest.start()
-        await guest.send("say hello")
-        assert (await guest.until(RunComplete)).outcome == "failed"
-        assert "not trusted" in guest.bodies(Error)[0].message
+    async with agent_host(CAST, root) as host, host.client() as client:
+        await client.start()
+        await client.send("say hello")
+        assert (await client.wait_for(RunComplete)).outcome == "failed"
+        assert "not trusted" in client.bodies(Error)[0].message
         Trust(tmp_path / "work-programs" / "state").set(str(root), trusted=True)
-        await guest.send("say hello")
-        assert (await guest.until(RunComplete)).outcome == "success"
+        await client.send("say hello")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
 class There(LocalLauncher):

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from backends.droid.program import conversation, requests, workspace
-from backends.talking import listen, no, send, until, yes
 from buddy.backends.external.contract import (
     Completion,
     Message,
@@ -15,6 +13,8 @@ from buddy.backends.external.contract import (
     ToolEnded,
     ToolProgress,
 )
+from tests.backends.droid.program import conversation, requests, workspace
+from tests.backends.talking import listen, no, send, until, yes
 
 DIALECTS = pytest.mark.parametrize("mode", ["", "old", "double", "old double"])
 

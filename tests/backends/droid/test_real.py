@@ -8,9 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from backends.droid.program import workspace
-from backends.real import QUIET, program
-from backends.talking import listen, no, send, until, yes
 from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import ARGUMENTS, Droid
 from buddy.backends.external.contract import (
@@ -30,10 +27,12 @@ from buddy.protocol.events import ApprovalRequired, AssistantMessage, RunComplet
 from buddy.protocol.requests import SubmitApproval
 from buddy.targets import orphans
 from buddy.targets.local import Local
-from fake_model import Answer, FakeModel, delta, ending, says
-from fake_model import Request as Asked
-from harness import House
-from sessions.stage import crash
+from tests.backends.droid.program import workspace
+from tests.backends.real import QUIET, program
+from tests.backends.talking import listen, no, send, until, yes
+from tests.harness.fake_model import Answer, FakeModel, delta, ending, says
+from tests.harness.fake_model import Request as Asked
+from tests.harness.runtime import RuntimeHost, crash
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 MODEL = "custom:Fake-0"
@@ -79,12 +78,12 @@ def at_home(tmp_path: Path, model: FakeModel) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[House]:
+async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[RuntimeHost]:
     places = Places(tmp_path / "config", tmp_path / "state", tmp_path / "socket")
     config = Config(agent=AgentSettings(model="none"), server=ServerSettings("droid"))
     runtime = Runtime(config, places, env, RuntimeOverrides(log=log))
     try:
-        yield House(runtime, workspace(tmp_path))
+        yield RuntimeHost(runtime, workspace(tmp_path))
     finally:
         await runtime.close()
 
@@ -93,28 +92,28 @@ async def test_a_session_is_asked_answered_and_gone_on_with_after_a_crash(tmp_pa
     log = MemoryLog(unix_ms)
     async with FakeModel(obey) as model:
         env = at_home(tmp_path, model)
-        async with house(env, tmp_path, log) as home, home.client() as guest:
-            session_id = await guest.start(model=MODEL, system_prompt="Speak of tea.")
-            run_id = await guest.send(execute("echo once >> ledger.txt"))
-            asked = await guest.until(ApprovalRequired)
+        async with house(env, tmp_path, log) as host, host.client() as client:
+            session_id = await client.start(model=MODEL, system_prompt="Speak of tea.")
+            run_id = await client.send(execute("echo once >> ledger.txt"))
+            asked = await client.wait_for(ApprovalRequired)
             assert (asked.kind, asked.details["command"]) == ("exec", "echo once >> ledger.txt")
-            await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
-            ended = await guest.until(RunComplete)
+            await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+            ended = await client.wait_for(RunComplete)
             assert (ended.outcome, ended.summary) == ("success", "All done.")
-            assert "exited with code 0" in guest.bodies(ToolResult)[0].text
-            assert sum(body.input_tokens for body in guest.bodies(Usage)) >= 200
+            assert "exited with code 0" in client.bodies(ToolResult)[0].text
+            assert sum(body.input_tokens for body in client.bodies(Usage)) >= 200
             assert any("Speak of tea." in request.raw.decode() for request in model.requests)
-            run_id = await guest.send(execute("touch forbidden"))
-            asked = await guest.until(ApprovalRequired)
-            await guest.client.approve(SubmitApproval(session_id, run_id, asked.approval_id, "deny", "drink it first"))
-            assert (await guest.until(RunComplete)).outcome == "success"
-            assert "drink it first" in guest.bodies(AssistantMessage)[-1].text
-            await crash(home, session_id)
-        async with house(env, tmp_path, log) as home, home.client() as guest:
-            await guest.client.attach(session_id)
-            guest.session_id = session_id
-            run_id = await guest.send("recall")
-            ended = await guest.until(RunComplete, lambda body: body.run_id == run_id)
+            run_id = await client.send(execute("touch forbidden"))
+            asked = await client.wait_for(ApprovalRequired)
+            await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "deny", "drink it first"))
+            assert (await client.wait_for(RunComplete)).outcome == "success"
+            assert "drink it first" in client.bodies(AssistantMessage)[-1].text
+            await crash(host, session_id)
+        async with house(env, tmp_path, log) as host, host.client() as client:
+            await client.api.attach(session_id)
+            client.session_id = session_id
+            run_id = await client.send("recall")
+            ended = await client.wait_for(RunComplete, lambda body: body.run_id == run_id)
             assert ended.summary == "4 before"
     assert (workspace(tmp_path) / "ledger.txt").read_text() == "once\n"
     assert not (workspace(tmp_path) / "forbidden").exists()

@@ -1,11 +1,9 @@
-"""A conversation with Droid, played by a fake program that speaks its wire format: normal operation and failures."""
+"""A conversation with Droid, with a fake program that speaks its wire format: normal operation and failures."""
 
 from pathlib import Path
 
 import pytest
 
-from backends.droid.program import agent_request, conversation, droid, environment, requests, workspace
-from backends.talking import listen, send, until, yes
 from buddy.backends.droid.agent import Droid
 from buddy.backends.external.contract import (
     Completion,
@@ -22,6 +20,8 @@ from buddy.backends.external.contract import (
 from buddy.errors import ProviderError, UserError
 from buddy.targets import orphans
 from buddy.targets.local import Local
+from tests.backends.droid.program import agent_request, conversation, droid, environment, requests, workspace
+from tests.backends.talking import listen, send, until, yes
 
 DIALECTS = pytest.mark.parametrize("mode", ["", "old", "double", "old double"])
 

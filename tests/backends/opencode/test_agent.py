@@ -10,8 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backends.opencode.serving import conversation, kinds, make, request, serving
-from backends.talking import listen, send, until
 from buddy.approvals.digest import nonce_of
 from buddy.backends.external.contract import AgentRequest, AgentResult, Completion, Delta, Message, SessionLost
 from buddy.backends.external.pool import AgentPool
@@ -20,6 +18,8 @@ from buddy.backends.opencode.settings import session_rules
 from buddy.errors import ProviderError, UserError
 from buddy.targets import orphans
 from buddy.targets.local import Local
+from tests.backends.opencode.serving import conversation, kinds, make, request, serving
+from tests.backends.talking import listen, send, until
 
 
 def server_of(place: Path) -> list[int]:

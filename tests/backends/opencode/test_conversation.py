@@ -6,8 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backends.opencode.serving import conversation, kinds, request, serving
-from backends.talking import listen, no, send, until
 from buddy.backends.external.contract import (
     Completion,
     Delta,
@@ -20,6 +18,8 @@ from buddy.backends.external.contract import (
     ToolStarted,
     UsageReport,
 )
+from tests.backends.opencode.serving import conversation, kinds, request, serving
+from tests.backends.talking import listen, no, send, until
 
 DIALECTS = pytest.mark.parametrize("dialect", ["", "old"])
 SPENT = UsageReport(20, 10, 4, 0.25)

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from backends.opencode.serving import make, request
-from backends.real import at_home, program
-from backends.talking import no, send, until, yes
 from buddy.backends.external.contract import Completion, Delta, Permission, ToolEnded
 from buddy.targets.local import Local
+from tests.backends.opencode.serving import make, request
+from tests.backends.real import at_home, program
+from tests.backends.talking import no, send, until, yes
 
 HOSTILE = """{
   "permission": {"*": "allow", "bash": {"*": "allow", "touch *": "allow"}, "edit": "allow"},

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from backends.opencode.serving import make, request
-from backends.talking import send
 from buddy.backends.external.contract import Completion, Permission
 from buddy.errors import UserError
 from buddy.targets.launchers import SshLauncher, close_connections
 from buddy.targets.remote import Remote
-from targets.machines import ssh_server
+from tests.backends.opencode.serving import make, request
+from tests.backends.talking import send
+from tests.targets.machines import ssh_server
 
 
 async def test_opencode_works_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -8,7 +8,7 @@ import pytest
 from buddy.errors import ToolError
 from buddy.tools.fetch.addresses import refuse_closed
 from buddy.tools.fetch.client import Fetcher
-from tools.fetch.loopback import fetcher, open_guard, reply, serving
+from tests.tools.fetch.loopback import fetcher, open_guard, reply, serving
 
 
 async def test_a_page_is_fetched() -> None:

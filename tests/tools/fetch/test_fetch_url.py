@@ -12,7 +12,7 @@ from buddy.tools.contract import Call, Output, Place
 from buddy.tools.fetch.client import Fetcher, Page
 from buddy.tools.fetch.fetch_url import FetchUrl, FetchUrlArgs
 from buddy.tools.fetch.page import readable
-from tools.fetch.loopback import fetcher, reply, serving
+from tests.tools.fetch.loopback import fetcher, reply, serving
 
 SECRET = "s3cr3t-value-of-this-machine"
 
@@ -84,12 +84,12 @@ async def test_text_is_read_as_what_it_is(body: bytes, kind: str, expected: str)
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"\x89PNG\0", "image/png"), (b"a\0b", "text/plain"), (b"\0\1", "")])
-async def test_what_is_no_text_is_refused(body: bytes, kind: str) -> None:
+async def test_a_file_that_is_not_text_is_refused(body: bytes, kind: str) -> None:
     with pytest.raises(ToolError, match="not text"):
         await readable(Page("http://x/", 200, kind, body))
 
 
-async def test_a_page_built_to_take_for_ever_is_given_up_and_nothing_of_it_goes_on() -> None:
+async def test_a_page_built_to_take_forever_is_abandoned_and_stops_using_the_cpu() -> None:
     with pytest.raises(ToolError, match="takes too long"):
         await readable(Page("http://x/", 200, "text/html", b"<ul><li>" * 250_000), max_seconds=0.5)
     assert _readers() == []
@@ -192,7 +192,7 @@ async def test_a_redirect_that_carries_a_secret_out_is_not_followed(call: Call) 
             await FetchUrl(has_secret, fetcher()).run(FetchUrlArgs(f"http://example.com:{port}/"), call)
 
 
-async def test_a_redirect_on_the_same_site_is_followed_and_the_last_address_told(call: Call) -> None:
+async def test_a_redirect_on_the_same_site_is_followed_and_the_final_url_is_reported(call: Call) -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         moved = f"Location: http://www.example.com:{port}/new"
         writer.write(reply(b"", moved, status="301 Moved") if "/old" in head else reply(b"here"))

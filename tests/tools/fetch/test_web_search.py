@@ -9,7 +9,7 @@ from buddy.errors import ToolError
 from buddy.tools.contract import Call, Place
 from buddy.tools.fetch.duckduckgo import DuckDuckGo, results_of
 from buddy.tools.fetch.web_search import SearchResult, WebSearch, WebSearchArgs
-from tools.fetch.loopback import fetcher, reply, serving
+from tests.tools.fetch.loopback import fetcher, reply, serving
 
 PAGE = Path(__file__).with_name("search_page.html").read_bytes()
 NONE = b'<html><body><div class="results"><div class="no-results">No results.</div></div></body></html>'
@@ -57,7 +57,7 @@ async def test_at_most_eight_results_are_reported(call: Call) -> None:
     assert text.count("https://x.example/") == 8
 
 
-async def test_nothing_found_is_said_as_such(call: Call) -> None:
+async def test_no_results_are_reported_as_such(call: Call) -> None:
     assert (await search(NONE, call))[0] == "no results for 'durable & sessions'"
 
 
@@ -71,7 +71,7 @@ async def test_nothing_found_is_said_as_such(call: Call) -> None:
         (b"", "302 SearchResult", ("Location: http://elsewhere.example/",)),
     ],
 )
-async def test_an_answer_that_is_none_is_an_error_and_never_nothing_found(
+async def test_an_unusable_answer_is_an_error_and_never_no_results(
     call: Call, body: bytes, status: str, headers: tuple[str, ...]
 ) -> None:
     with pytest.raises(ToolError, match="the search engine gave no answer") as refused:
@@ -93,7 +93,7 @@ async def test_a_query_that_carries_a_secret_is_not_sent(place: Place, call: Cal
             await attempt
 
 
-async def test_who_is_asked_and_what_is_shown(place: Place) -> None:
+async def test_the_search_engine_and_the_query_are_shown(place: Place) -> None:
     intent = await WebSearch(no_secret, DuckDuckGo()).intent(WebSearchArgs(QUERY), place)
     assert (intent.kind, intent.details) == ("fetch", {"query": QUERY, "host": "html.duckduckgo.com"})
 

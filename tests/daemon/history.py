@@ -1,4 +1,4 @@
-"""A session with a long history, written straight into the log of a daemon that does not run yet."""
+"""A session with a long history, written directly into the log before the daemon starts."""
 
 import time
 from pathlib import Path
@@ -18,8 +18,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def seed(state_dir: Path, workspace: Path, count: int, size: int = 100) -> str:
-    """A session of `count` events with texts of `size` characters; gives its id."""
+async def write_history(state_dir: Path, workspace: Path, count: int, size: int = 100) -> str:
+    """A session of `count` events with texts of `size` characters; returns its id."""
     session_id, repo = Ulids()("sess"), Repo(str(workspace))
     log = SqliteLog.open(state_dir, now_ms)
     try:

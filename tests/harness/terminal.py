@@ -1,4 +1,4 @@
-"""A real terminal for the real program: tmux with a size, keys that are sent, and what is on the screen.
+"""A real terminal for the real program: tmux with a size, the keys that it is sent, and its screen.
 
 Invariants: each test has its own tmux server in its own folder; every wait is for a condition and ends after
 `PATIENCE`, so a hang is a failure that shows the screen.
@@ -6,17 +6,16 @@ Invariants: each test has its own tmux server in its own folder; every wait is f
 
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cli.driving import Home, Reply
+from tests.harness.home import Home
+from tests.harness.processes import BUDDY, PATIENCE
+from tests.harness.scripts import Reply
 
-# Far longer than any step takes, even on a machine whose cores are all busy: it only bounds a hang.
-PATIENCE = 120.0
 LOOK_SECONDS = 0.02
 # A reply that streams until it is interrupted, however slow the test is.
 ENDLESS: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 3000, "delay": 0.05}
@@ -27,9 +26,8 @@ class Tmux:
 
     def __init__(self, home: Home, *arguments: str, columns: int = 80, rows: int = 24, program: str = "") -> None:
         self.socket = str(home.directory / f"tmux-{time.monotonic_ns()}")
-        command = program or " ".join(map(shlex.quote, (sys.executable, "-m", "buddy", *arguments)))
+        command = program or " ".join(map(shlex.quote, (*BUDDY, *arguments)))
         env = {**home.env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
-        env.pop("TMUX", None)
         size = ["-x", str(columns), "-y", str(rows)]
         line = f"cd {shlex.quote(str(home.work))} && {command}; echo [ended $?]; cat"
         self._env = env
@@ -56,7 +54,7 @@ class Tmux:
         """Type a line and send it once it is on the screen."""
         self.type(text)
         last = text.rpartition("\n")[2]
-        self.until(lambda screen: last[:20] in screen)
+        self.wait_until(lambda screen: last[:20] in screen)
         self.keys("Enter")
 
     def screen(self, *, history: bool = False, colour: bool = False) -> str:
@@ -64,11 +62,11 @@ class Tmux:
         shown = self._tmux("capture-pane", "-p", "-J", *flags)
         return "\n".join(line.rstrip() for line in shown.splitlines()).rstrip("\n")
 
-    def wait(self, text: str, *, history: bool = False) -> str:
+    def wait_for(self, text: str, *, history: bool = False) -> str:
         """Wait until a text is on the screen; returns the screen."""
-        return self.until(lambda screen: text in screen, wanted=text, history=history)
+        return self.wait_until(lambda screen: text in screen, wanted=text, history=history)
 
-    def until(self, holds: Callable[[str], bool], *, wanted: str = "", history: bool = False) -> str:
+    def wait_until(self, holds: Callable[[str], bool], *, wanted: str = "", history: bool = False) -> str:
         deadline = time.monotonic() + PATIENCE
         while True:
             screen = self.screen(history=history)

@@ -22,13 +22,12 @@ from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Piece, Prompt, Reply, TextDelta, TokenUsage, ToolItem, UserItem
 from buddy.protocol.shapes import ToolCallItem
-from harness import House
-from sessions.stage import check_all
+from tests.harness.runtime import RuntimeHost, check_host
 
 FAKES = Path(__file__).parent / "fakes"
 
 
-class Cast(Struct, frozen=True):
+class Agent(Struct, frozen=True):
     """A backend under test: its agent runtime, the program on the PATH and its environment."""
 
     name: str
@@ -37,19 +36,19 @@ class Cast(Struct, frozen=True):
     env: dict[str, str] = {}
 
 
-CASTS = (
-    Cast("native"),
-    Cast("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-not-a-real-key"}),
-    Cast("opencode", runtime="opencode", script="opencode.py"),
-    Cast("acp", runtime=f"acp:{sys.executable} {FAKES / 'acp.py'}"),
+AGENTS = (
+    Agent("native"),
+    Agent("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-not-a-real-key"}),
+    Agent("opencode", runtime="opencode", script="opencode.py"),
+    Agent("acp", runtime=f"acp:{sys.executable} {FAKES / 'acp.py'}"),
 )
 
 
-class Obedient:
+class CommandModel:
     """A model that understands the commands, for the native agent."""
 
     profile = "test"
-    model = "obedient"
+    model = "commands"
     api = "scripted"
     context_limit = 128_000
 
@@ -93,31 +92,31 @@ class Obedient:
         """Nothing to close."""
 
 
-def runtime_of(cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None) -> Runtime:
+def runtime_of(agent: Agent, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None) -> Runtime:
     """A runtime for this backend; with the log of another runtime, it continues after that one."""
     programs = workspace.parent / f"{workspace.name}-programs"
     programs.mkdir(exist_ok=True)
-    if cast.script:
-        program = programs / cast.name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKES / cast.script}" "$@"\n')
+    if agent.script:
+        program = programs / agent.name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKES / agent.script}" "$@"\n')
         program.chmod(0o755)
-    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **cast.env, **(more or {})}
+    env = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **agent.env, **(more or {})}
     profiles = {"test": Profile(api="scripted")}
-    config = Config(profiles, AgentSettings(model="test"), server=ServerSettings(cast.runtime or "native"))
+    config = Config(profiles, AgentSettings(model="test"), server=ServerSettings(agent.runtime or "native"))
     places = Places(programs / "config", programs / "state", programs / "socket")
-    parts = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: Obedient())
-    return Runtime(config, places, env, parts)
+    overrides = RuntimeOverrides(log=log or MemoryLog(unix_ms), provider=lambda _: CommandModel())
+    return Runtime(config, places, env, overrides)
 
 
 @asynccontextmanager
-async def scene(
-    cast: Cast, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None
-) -> AsyncGenerator[House]:
+async def agent_host(
+    agent: Agent, workspace: Path, log: Log | None = None, *, more: dict[str, str] | None = None
+) -> AsyncGenerator[RuntimeHost]:
     """A running service for this backend; at the end its log must pass the checker."""
-    runtime = runtime_of(cast, workspace, log, more=more)
-    home = House(runtime, workspace)
+    runtime = runtime_of(agent, workspace, log, more=more)
+    host = RuntimeHost(runtime, workspace)
     try:
-        yield home
-        await check_all(home)
+        yield host
+        await check_host(host)
     finally:
         await runtime.close()

@@ -1,4 +1,4 @@
-"""The offline checker: what must always hold, read off a log, what clients received and a ledger of real side effects.
+"""The offline checker: the invariants, checked on a log, what clients received and a ledger of real side effects.
 
 Invariants: it judges only what was recorded, never a running process; every violation is one line that names the
 session and the place; a sound scenario gives an empty list. A ledger line is the `BUDDY_CALL` nonce of the call that
@@ -35,7 +35,7 @@ from buddy.sessions.state import SessionFold
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import builtin
 
-# How a call that was executed may end: as it went, or as something that nobody knows.
+# How a call that was executed may end: with its result, or with an unknown outcome.
 HAPPENED = frozenset({"EXEC_NON_ZERO_EXIT", "EXEC_TIMEOUT", "UNKNOWN_OUTCOME"})
 # A decision made in the last moment is stamped a little after the approval's own timer.
 CLOCK_SLACK_MS = 1000
@@ -53,7 +53,7 @@ class Received(Struct, frozen=True):
 class Recorded(Struct, frozen=True):
     """Everything a scenario left behind.
 
-    `complete`: the faults are over and the log is whole, so every run has ended and everything done is in it.
+    `complete`: the faults are over and the log is complete, so every run has ended and everything done is in it.
     """
 
     log: Mapping[str, Sequence[Event]]
@@ -114,7 +114,7 @@ def check_seqs(history: History) -> Iterator[str]:
     """`seq` starts at 1, without a gap, each once."""
     for expected, event in enumerate(history.events, 1):
         if event.seq != expected:
-            yield history.says(f"seq {event.seq} stands where {expected} belongs")
+            yield history.says(f"seq {event.seq} is where {expected} belongs")
             return
         if event.session_id != history.session_id:
             yield history.says(f"seq {event.seq} belongs to {event.session_id}")
@@ -285,7 +285,7 @@ def _calls(history: History) -> dict[str, bool]:
 
 
 def check_provider_history(history: History) -> Iterator[str]:
-    """What a provider would be sent is valid after every single event, and tells the results that were recorded."""
+    """What a provider would be sent is valid after every single event, and has the results that were recorded."""
     transcript = Transcript()
     for event, body in history.bodies:
         transcript.apply(event.seq, body)
@@ -299,7 +299,7 @@ def check_provider_history(history: History) -> Iterator[str]:
             result = results[item.call_id]
             told = item.text.partition("\n\n[allowed by ")[0]  # what a person said to it follows the result
             if not result.blobs and told != result.text.partition("\n\n[allowed by ")[0]:
-                yield history.says(f"the history tells another result of {item.call_id} than the log")
+                yield history.says(f"the history has another result of {item.call_id} than the log")
 
 
 def invalid_conversation(items: Sequence[Item]) -> str | None:
@@ -345,7 +345,7 @@ def check_received(received: Received, log: Sequence[Event]) -> Iterator[str]:
             yield f"{where} received seq {event.seq} after {expected - 1}"
             return
         if event.seq > expected and not _announces_gap(event):
-            yield f"{where} missed seq {expected} to {event.seq - 1} without being told"
+            yield f"{where} missed seq {expected} to {event.seq - 1} without an announced gap"
             return
         expected = event.seq + 1
     last = log[-1].seq if log else 0

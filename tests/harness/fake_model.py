@@ -92,6 +92,11 @@ def calls(*wanted: tuple[str, str], finish: str | None = "tool_calls") -> list[C
     return [*deltas, *ending(finish, None)]
 
 
+def answer_to(request: Request, chunks: list[Chunk]) -> Answer:
+    """The reply to a conversation; this server has no list of models."""
+    return Answer(status=404, body=b"{}") if request.path.endswith("/models") else Answer(chunks)
+
+
 def delta(**fields: object) -> Chunk:
     return {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": fields}]}
 
@@ -160,7 +165,7 @@ class FakeModel:
             self._changed.notify_all()
 
     async def _exchange(self, ahead: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-        """Answer one request; give what was read of the next one, or None when the connection is over."""
+        """Answer one request; returns what was read of the next one, or None when the connection is over."""
         request = await _read_request(ahead, reader)
         answer = self._answer(request)
         async with self._changed:
@@ -197,7 +202,7 @@ async def _read_request(ahead: bytes, reader: asyncio.StreamReader) -> Request:
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> bool:
-    """Send the answer; give whether the connection can be used again."""
+    """Send the answer; returns whether the connection can be reused."""
     if answer.drop:
         return False
     if answer.hang == "headers":

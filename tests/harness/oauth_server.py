@@ -7,7 +7,7 @@
 
 With `standard=True` it publishes metadata and speaks RFC 8628; else it has the paths of OpenAI's. `polls` are the
 answers to the next questions of a device (`pending`, `slow_down`, `access_denied`, `expired_token`); after them it is
-granted. Refresh tokens work once: each refresh gives a new one and takes the old one back.
+granted. Refresh tokens work once: each refresh returns a new one and revokes the old one.
 """
 
 import base64

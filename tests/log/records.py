@@ -1,14 +1,11 @@
 """Sessions, events and batches for the tests of the log."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from buddy import errors
-from buddy.log.contract import Batch, Lease, Log, SessionRecord
+from buddy.log.contract import ApprovalRecord, Batch, Lease, Log, SessionRecord
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import AssistantToken
 from buddy.protocol.shapes import Repo
@@ -17,16 +14,6 @@ AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 
 SESSION = "sess_1"
 OTHER = "sess_2"
-
-
-class SetClock:
-    """Unix milliseconds that only a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now
 
 
 def record(session_id: str = SESSION, *, root: str = "/project", created_at: int = 1) -> SessionRecord:
@@ -58,18 +45,13 @@ def changed(struct: AnyStruct, **changes: object) -> AnyStruct:
     return msgspec.structs.replace(struct, **changes)
 
 
-async def read_all(log: Log, session_id: str = SESSION) -> list[Event]:
-    found: list[Event] = []
-    while page := await log.read(session_id, found[-1].seq if found else 0):
-        found += page
-    return found
-
-
 def seqs(events: Sequence[Event]) -> list[int]:
     return [event.seq for event in events]
 
 
-def child_environment(fault: str = "") -> dict[str, str]:
-    """For programs that are started by a test: they find what it finds, and have no fault armed but the one given."""
-    places = (Path(__file__).parent.parent, Path(errors.__file__).parent.parent)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "BUDDY_FAULT": fault}
+async def started(log: Log, session_id: str = SESSION) -> Lease:
+    return await log.create(record(session_id), "owner")
+
+
+def pending(approval_id: str = "appr_1") -> ApprovalRecord:
+    return ApprovalRecord(approval_id, "run_1", "call_1", "digest", 99)

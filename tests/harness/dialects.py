@@ -1,4 +1,4 @@
-"""The two wire protocols as their servers speak them, behind one set of words, so that one table of cases is for both.
+"""The wire protocols as their servers speak them, behind one interface, so that one table of cases runs against all.
 
 for dialect in DIALECTS:
     async with FakeModel([dialect.answer(dialect.says("Hello"))]) as model, dialect.serving(model) as provider:
@@ -14,7 +14,7 @@ import msgspec
 from buddy.models.completions import Completions
 from buddy.models.contract import Piece, Provider
 from buddy.models.responses import Responses
-from fake_model import Answer, Chunk, FakeModel, delta, ending
+from tests.harness.fake_model import Answer, Chunk, FakeModel, delta, ending
 
 KEY = "sk-canary-5551"
 
@@ -91,7 +91,7 @@ class Chat:
 
 
 class Response:
-    """Responses; its streams begin with an event that says nothing and end with the whole response."""
+    """Responses; its streams begin with an event that says nothing and end with the complete response."""
 
     name = "responses"
     path = "/v1/responses"

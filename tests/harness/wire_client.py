@@ -13,13 +13,13 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 VERSION = "push.runtime.v1"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 Message = dict[str, Any]
 
 
-class Refused(Exception):
-    """An error response."""
+class ErrorResponse(Exception):
+    """A request was refused."""
 
     def __init__(self, error: Message) -> None:
         super().__init__(f"{error['code']}: {error['message']}")
@@ -27,7 +27,7 @@ class Refused(Exception):
         self.retryable: bool = error["retryable"]
 
 
-class Carrier(Protocol):
+class Transport(Protocol):
     async def send(self, line: bytes) -> None: ...
 
     async def receive(self) -> bytes | None: ...
@@ -35,7 +35,7 @@ class Carrier(Protocol):
     async def close(self) -> None: ...
 
 
-class OnSocket:
+class SocketTransport:
     """Lines on the Unix socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +43,7 @@ class OnSocket:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, path: Path) -> "OnSocket":
+    async def connect(cls, path: Path) -> "SocketTransport":
         return cls(*await asyncio.open_unix_connection(str(path), limit=1 << 17))
 
     async def send(self, line: bytes) -> None:
@@ -63,14 +63,14 @@ class OnSocket:
             await self.writer.wait_closed()
 
 
-class OnWebSocket:
+class WebSocketTransport:
     """Messages on the WebSocket."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
 
     @classmethod
-    async def connect(cls, url: str, token: str, trusted: ssl.SSLContext | None = None) -> "OnWebSocket":
+    async def connect(cls, url: str, token: str, trusted: ssl.SSLContext | None = None) -> "WebSocketTransport":
         headers = {"Authorization": f"Bearer {token}"}
         return cls(
             await websockets.connect(
@@ -92,11 +92,11 @@ class OnWebSocket:
         await self.connection.close()
 
 
-class Plain:
-    """Asks and listens; what arrives while it waits for something else is kept in order."""
+class WireClient:
+    """Sends requests and receives events; what arrives while it waits for something else is kept in order."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self.carrier = carrier
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
         self.events: list[Message] = []
         self.token = ""
         self._read = 0
@@ -111,17 +111,17 @@ class Plain:
         """A request's response payload; an error response is raised."""
         response = await self.response(await self.put(kind, payload, session_id))
         if not response["ok"]:
-            raise Refused(response["error"])
+            raise ErrorResponse(response["error"])
         return response["payload"]
 
     async def put(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> str:
-        """Send a request without waiting; gives its id."""
+        """Send a request without waiting; returns its id."""
         request_id = f"req_plain.{next(self._numbers)}"
         payload = payload or {}
         envelope: Message = {"v": VERSION, "kind": "request", "requestId": request_id, "type": kind, "payload": payload}
         if session_id or "sessionId" in payload:
             envelope["sessionId"] = session_id or payload["sessionId"]
-        await self.carrier.send(json.dumps(envelope).encode())
+        await self.transport.send(json.dumps(envelope).encode())
         return request_id
 
     async def response(self, request_id: str) -> Message:
@@ -129,7 +129,7 @@ class Plain:
             await self.receive()
         return self._responses.pop(request_id)
 
-    async def until(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message:
+    async def wait_for(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message:
         """The next event of this type."""
         while True:
             while self._read < len(self.events):
@@ -142,7 +142,7 @@ class Plain:
     async def receive(self) -> Message:
         """The next line, whatever it is."""
         async with asyncio.timeout(PATIENCE):
-            line = await self.carrier.receive()
+            line = await self.transport.receive()
         if line is None:
             raise ConnectionResetError("the daemon closed the connection")
         message = json.loads(line)
@@ -154,7 +154,7 @@ class Plain:
         return message
 
     def forget(self) -> None:
-        """What was received so far is not looked at again."""
+        """Do not look again at what was received so far."""
         self.events.clear()
         self._read = 0
 
@@ -167,4 +167,4 @@ class Plain:
             return
 
     async def close(self) -> None:
-        await self.carrier.close()
+        await self.transport.close()

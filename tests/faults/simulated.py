@@ -1,7 +1,7 @@
-"""A simulated world: time that passes at once, processes that outlive the runtime that started them, a slow log.
+"""A simulated machine: virtual time, processes that outlive the runtime that started them, a slow log.
 
-Invariants: nothing here is real, so a simulation is decided by its seed alone; a wait that nothing can end is an
-error and not a hang; the ledger says what was really done, whoever asks.
+Invariants: nothing here is real, so a simulation depends on its random seed only; a wait that nothing can end
+is an error and not a hang; the ledger says what was really executed.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from buddy.tools.contract import Place
 
 EPOCH_MS = 1_700_000_000_000
 ROOT = "/simulated"
-# How long a process that is asked to end takes; one whose runtime dies meanwhile goes on.
+# How long a process that is asked to end takes; one whose runtime dies meanwhile keeps running.
 GRACE = 0.05
 
 
 class Stuck(Exception):
-    """Everybody waits, and nothing is under way that could end it."""
+    """Every task waits, and nothing is pending that could wake one."""
 
 
 class _Instant(selectors.SelectSelector):
@@ -81,8 +81,8 @@ class SlowLog(MemoryLog):
         return last_seq
 
 
-class World:
-    """What is outside: files, processes by nonce, and the ledger."""
+class SimulatedMachine:
+    """Files, processes by nonce, and the ledger."""
 
     def __init__(self) -> None:
         self.ledger: list[str] = []
@@ -90,7 +90,7 @@ class World:
         self._processes: dict[str, set[asyncio.Task[int]]] = {}
 
     def start(self, nonce: str, command: str, on_output: OnOutput) -> "asyncio.Task[int]":
-        """A process of the command `BEFORE AFTER EXIT`: it waits, does its deed, waits again and ends."""
+        """A process of the command `BEFORE AFTER EXIT`: it waits, writes the ledger, waits again and exits."""
         process = asyncio.get_running_loop().create_task(self._process(nonce, command, on_output))
         living = self._processes.setdefault(nonce, set())
         living.add(process)
@@ -117,21 +117,21 @@ class World:
         return int(code)
 
 
-class Life:
-    """One incarnation of the runtime; dead, it can reach neither its processes nor its clients."""
+class RuntimeProcess:
+    """One process of the runtime; once dead, it can reach neither its commands nor its clients."""
 
     def __init__(self) -> None:
         self.alive = True
 
 
 class Simulated:
-    """Satisfies `Target` over a world, for as long as its life lasts."""
+    """Satisfies `Target` on a simulated machine, for as long as its runtime lives."""
 
     name: str = "local"
 
-    def __init__(self, world: World, life: Life) -> None:
+    def __init__(self, world: SimulatedMachine, runtime: RuntimeProcess) -> None:
         self._world = world
-        self._life = life
+        self._runtime = runtime
 
     async def run(
         self,
@@ -144,7 +144,7 @@ class Simulated:
         env: Mapping[str, str] | None = None,  # noqa: ARG002 - as above
     ) -> Finished:
         async def tell(stream: str, data: bytes) -> None:
-            if self._life.alive:
+            if self._runtime.alive:
                 await on_output("stderr" if stream == "stderr" else "stdout", data)
 
         await asyncio.sleep(0.001)
@@ -153,7 +153,7 @@ class Simulated:
             return Finished(await asyncio.shield(process))
         except asyncio.CancelledError:
             await asyncio.sleep(GRACE)
-            if self._life.alive:
+            if self._runtime.alive:
                 await self._world.end(nonce)
             raise
 
@@ -189,23 +189,25 @@ class Simulated:
 class SimulatedRuntime(Runtime):
     """The real runtime, but for its model, its log and the place its tools work on."""
 
-    def __init__(self, world: World, log: MemoryLog, ids: CountingIds, script: Script, timeout: float = 300.0) -> None:
+    def __init__(
+        self, world: SimulatedMachine, log: MemoryLog, ids: CountingIds, script: Script, timeout: float = 300.0
+    ) -> None:
         agent = AgentSettings(model="sim", approval_timeout_seconds=timeout)
         config = Config(models={"sim": Profile(api="scripted")}, agent=agent)
         parts = RuntimeOverrides(clock, ids, log, lambda resolved: Scripted(resolved.profile, script))
-        self.life = Life()
+        self.process = RuntimeProcess()
         self._world = world
         super().__init__(config, _nowhere(), {}, parts)
 
     def _place(self, started: SessionStarted) -> Place:  # noqa: ARG002 - all sessions share one workspace
-        return Place(Simulated(self._world, self.life), ROOT)
+        return Place(Simulated(self._world, self.process), ROOT)
 
     async def crash(self) -> None:
         """Die: what it would still write is refused, and no word of it reaches anybody.
 
         Nothing is opened any more, and each lease is taken over, before the sessions can react to their end.
         """
-        self.life.alive = False
+        self.process.alive = False
         opening = [task for task in asyncio.all_tasks() if "Sessions._load" in repr(task.get_coro())]
         for task in opening:
             task.cancel()

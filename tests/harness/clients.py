@@ -1,4 +1,4 @@
-"""One way to talk for the plain client and for ours: one table of cases runs against both, over both transports."""
+"""One interface for the independent client and for ours: contract tests run with both, over both transports."""
 
 import asyncio
 import itertools
@@ -15,16 +15,17 @@ from buddy.client.websocket import connect_websocket
 from buddy.errors import ProtocolError
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.requests import AttachSession, StartSession, StartSessionReply
-from daemon.plain import Message, OnSocket, OnWebSocket, Plain, Refused
-from daemon.running import Daemon
+from tests.harness.daemon import Daemon
+from tests.harness.processes import PATIENCE
+from tests.harness.wire_client import ErrorResponse, Message, SocketTransport, WebSocketTransport, WireClient
 
-Transport = Literal["unix", "websocket"]
-Kind = Literal["plain", "ours"]
+TransportName = Literal["unix", "websocket"]
+ClientKind = Literal["plain", "ours"]
 
 _message_ids = itertools.count(1)
 
 
-class Talker(Protocol):
+class ProtocolClient(Protocol):
     """What a contract test needs of a client."""
 
     token: str
@@ -34,11 +35,11 @@ class Talker(Protocol):
 
     async def ask(self, kind: str, payload: Message | None = None, session_id: str | None = None) -> Message: ...
 
-    async def until(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message: ...
+    async def wait_for(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message: ...
 
 
-class Ours:
-    """Our client, spoken to in the words of the wire."""
+class BuddyClient:
+    """Our client behind the interface of the independent one."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -58,10 +59,10 @@ class Ours:
                 return json.loads(msgspec.json.encode(reply))
             return json.loads(msgspec.json.encode(await self.client.request(request, row.reply, session_id)))
         except ProtocolError as error:
-            raise Refused({"code": error.code, "message": error.message, "retryable": error.retryable}) from error
+            raise ErrorResponse({"code": error.code, "message": error.message, "retryable": error.retryable}) from error
 
-    async def until(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message:
-        async with asyncio.timeout(30):
+    async def wait_for(self, kind: str, where: Callable[[Message], bool] = lambda _: True) -> Message:
+        async with asyncio.timeout(PATIENCE):
             async for event in self._incoming:
                 message = json.loads(event.line())
                 self.events.append(message)
@@ -71,37 +72,38 @@ class Ours:
 
 
 @asynccontextmanager
-async def talking(
-    daemon: Daemon, kind: Kind = "plain", transport: Transport = "unix", *, name: str = "cli", token: str | None = None
-) -> AsyncGenerator[Talker]:
-    """A client that has said hello; over WebSocket with the owner's token unless another is given."""
+async def connected_client(
+    daemon: Daemon,
+    kind: ClientKind = "plain",
+    transport: TransportName = "unix",
+    *,
+    name: str = "cli",
+    token: str | None = None,
+) -> AsyncGenerator[ProtocolClient]:
+    """A client after `hello`; over WebSocket with the owner's token unless another is given."""
     url, shown = "", ""
     if transport == "websocket":
         url, shown = f"ws://127.0.0.1:{daemon.port()}/", token or daemon.token()
     if kind == "ours":
         link = await (connect_websocket(url, shown) if transport == "websocket" else connect_unix(daemon.socket))
         async with Client(link, name) as client:
-            yield Ours(client)
+            yield BuddyClient(client)
         return
-    plain = await connect(daemon, transport, token=token)
-    try:
-        await plain.hello(name)
-        yield plain
-    finally:
-        await plain.close()
+    async with wire_client(daemon, transport, name=name, token=token) as client:
+        yield client
 
 
-async def connect(daemon: Daemon, transport: Transport = "unix", *, token: str | None = None) -> Plain:
-    """A plain connection on which nothing was said yet."""
+async def connect(daemon: Daemon, transport: TransportName = "unix", *, token: str | None = None) -> WireClient:
+    """A client before `hello`."""
     if transport == "unix":
-        return Plain(await OnSocket.connect(daemon.socket))
-    return Plain(await OnWebSocket.connect(f"ws://127.0.0.1:{daemon.port()}/", token or daemon.token()))
+        return WireClient(await SocketTransport.connect(daemon.socket))
+    return WireClient(await WebSocketTransport.connect(f"ws://127.0.0.1:{daemon.port()}/", token or daemon.token()))
 
 
 @asynccontextmanager
-async def plain(
-    daemon: Daemon, transport: Transport = "unix", *, name: str = "cli", token: str | None = None
-) -> AsyncGenerator[Plain]:
+async def wire_client(
+    daemon: Daemon, transport: TransportName = "unix", *, name: str = "cli", token: str | None = None
+) -> AsyncGenerator[WireClient]:
     client = await connect(daemon, transport, token=token)
     try:
         await client.hello(name)
@@ -110,7 +112,7 @@ async def plain(
         await client.close()
 
 
-async def start(talker: Talker, daemon: Daemon, mode: str = "interactive", **options: object) -> str:
+async def start(client: ProtocolClient, daemon: Daemon, mode: str = "interactive", **options: object) -> str:
     """A new session in the daemon's workspace."""
     request: Message = {
         "mode": mode,
@@ -120,25 +122,25 @@ async def start(talker: Talker, daemon: Daemon, mode: str = "interactive", **opt
     }
     if options:
         request["options"] = options
-    started = await talker.ask("start_session", request)
-    talker.token = started["attachToken"]
+    started = await client.ask("start_session", request)
+    client.token = started["attachToken"]
     return started["sessionId"]
 
 
-async def send(talker: Talker, session_id: str, text: str, message_id: str | None = None) -> str:
-    """A user message; gives the id of its run."""
+async def send(client: ProtocolClient, session_id: str, text: str, message_id: str | None = None) -> str:
+    """Send a user message; returns the id of its run."""
     payload = {"sessionId": session_id, "clientMessageId": message_id or new_message_id(), "text": text}
-    return (await talker.ask("send_user_message", payload, session_id))["runId"]
+    return (await client.ask("send_user_message", payload, session_id))["runId"]
 
 
-async def attach(talker: Talker, session_id: str, last_seen: int = 0, token: str | None = None) -> Message:
+async def attach(client: ProtocolClient, session_id: str, last_seen: int = 0, token: str | None = None) -> Message:
     payload: Message = {"sessionId": session_id, "lastSeenSeq": last_seen}
     if token is not None:
         payload["attachToken"] = token
-    return await talker.ask("attach_session", payload, session_id)
+    return await client.ask("attach_session", payload, session_id)
 
 
-async def decide(talker: Talker, asked: Message, decision: str = "approve") -> Message:
+async def decide(client: ProtocolClient, asked: Message, decision: str = "approve") -> Message:
     """Answer an `approval_required` event."""
     payload = {
         "sessionId": asked["sessionId"],
@@ -146,24 +148,24 @@ async def decide(talker: Talker, asked: Message, decision: str = "approve") -> M
         "approvalId": asked["payload"]["approvalId"],
         "decision": decision,
     }
-    return await talker.ask("submit_approval", payload, asked["sessionId"])
+    return await client.ask("submit_approval", payload, asked["sessionId"])
 
 
-async def read_log(talker: Talker, session_id: str) -> list[Message]:
-    """The whole log, by `read_events`."""
+async def read_log(client: ProtocolClient, session_id: str) -> list[Message]:
+    """The complete log, by `read_events`."""
     found: list[Message] = []
     while True:
         after = found[-1]["seq"] if found else 0
-        page = (await talker.ask("read_events", {"after": after, "limit": 1000}, session_id))["events"]
+        page = (await client.ask("read_events", {"after": after, "limit": 1000}, session_id))["events"]
         if not page:
             return found
         found += page
 
 
-async def wait_for_connections(talker: Talker, count: int) -> None:
+async def wait_for_connections(client: ProtocolClient, count: int) -> None:
     """Wait until at most this number are connected; the daemon sends no event when one leaves."""
-    async with asyncio.timeout(30):
-        while (await talker.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110 - the daemon sends no event for it
+    async with asyncio.timeout(PATIENCE):
+        while (await client.ask("daemon_status"))["connections"] > count:  # noqa: ASYNC110 - the daemon sends no event for it
             await asyncio.sleep(0.02)
 
 

@@ -1,0 +1,1 @@
+"""What the tests share: runtimes, clients, models, processes and terminals, one noun per module."""
