@@ -10,6 +10,8 @@ from tests.backends.agents import Agent, agent_host
 from tests.backends.real import at_home, program
 from tests.backends.test_table import decide
 
+pytestmark = pytest.mark.slow  # the real programs take seconds to start
+
 MODELS = {"opencode": None, "droid": "custom:Fake-0"}
 
 

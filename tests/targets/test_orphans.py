@@ -20,7 +20,8 @@ from tests.targets.machines import SshServer
 
 # It ignores what asks it to end, and so does its child, which left for a session of its own.
 STUBBORN = "trap '' TERM HUP; (trap '' TERM HUP; setsid sleep 600 &); echo up $BUDDY_CALL; sleep 600; sleep 600"
-KINDS = ["local", "confined", "container", "ssh"]
+FAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("container", "ssh")]
+KINDS = ["local", "confined", *FAR]
 
 
 class Site(Struct, frozen=True):

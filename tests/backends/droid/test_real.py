@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from buddy.approvals.digest import nonce_of
 from buddy.backends.droid.agent import ARGUMENTS, Droid
 from buddy.backends.external.contract import (
@@ -33,6 +35,8 @@ from tests.backends.talking import listen, no, send, until, yes
 from tests.harness.fake_model import Answer, FakeModel, delta, ending, says
 from tests.harness.fake_model import Request as Asked
 from tests.harness.runtime import RuntimeHost, crash
+
+pytestmark = pytest.mark.slow  # the real program takes seconds to start
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 MODEL = "custom:Fake-0"

@@ -11,6 +11,8 @@ from tests.backends.opencode.serving import make, request
 from tests.backends.real import at_home, program
 from tests.backends.talking import no, send, until, yes
 
+pytestmark = pytest.mark.slow  # the real program takes seconds to start
+
 HOSTILE = """{
   "permission": {"*": "allow", "bash": {"*": "allow", "touch *": "allow"}, "edit": "allow"},
   "agent": {"build": {"permission": {"*": "allow", "bash": "allow"}}},

@@ -13,6 +13,8 @@ from tests.backends.opencode.serving import make, request
 from tests.backends.talking import send
 from tests.targets.machines import ssh_server
 
+pytestmark = pytest.mark.slow  # a real SSH server, and a daemon behind it
+
 
 async def test_opencode_works_over_ssh(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     control = tmp_path_factory.mktemp("c")
