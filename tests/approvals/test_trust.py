@@ -67,7 +67,7 @@ def test_a_file_is_reported_with_what_it_would_change(folder: Path) -> None:
     (folder / "agent.toml").write_text("[[[")
     told, broken = effects_of(str(folder))
     ignored = "agent, permissions rules that allow"
-    assert told == Effect("buddy.toml", f"adds 1 rule that asks or denies; ignored in it, trusted or not: {ignored}")
+    assert told == Effect("buddy.toml", f"adds 1 rule that asks or denies; always ignored: {ignored}")
     assert broken.text.startswith("unreadable")
 
 

@@ -72,7 +72,7 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
         project.write_text(content)
         with home.terminal() as terminal:
             terminal.wait_for("Trust these files as they are now? [y/N]")
-            assert b"adds 1 rule that asks or denies; ignored in it, trusted or not: agent" in terminal.shown
+            assert b"adds 1 rule that asks or denies; always ignored: agent" in terminal.shown
             terminal.type(f"{answer}\n")
             terminal.wait_for("/help")
         assert home.run("approvals", "explain", "echo hi").code == (3 if answer == "y" else 0)
@@ -89,7 +89,7 @@ def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home
     (note,) = [line for line in done.err.splitlines() if "trust" in line]
     assert note == f"note: ignoring buddy.toml in this folder. To use it: buddy trust {home.work}"
     said = home.run("trust", str(home.work))
-    assert "buddy.toml  adds 1 rule that asks or denies; ignored in it, trusted or not: agent" in said.err
+    assert "buddy.toml  adds 1 rule that asks or denies; always ignored: agent" in said.err
     assert "trust" not in home.run("exec", "go").err
     assert home.run("trust", str(home.work), "--revoke").code == 0
     assert home.run("approvals", "explain", "echo hi").code == 10

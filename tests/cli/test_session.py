@@ -69,7 +69,7 @@ def test_show_prints_the_session_with_its_seqs(home: Home) -> None:
     told = {words[1]: words[2] for words in lines if words[0].isdigit()}
     assert told["user"] == "do it"
     assert told["call"] == 'run_shell {"command":"echo out; echo err >&2; exit 3"}'
-    assert told["decided"] == "approve by policy"
+    assert told["decided"] == "approved by policy"
     assert told["result"] == "exit code: 3"
     assert told["assistant"] == "It failed."
     assert told["check"] == "accept-1 passed"

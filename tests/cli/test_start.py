@@ -56,7 +56,7 @@ def test_everything_that_can_be_typed_is_explained() -> None:
     [
         ("exec fix the test --json", 'quote the prompt: buddy exec "fix …"'),
         ("fix the test", 'quote the prompt: buddy "fix …"'),
-        ("exec go --jsn", "see 'buddy exec --help'"),
+        ("exec go --frobnicate", "see 'buddy exec --help'"),
         ("session list all", "see 'buddy session --help'"),
     ],
 )
@@ -64,6 +64,23 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
     with pytest.raises(UserError, match="unrecognized arguments") as told:
         parse(words.split())
     assert told.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("exec --aprove all hi", "unknown flag --aprove; did you mean --approve?"),
+        ("--aprove hi", "unknown flag --aprove; did you mean --approve?"),
+        ("session list --jsn", "unknown flag --jsn; did you mean --json?"),
+        ("exec --max-turns zero hi", "argument --max-turns: 'zero' is not a whole number"),
+        ("replay last --speed fast", "argument --speed: 'fast' is not a number"),
+        ("completion tcsh", "argument bash|zsh|fish: unknown shell 'tcsh'. Available: bash, zsh, fish"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_probably_meant(words: str, said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        parse(words.split())
+    assert str(raised.value) == said
 
 
 def test_each_command_is_parsed_without_the_others() -> None:

@@ -18,7 +18,7 @@ def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
         terminal.type("y\n")
         assert terminal.finish() == 0
     assert (home.work / "ran").read_text() == "ran\n"
-    for shown in (b"$ echo ran > ran", str(home.work).encode(), b"target: local", b"sandbox: host", b"approve by cli"):
+    for shown in (b"$ echo ran > ran", str(home.work).encode(), b"target: local", b"sandbox: host", b"approved by cli"):
         assert shown in terminal.shown
 
 
@@ -53,7 +53,7 @@ def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) 
         assert terminal.finish() == 0
     assert not (home.work / "ran").exists()
     assert b"Then not." in terminal.shown
-    assert b"deny by cli" in terminal.shown
+    assert b"denied by cli" in terminal.shown
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> None:
@@ -110,7 +110,7 @@ def test_a_question_that_nobody_can_answer_any_more_is_a_no_at_once(home: Home) 
     killed_at_the_question(home)
     done = home.run("resume", "--last")
     assert done.code == 3
-    assert "deny by headless" in done.err
+    assert "denied by headless" in done.err
     assert not (home.work / "ran").exists()
 
 

@@ -135,7 +135,7 @@ def test_flags_say_where_to_work(flags: list[str], target: str, pane: bool | str
 
 
 def test_elsewhere_the_directory_must_be_named_in_full() -> None:
-    with pytest.raises(UserError, match="no directory given on ssh:me@host"):
+    with pytest.raises(UserError, match="--ssh needs -C /absolute/path"):
         workspace_of(parse(["exec", "look", "--ssh", "me@host"]))
 
 

@@ -115,7 +115,7 @@ class Rules:
         if self._is_strict and (against := self._against(subject, command, parsed)):
             return against
         if parsed.plain is None:
-            return Opinion("ask" if self.rules else None, f"it cannot be proven harmless: {parsed.why}")
+            return Opinion("ask" if self.rules else None, f"rules can't vouch for it: {parsed.why}")
         return self._allowed(subject, parsed.plain, has_pipe=parsed.has_pipe)
 
     def _against(self, subject: Subject, command: str, parsed: Parsed) -> Opinion | None:

@@ -174,7 +174,7 @@ def _describe_rules(path: Path) -> str:
     count = len(found.rules)
     what = "1 rule that asks or denies" if count == 1 else f"{count} rules that ask or deny"
     rules = f"adds {what}" if count else "adds nothing"
-    return f"{rules}; ignored in it, trusted or not: {', '.join(found.ignored)}" if found.ignored else rules
+    return f"{rules}; always ignored: {', '.join(found.ignored)}" if found.ignored else rules
 
 
 def _tightening(path: Path) -> ProjectRules:

@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str]) -> Options:
         parser = repl_parser()
     options, left = parser.parse_known_args(arguments, Options())
     if left:
-        raise _unknown(first if first in COMMANDS else "", options, left)
+        raise _unknown(parser, first if first in COMMANDS else "", options, left)
     return options
 
 
@@ -103,12 +103,20 @@ def _check_spelling(first: str) -> None:
             raise UserError(f"unknown command {first!r}; did you mean {near}?", hint=hint)
 
 
-def _unknown(command: str, options: Options, left: Sequence[str]) -> UserError:
+def _unknown(parser: Parser, command: str, options: Options, left: Sequence[str]) -> UserError:
     """An unknown flag, or a prompt without quotes."""
     words = f"buddy {command}".rstrip()
     hint = f"see '{words} --help'"
     if options.prompt is not None and not left[0].startswith("-"):
         hint = f'quote the prompt: {words} "{options.prompt} …"'
+    elif left[0].startswith("--"):
+        import difflib
+
+        from buddy.cli.completion import words_of
+
+        flag = left[0].partition("=")[0]
+        for near in difflib.get_close_matches(flag, {word.text for word in words_of(parser)}, 1):
+            return UserError(f"unknown flag {flag}; did you mean {near}?", hint=hint)
     return UserError(f"unrecognized arguments: {' '.join(left)}", hint=hint)
 
 

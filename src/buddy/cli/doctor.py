@@ -190,7 +190,7 @@ def _sandboxes() -> Iterator[Check]:
     for level, word in asyncio.run(probe_levels()).items():
         missing = word.startswith("unavailable")
         hint = "install bubblewrap" if missing and level == "confined" else ""
-        yield Check(f"sandbox {level}", "ok" if word.startswith("proven") else "info", word, hint)
+        yield Check(f"sandbox {level}", "ok" if word.startswith(("proven", "no confinement")) else "info", word, hint)
 
 
 def _interrupted(database: Path) -> Check:

@@ -56,7 +56,7 @@ def list_profiles(options: Options) -> int:
         return 0
     _print(rows, style_of(sys.stdout, os.environ))
     if not any(row.active for row in rows):
-        print("no model is configured; buddy exec suggests some", file=sys.stderr)
+        print("no model is configured; 'buddy doctor' says how", file=sys.stderr)
     return 0
 
 

@@ -27,6 +27,8 @@ from buddy.protocol.events import (
 )
 from buddy.terminal.escape import escape, escape_json, one_line
 
+DECIDED = {"approve": "approved", "deny": "denied"}
+
 
 class Report:
     def __init__(self, *, json: bool, stream_json: bool) -> None:
@@ -126,7 +128,7 @@ def _status_line(body: EventBody | None) -> str | None:
         case ToolResult():
             return f"← {one_line(body.text)}"
         case ApprovalReceived():
-            return f"{body.decision} by {escape(body.by)}"
+            return f"{DECIDED[body.decision]} by {escape(body.by)}"
         case ApprovalExpired():
             return "approval timed out; denied"
         case AcceptanceResult():
@@ -148,7 +150,7 @@ def _note_line(body: EventBody | None) -> str | None:
         case RunStarted() if body.recovered:
             return "recovered an interrupted run"
         case Recovery() if body.action == "unknown_outcome":
-            return f"the outcome of {escape(body.call_id or 'a call')} is not known"
+            return f"the outcome of {escape(body.call_id or 'a call')} is unknown"
         case WarningRaised() if body.code != "FOLDER_NOT_TRUSTED":  # the command has said it
             return f"warning: {escape(body.message)}{_hint(body)}"
         case Error():

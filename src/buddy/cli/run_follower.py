@@ -50,8 +50,8 @@ class RunFollower:
             if event.seq >= replayed:
                 self._ask_next()
         raise UserError(
-            "the daemon is gone, and the run is not over",
-            hint=f"buddy resume {self._session_id} continues it",
+            "lost the connection to the daemon before the run ended",
+            hint=f"resume it with: buddy resume {self._session_id}",
             exit_code=75,
         )
 

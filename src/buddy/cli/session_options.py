@@ -18,7 +18,8 @@ def workspace_of(options: Options) -> str:
     """The workspace: a directory here, or an absolute path on the other machine."""
     if target_of(options) != "local":
         if not options.directory.startswith("/"):
-            raise UserError(f"no directory given on {target_of(options)}", hint="name it with -C /absolute/path")
+            flag = "--container" if options.ssh is None else "--ssh"
+            raise UserError(f"{flag} needs -C /absolute/path", hint=f"-C is the workspace on {target_of(options)}")
         return options.directory
     root = os.path.realpath(options.directory)
     if not os.path.isdir(root):  # noqa: PTH112 - pathlib is not loaded before a message is sent

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Struct
 
+from buddy.cli.report import DECIDED
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -87,7 +88,11 @@ def _decision(body: EventBody) -> tuple[str, str, str] | None:
             return "approval", f"{body.title}: {body.summary}\n{_details(body)}", "yellow"
         case ApprovalReceived():
             comment = f": {body.comment}" if body.comment else ""
-            return "decided", f"{body.decision} by {body.by}{comment}", "green" if body.decision == "approve" else "red"
+            return (
+                "decided",
+                f"{DECIDED[body.decision]} by {body.by}{comment}",
+                "green" if body.decision == "approve" else "red",
+            )
         case ApprovalExpired():
             return "decided", "approval timed out; denied", "red"
         case ApprovalPolicyChanged():

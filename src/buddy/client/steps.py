@@ -43,7 +43,7 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
     found: list[str] = [session["sessionId"] for session in listed["sessions"]]
     found = [session_id for session_id in found if session_id.startswith(start)]
     if len(found) > 1 and start != "sess_":
-        raise UserError(f"{len(found)} sessions match {wanted}", hint="type more of the id")
+        raise UserError(f"{len(found)} sessions start with {wanted}", hint="type more of the id")
     if len(found) != 1 or start == "sess_":
         raise unknown_session(wanted)
     return found[0]
@@ -75,4 +75,4 @@ def read_blob(session_id: str, blob: str) -> Steps[str]:
 
 
 def unknown_session(wanted: str) -> UserError:
-    return UserError(f"no session {wanted[:80]}", hint="buddy session list --all shows all sessions")
+    return UserError(f"no session {wanted[:80]}", hint="run 'buddy session list --all' to see all sessions")

@@ -30,7 +30,7 @@ def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
 
 
 def no_session(session_id: str) -> UserError:
-    return UserError(f"no session {session_id}", hint="`buddy session list --all` shows all sessions")
+    return UserError(f"no session {session_id}", hint="run 'buddy session list --all' to see all sessions")
 
 
 def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:

@@ -91,7 +91,7 @@ def sandbox_levels() -> dict[str, str]:
     found = engines()
     container = f"untried: {', '.join(found)}; each container is checked before its first use"
     return {
-        "host": "proven: nothing is confined, approvals are a courtesy",
+        "host": "no confinement: approved commands can do anything you can",
         "confined": _confined_level(),
         "container": container if found else f"unavailable: none of {', '.join(ENGINES)} is installed",
     }

@@ -4,11 +4,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import RUNTIMES, add, add_actions, add_common, add_json, finish
+from buddy.cli.parsing.parser import RUNTIMES, add, add_actions, add_common, add_json, finish, whole_number
 from buddy.errors import UserError
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
+
+# `sessions` is for the scripts themselves, and is not offered.
+SHELLS = ("bash", "zsh", "fish", "sessions")
 
 
 def add_daemon(commands: "Subparsers") -> None:
@@ -24,7 +27,8 @@ def add_daemon(commands: "Subparsers") -> None:
     status = add(actions, "status", "show whether it runs, and what it does")
     add_json(status)
     logging = add(actions, "logs", "show the log")
-    logging.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="number of lines (default 50)")
+    lines = "number of lines (default 50)"
+    logging.add_argument("-n", "--lines", type=whole_number, default=50, metavar="N", help=lines)
     logging.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     named = {"run": running, "start": starting, "stop": stopping, "status": status, "logs": logging}
     finish(named, _daemon)
@@ -93,9 +97,15 @@ def add_completion(commands: "Subparsers") -> None:
         "print a completion script for a shell",
         'bash, zsh: eval "$(buddy completion bash)"        fish: buddy completion fish | source',
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish", "sessions"), metavar="bash|zsh|fish", help="shell")
+    parser.add_argument("shell", type=_shell, choices=SHELLS, metavar="bash|zsh|fish", help="shell")
     add_common(parser)
     parser.set_defaults(command=_completion)
+
+
+def _shell(name: str) -> str:
+    if name not in SHELLS:
+        raise argparse.ArgumentTypeError(f"unknown shell {name!r}. Available: bash, zsh, fish")
+    return name
 
 
 def add_help(commands: "Subparsers") -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, finish
+from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, finish, whole_number
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
@@ -22,7 +22,9 @@ def add_approvals(commands: "Subparsers") -> None:
     logging = add(actions, "log", "show who decided what, when and by which rule, newest last")
     logging.add_argument("--session", metavar="ID", help="only this session")
     logging.add_argument("--since", metavar="TIME", help="only decisions since then: 2h, 7d or 2026-01-31")
-    logging.add_argument("--limit", type=int, default=50, metavar="N", help="maximum number of entries (default 50)")
+    logging.add_argument(
+        "--limit", type=whole_number, default=50, metavar="N", help="maximum number of entries (default 50)"
+    )
     add_json(logging)
     finish({"list": listing, "explain": explaining, "revoke": revoking, "log": logging}, _approvals)
 

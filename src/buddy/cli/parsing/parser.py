@@ -10,7 +10,7 @@ from buddy.errors import UserError
 RUNTIMES = "agent runtime: native, droid, opencode, acp:COMMAND or auto"
 EXITS = """\
 exit codes: 0 success, 1 failed, 2 cancelled, 3 denied, 4 an --accept check failed, 5 budget exhausted,
-            64 usage or configuration error, 75 try again later, 130 interrupted before the run started
+            64 usage or configuration error, 75 try again later, 130 interrupted twice, or before the run started
 """
 
 
@@ -60,12 +60,14 @@ def add_run_flags(parser: Parser) -> None:
     parser.add_argument(
         "--approve", metavar="POLICY", help="approval policy: ask, all, none, or a duration to approve everything (10m)"
     )
-    parser.add_argument("--max-turns", type=int, metavar="N", help="stop after N model turns (default 50)")
-    parser.add_argument("--max-cost", type=float, metavar="USD", help="spending limit, if the price is known")
+    parser.add_argument("--max-turns", type=whole_number, metavar="N", help="stop after N model turns (default 50)")
+    parser.add_argument("--max-cost", type=number, metavar="USD", help="spending limit, if the price is known")
     parser.add_argument("--max-time", metavar="DURATION", help="time limit, such as 90s or 10m")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="token limit, input and output together")
+    parser.add_argument("--max-tokens", type=whole_number, metavar="N", help="token limit, input and output together")
     parser.add_argument("--profile", metavar="NAME", help="model profile from buddy.toml")
-    parser.add_argument("-m", "--model", metavar="MODEL", help="another model on the profile's server")
+    parser.add_argument(
+        "-m", "--model", metavar="MODEL", help="model to use: a model of the profile, a profile, or PROFILE/MODEL"
+    )
     parser.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--container", metavar="NAME", help="work in the running container NAME; -C is a path in it")
@@ -94,6 +96,20 @@ def finish(actions: dict[str, Parser], command: Callable[[Options], int]) -> Non
     for name, action in actions.items():
         add_common(action)
         action.set_defaults(command=command, action=name)
+
+
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def _named(text: str) -> str:

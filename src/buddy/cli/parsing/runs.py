@@ -4,7 +4,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import EXITS, Parser, add, add_common, add_output, add_run_flags, add_session
+from buddy.cli.parsing.parser import (
+    EXITS,
+    Parser,
+    add,
+    add_common,
+    add_output,
+    add_run_flags,
+    add_session,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
@@ -43,7 +52,7 @@ def _add_one_run(parser: Parser) -> None:
         help="command that must succeed for the run to pass (repeatable)",
     )
     parser.add_argument(
-        "--max-rounds", type=int, metavar="N", help="how often failed checks go back to the model (default 3)"
+        "--max-rounds", type=whole_number, metavar="N", help="how often failed checks go back to the model (default 3)"
     )
     add_run_flags(parser)
     add_common(parser)

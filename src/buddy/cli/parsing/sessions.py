@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, add_session, finish
+from buddy.cli.parsing.parser import add, add_actions, add_common, add_json, add_session, finish, number, whole_number
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
@@ -17,7 +17,9 @@ def add_sessions(commands: "Subparsers") -> None:
     actions = add_actions(add(commands, "session", "list, show, search, export, fork, import or delete sessions"))
     listing = add(actions, "list", "list sessions, most recently used first")
     listing.add_argument("--all", action="store_true", help=_ALL)
-    listing.add_argument("--limit", type=int, default=20, metavar="N", help="maximum number of sessions (default 20)")
+    listing.add_argument(
+        "--limit", type=whole_number, default=20, metavar="N", help="maximum number of sessions (default 20)"
+    )
     add_json(listing)
     showing = add(actions, "show", "show a readable transcript")
     exporting = add(actions, "export", _EVENTS)
@@ -29,7 +31,7 @@ def add_sessions(commands: "Subparsers") -> None:
     forking = add(actions, "fork", "create an independent copy")
     for action in (showing, exporting, deleting, forking):
         add_session(action)
-    forking.add_argument("--seq", type=int, metavar="N", help="copy up to event N (default: everything)")
+    forking.add_argument("--seq", type=whole_number, metavar="N", help="copy up to event N (default: everything)")
     importing = add(actions, "import", "import .buddyx and .agentx session files")
     importing.add_argument("folder", metavar="DIR", help="folder that contains them")
     named = {"list": listing, "show": showing, "export": exporting, "delete": deleting, "search": searching}
@@ -40,7 +42,7 @@ def add_attach(commands: "Subparsers") -> None:
     parser = add(commands, "attach", "watch a session, line by line")
     add_session(parser)
     parser.add_argument("--read-only", action="store_true", help="attach as a read-only observer")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event")
+    parser.add_argument("--after", type=whole_number, default=0, metavar="SEQ", help="start after this event")
     parser.add_argument("--stream-json", action="store_true", help=_EVENTS)
     add_common(parser)
     parser.set_defaults(command=_attach)
@@ -76,23 +78,23 @@ def add_memory(commands: "Subparsers") -> None:
     )
     add_json(searching)
     forgetting = add(actions, "forget", "remove a snippet, or everything from a session")
-    forgetting.add_argument("chunk", nargs="?", type=int, metavar="ID", help="snippet number")
+    forgetting.add_argument("chunk", nargs="?", type=whole_number, metavar="ID", help="snippet number")
     forgetting.add_argument("--session", metavar="ID", help="remove everything from this session")
     finish({"search": searching, "forget": forgetting}, _memory)
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100:
+    count = whole_number(text)
+    if not 1 <= count <= 100:
         raise argparse.ArgumentTypeError("must be between 1 and 100")
-    return number
+    return count
 
 
 def _speed(text: str) -> float:
-    number = float(text)
-    if not number > 0:
+    speed = number(text)
+    if not speed > 0:
         raise argparse.ArgumentTypeError("must be more than 0")
-    return number
+    return speed
 
 
 ADD = {"session": add_sessions, "attach": add_attach, "ps": add_ps, "replay": add_replay, "memory": add_memory}

@@ -118,4 +118,4 @@ def _request(
     except httpx2.TimeoutException as error:
         raise ProviderError(f"the login server did not answer within {SECONDS:g} s", retryable=True) from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ProviderError(f"can't connect to the login server: {error}", retryable=True) from error
+        raise ProviderError(f"can't connect to the login server at {url}: {error}", retryable=True) from error

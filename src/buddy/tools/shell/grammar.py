@@ -201,7 +201,7 @@ def _lex(command: str) -> tuple[Words, ...] | str:
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
-            return f"it contains {text[position]!r} outside quotes"
+            return f"it contains an unquoted {text[position]!r}"
         position = token.end()
         match token.lastgroup:
             case "space":
