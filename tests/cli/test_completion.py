@@ -1,12 +1,12 @@
 """`buddy completion`: scripts that shells take, and what they offer then."""
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.harness.home import Home
+from tests.harness.installed import need
 from tests.harness.processes import BUDDY
 from tests.harness.terminal import Tmux
 
@@ -25,8 +25,7 @@ def said(home: Home) -> Iterator[Home]:
 
 
 def shell_of(name: str) -> str:
-    if shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+    need(name)
     return name
 
 

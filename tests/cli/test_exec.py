@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -243,7 +242,7 @@ async def test_what_the_model_thought_is_reported_on_stderr(home: Home) -> None:
     assert "✻ first this,\nthen that \\x1b[2J\n" in done.err
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+@pytest.mark.needs("tmux")
 def test_a_pane_is_reported_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
     tmux = {"TMUX_TMPDIR": str(tmp_path)}
     done = home.script({"text": "hi"}).run("exec", "go", "--tmux", "watched", env=tmux)

@@ -29,7 +29,7 @@ shutil.copyfileobj(peer.makefile("rb"), sys.stdout.buffer)
 
 
 def test_every_client_of_the_document_is_here() -> None:
-    assert set(BLOCKS) == {"ours", "plain", "shell", "websocat"}
+    assert set(BLOCKS) == {"ours", "plain", "shell", "websocket"}
     assert len(BLOCKS["ours"].splitlines()) <= 36
 
 
@@ -71,7 +71,6 @@ def test_a_shell_lists_the_sessions(shared: Daemon, tmp_path: Path) -> None:
     assert listed["ok"] is True
 
 
-@pytest.mark.skipif(shutil.which("websocat") is None, reason="websocat is not installed")
-def test_websocat_says_hello(shared: Daemon) -> None:
-    printed = run(shared, "sh", "-c", BLOCKS["websocat"], BUDDY_PORT=str(shared.port()))
+def test_a_websocket_client_says_hello(shared: Daemon) -> None:
+    printed = run(shared, sys.executable, "-c", BLOCKS["websocket"], BUDDY_PORT=str(shared.port()))
     assert json.loads(printed)["ok"] is True

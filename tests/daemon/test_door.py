@@ -16,6 +16,7 @@ from buddy.client.client import Client
 from buddy.client.websocket import connect_websocket
 from tests.harness.clients import start, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.installed import need
 from tests.harness.wire_client import WebSocketTransport, WireClient
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -175,7 +176,5 @@ def test_certificates_that_cannot_be_read_are_reported_at_once(tmp_path: Path) -
 def make_certificate(cert: Path, key: Path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     alternative = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    try:
-        subprocess.run([*command, *alternative, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl makes the certificate, and is not installed")
+    need("openssl")
+    subprocess.run([*command, *alternative, "-keyout", key, "-out", cert], check=True, capture_output=True)

@@ -1,6 +1,5 @@
 """What the documents say of a run, seen from a client: liveness, reasoning, the prompt, the cost."""
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +16,7 @@ from buddy.models.scripted import Scripted
 from buddy.protocol.events import Progress, RunComplete, Status, ThinkingToken, Usage
 from buddy.protocol.shapes import BudgetLimits
 from buddy.terminal.status_line import prompt_text
+from tests.harness.installed import need
 from tests.harness.models import calls, says
 from tests.harness.runtime import scripted_host
 
@@ -36,8 +36,7 @@ class Listening(Scripted):
 
 @pytest.fixture
 def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
+    need("tmux")
     for name in ("TMUX", "TMUX_PANE"):
         monkeypatch.delenv(name, raising=False)
     # Not pytest's own directory: the path of a socket may be 107 bytes long.

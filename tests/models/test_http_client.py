@@ -16,6 +16,7 @@ from buddy.models.http.client import HttpClient, Timeouts
 from buddy.models.http.connection import MAX_BUFFERED
 from buddy.models.http.http1 import TruncatedResponse
 from buddy.models.http.pool import Pool
+from tests.harness.installed import need
 
 SECONDS = Timeouts(connect=10, idle=10)
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -247,10 +248,8 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         "2",
     ]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:model.test"]
-    try:
-        subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl makes the certificate, and is not installed")
+    need("openssl")
+    subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
     return cert, key
 
 

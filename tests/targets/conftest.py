@@ -22,7 +22,8 @@ from buddy.targets.local import Local
 from buddy.targets.remote import Remote
 from buddy.targets.tmux.pane import Pane
 from buddy.targets.tmux.target import Tmux
-from tests.targets.machines import Engine, SshServer, need, ssh_server
+from tests.harness.installed import need
+from tests.targets.machines import Engine, SshServer, ssh_server
 from tests.targets.target_case import TargetCase, there
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests.harness.installed import need
+
 CONTAINERS = """
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
@@ -44,12 +46,6 @@ class SshServer(Struct, frozen=True):
     """How to reach it, as options of ssh."""
 
     options: tuple[str, ...]
-
-
-def need(*programs: str) -> None:
-    for program in programs:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed here")
 
 
 @contextlib.contextmanager

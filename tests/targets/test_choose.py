@@ -15,8 +15,8 @@ from buddy.targets.confine import probe
 from buddy.targets.confine.target import Confined
 from buddy.targets.contract import Terminal
 from buddy.targets.local import Local
+from tests.harness.installed import need
 from tests.targets.captured_output import CapturedOutput
-from tests.targets.machines import need
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from buddy.targets.confine.methods import METHODS
 from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.probe import ProbeResult
 from buddy.targets.confine.target import Confined
+from tests.harness.installed import need
 from tests.targets.captured_output import CapturedOutput
 from tests.targets.inspect_files import contents, run
-from tests.targets.machines import need
 
 GIT = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "protocol.file.allow=always")
 

@@ -16,8 +16,9 @@ from buddy.targets import names, orphans
 from buddy.targets.contract import Finished
 from buddy.targets.launchers import ContainerLauncher, SshLauncher, close_connections
 from buddy.targets.remote import Remote
+from tests.harness.installed import need
 from tests.targets.captured_output import CapturedOutput
-from tests.targets.machines import Engine, SshServer, need, ssh_server
+from tests.targets.machines import Engine, SshServer, ssh_server
 
 
 @pytest.mark.parametrize("name", ["x --privileged", "-it", "", "a;b", "a/b", "$(id)", "a\nb", "x" * 300])

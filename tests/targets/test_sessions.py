@@ -10,9 +10,9 @@ import pytest
 from buddy.targets.confine import probe
 from tests.harness.clients import attach, decide, read_log, send, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.installed import need
 from tests.harness.scripts import section, shell_call
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
-from tests.targets.machines import need
 
 SCRIPT = [
     section(

@@ -1,6 +1,5 @@
 import hashlib
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -231,7 +230,7 @@ CONTENTS = st.lists(st.sampled_from(["a", "b", "c", "", "long line"]), max_size=
 )
 
 
-@pytest.mark.skipif(shutil.which("patch") is None, reason="needs the patch program")
+@pytest.mark.needs("patch")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=CONTENTS, after=CONTENTS)
 def test_a_diff_applied_to_the_old_content_gives_the_new_one(tmp_path: Path, before: str, after: str) -> None:

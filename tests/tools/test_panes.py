@@ -18,13 +18,13 @@ from buddy.tools.capture_pane import CapturePane, CapturePaneArgs
 from buddy.tools.contract import Call, Place
 from buddy.tools.run_shell import RunShell, RunShellArgs
 from buddy.tools.send_keys import SendKeys, SendKeysArgs
+from tests.harness.installed import need
 
 
 @pytest.fixture
 def pane(call: Call, monkeypatch: pytest.MonkeyPatch) -> Generator[Call]:
     """The call, on a target with a pane of the test's own."""
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed here")
+    need("tmux")
     for name in ("TMUX", "TMUX_PANE"):
         monkeypatch.delenv(name, raising=False)
     place = Path(tempfile.mkdtemp(prefix="bt"))

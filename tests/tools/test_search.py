@@ -17,7 +17,6 @@ from buddy.tools.grep import Grep, GrepArgs
 from buddy.tools.list_files import ListFiles, ListFilesArgs
 from buddy.tools.searching import Program, Programs
 
-HAS_RG = shutil.which("rg") is not None
 Search = Callable[[GrepArgs], Awaitable[str]]
 
 
@@ -32,9 +31,7 @@ class Fixed(Programs):
         return self._program
 
 
-@pytest.fixture(
-    params=[pytest.param("rg", marks=pytest.mark.skipif(not HAS_RG, reason="needs ripgrep")), "pcre", "ere", "plain"]
-)
+@pytest.fixture(params=[pytest.param("rg", marks=pytest.mark.needs("rg")), "pcre", "ere", "plain"])
 def programs(request: pytest.FixtureRequest) -> Programs:
     return Fixed(request.param)
 
@@ -82,7 +79,7 @@ async def test_a_search_does_not_wait_for_a_control_group(
     assert call.nonce not in text
 
 
-@pytest.mark.skipif(shutil.which("busybox") is None, reason="needs busybox")
+@pytest.mark.needs("busybox")
 @pytest.mark.usefixtures("tree")
 async def test_the_programs_of_busybox_are_enough(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
@@ -256,7 +253,7 @@ def test_a_glob_made_to_hang_does_not() -> None:
     assert time.process_time() - started < 5
 
 
-@pytest.mark.skipif(not HAS_RG, reason="needs ripgrep")
+@pytest.mark.needs("rg")
 async def test_what_gitignore_names_is_left_out_with_ripgrep(call: Call, root: Path) -> None:
     (root / ".git").mkdir()
     (root / ".gitignore").write_text("built/\n")
