@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from buddy.approvals.decide import NO_NETWORK, PLAN_ONLY, Decision, Mode, decide, needs_decision
 from buddy.approvals.questions import Opinion, Question
-from buddy.protocol.actors import SESSION_GRANT, Rule, RuntimeActor
+from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import ApprovalKind, Policy, Tier
 from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write
 
@@ -41,32 +41,39 @@ def asked(intent: Intent = INTENTS[0], tier: Tier = "privileged") -> Question:
     return Question("call_1", tier, intent, "digest", "run_shell")
 
 
-TABLE: list[tuple[Question, Opinion, Policy, Rule | None, Mode, Decision]] = [
+TABLE: list[tuple[Question, Opinion, Policy, RuleActor | None, Mode, Decision]] = [
     (asked(), NOTHING, "ask", None, Mode(), Decision("ask", why="no rule applies")),
     (asked(), ASK, "ask", None, Mode(), Decision("ask", why="a rule asks")),
-    (asked(), DENY, "all", SESSION_GRANT, Mode(), Decision("deny", Rule("r1"), "a rule denies")),
-    (asked(), LIMIT, "all", None, Mode(), Decision("deny", Rule("limit"), "too long")),
-    (asked(), DENY, "all", None, PLAN, Decision("deny", Rule("r1"), "a rule denies")),
-    (asked(), ALLOW, "all", SESSION_GRANT, PLAN, Decision("deny", Rule("plan"), PLAN_ONLY)),
-    (asked(Other(title="", summary="")), ALLOW, "all", None, PLAN, Decision("deny", Rule("plan"), PLAN_ONLY)),
+    (asked(), DENY, "all", SESSION_GRANT, Mode(), Decision("deny", RuleActor("r1"), "a rule denies")),
+    (asked(), LIMIT, "all", None, Mode(), Decision("deny", RuleActor("limit"), "too long")),
+    (asked(), DENY, "all", None, PLAN, Decision("deny", RuleActor("r1"), "a rule denies")),
+    (asked(), ALLOW, "all", SESSION_GRANT, PLAN, Decision("deny", RuleActor("plan"), PLAN_ONLY)),
+    (asked(Other(title="", summary="")), ALLOW, "all", None, PLAN, Decision("deny", RuleActor("plan"), PLAN_ONLY)),
     (asked(tier="read-only"), ASK, "ask", None, PLAN, Decision("ask", why="a rule asks")),
-    (asked(), ALLOW, "none", None, Mode(), Decision("approve", Rule("r1"))),
+    (asked(), ALLOW, "none", None, Mode(), Decision("approve", RuleActor("r1"))),
     (asked(), ASK, "all", None, Mode(), Decision("approve", POLICY)),
     (asked(), NOTHING, "none", SESSION_GRANT, Mode(), Decision("deny", POLICY)),
     (asked(), NOTHING, "none", None, HEADLESS, Decision("deny", POLICY)),
     (asked(), NOTHING, "ask", SESSION_GRANT, Mode(), Decision("approve", SESSION_GRANT)),
-    (asked(), ASK, "ask", Rule("g1"), Mode(), Decision("approve", Rule("g1"))),
+    (asked(), ASK, "ask", RuleActor("g1"), Mode(), Decision("approve", RuleActor("g1"))),
     (asked(exec_with(network=True)), NOTHING, "all", None, Mode(), Decision("ask", why="no rule applies")),
-    (asked(exec_with(network=True)), NOTHING, "all", Rule("g1"), Mode(), Decision("approve", Rule("g1"))),
-    (asked(exec_with(network=True)), NOTHING, "all", None, HEADLESS, Decision("deny", Rule("network"), NO_NETWORK)),
-    (asked(exec_with(network=True)), ALLOW, "all", None, HEADLESS, Decision("approve", Rule("r1"))),
+    (asked(exec_with(network=True)), NOTHING, "all", RuleActor("g1"), Mode(), Decision("approve", RuleActor("g1"))),
+    (
+        asked(exec_with(network=True)),
+        NOTHING,
+        "all",
+        None,
+        HEADLESS,
+        Decision("deny", RuleActor("network"), NO_NETWORK),
+    ),
+    (asked(exec_with(network=True)), ALLOW, "all", None, HEADLESS, Decision("approve", RuleActor("r1"))),
     (asked(exec_with(network=False)), NOTHING, "all", None, HEADLESS, Decision("approve", POLICY)),
 ]
 
 
 @pytest.mark.parametrize(("question", "opinion", "policy", "grant", "mode", "decision"), TABLE)
 def test_the_strongest_reason_decides(
-    question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, mode: Mode, decision: Decision
+    question: Question, opinion: Opinion, policy: Policy, grant: RuleActor | None, mode: Mode, decision: Decision
 ) -> None:
     assert decide(question, opinion, policy, grant, mode) == decision
 
@@ -74,19 +81,19 @@ def test_the_strongest_reason_decides(
 questions = some.builds(asked, some.sampled_from(INTENTS), some.sampled_from(get_args(Tier)))
 opinions = some.sampled_from([NOTHING, ASK, ALLOW, DENY, LIMIT])
 policies: some.SearchStrategy[Policy] = some.sampled_from(["ask", "all", "none"])
-grants = some.sampled_from([None, SESSION_GRANT, Rule("g1")])
+grants = some.sampled_from([None, SESSION_GRANT, RuleActor("g1")])
 
 
 @given(questions, policies, grants, some.booleans(), some.booleans())
 def test_a_rule_that_denies_wins_over_everything(
-    question: Question, policy: Policy, grant: Rule | None, plan: bool, headless: bool
+    question: Question, policy: Policy, grant: RuleActor | None, plan: bool, headless: bool
 ) -> None:
     assert decide(question, DENY, policy, grant, Mode(plan, headless)).verdict == "deny"
 
 
 @given(questions, opinions, policies, grants, some.booleans())
 def test_plan_mode_never_allows_more(
-    question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, headless: bool
+    question: Question, opinion: Opinion, policy: Policy, grant: RuleActor | None, headless: bool
 ) -> None:
     planning = decide(question, opinion, policy, grant, Mode(plan=True, headless=headless))
     if question.tier != "read-only":
@@ -97,7 +104,7 @@ def test_plan_mode_never_allows_more(
 
 @given(questions, opinions, policies, grants, some.booleans(), some.booleans())
 def test_every_call_that_is_not_left_to_a_person_has_a_decider(
-    question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, plan: bool, headless: bool
+    question: Question, opinion: Opinion, policy: Policy, grant: RuleActor | None, plan: bool, headless: bool
 ) -> None:
     decision = decide(question, opinion, policy, grant, Mode(plan, headless))
     assert (decision.verdict == "ask") == (decision.by is None)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.approvals.trust import HONOURED, MAX_FILES, Effect, Trust, effects_of, hash_of
+from buddy.approvals.trust import MAX_FILES, TRUST_FILES, Effect, Trust, effects_of, hash_of
 from buddy.cli.folder_trust import NAMES
 from buddy.errors import UserError
 
@@ -96,4 +96,4 @@ def test_trust_is_of_the_real_path(tmp_path: Path, folder: Path) -> None:
 
 
 def test_the_question_looks_for_the_same_files() -> None:
-    assert NAMES == HONOURED
+    assert NAMES == TRUST_FILES

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import SessionStarted
-from buddy.sessions.fork import forked
+from buddy.sessions.fork import fork_events
 from tests.backends.test_transcript import Story, compacted, told, user
 from tests.backends.wires import invalid_on_any_wire
 
@@ -24,7 +24,7 @@ def test_a_fork_from_anywhere_has_a_valid_history(steps: list[tuple[int, int]], 
         (event_of(body, session_id="sess_1", seq=seq, ts=1, run_id=None), body)
         for seq, body in enumerate(story.bodies, 1)
     ]
-    copies = [body for event in forked(entries, at, STARTED, "cli", 2) if (body := event.body())]
+    copies = [body for event in fork_events(entries, at, STARTED, "cli", 2) if (body := event.body())]
     transcript = told(*copies, user("go on"))
     assert invalid_on_any_wire(transcript.closed()) is None
     assert transcript.asked is transcript.closed()[-1]

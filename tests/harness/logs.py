@@ -6,7 +6,7 @@ from pathlib import Path
 from buddy.log.contract import Log
 from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event
-from buddy.sessions.spill import whole_body
+from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 
 #: How far along something is: left out where a test compares what happened.
@@ -39,7 +39,7 @@ async def refold(log: Log, events: Sequence[Event]) -> SessionFold:
 
     fold = SessionFold()
     for event in events:
-        body = await whole_body(event, read)
+        body = await restore_spilled(event, read)
         if body is not None:
             fold.apply(event, body)
     return fold

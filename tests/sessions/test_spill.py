@@ -27,7 +27,7 @@ from buddy.protocol.events import (
 from buddy.protocol.requests import ReadBlob, ReadBlobReply
 from buddy.protocol.shapes import BudgetLimits, Criterion
 from buddy.sessions.active import STREAMED_PER_CALL
-from buddy.sessions.spill import SPILL_ABOVE, spill, whole_body
+from buddy.sessions.spill import SPILL_ABOVE, restore_spilled, spill
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, checked_host, crash
@@ -168,4 +168,4 @@ async def spilled_and_back(body: EventBody) -> EventBody | None:
     async def read(blob: str) -> bytes | None:
         return blobs.get(blob)
 
-    return await whole_body(Event("sess_1", 1, 1, wire_name(type(body)), msgspec.Raw(payload)), read)
+    return await restore_spilled(Event("sess_1", 1, 1, wire_name(type(body)), msgspec.Raw(payload)), read)

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from buddy.backends.native.bounds import TO_MODEL, bounded
+from buddy.backends.native.bounds import TO_MODEL, shorten_middle
 from buddy.errors import ToolError
 from buddy.log.memory import MemoryLog
 from buddy.scrub import Scrubber
@@ -59,7 +59,7 @@ async def test_a_long_output_can_be_read_on_to_its_last_character(call: Call) ->
     read, offset = "", 0
     while True:
         text = (await tool.run(ReadOutputArgs(kept, offset), call)).text
-        assert bounded(text) is text
+        assert shorten_middle(text) is text
         part, found, rest = text.rpartition("\n[bytes ")
         read += part if found else text
         if not found:
@@ -103,7 +103,7 @@ def test_an_invalid_id_is_refused(output: str) -> None:
 def test_what_was_cut_says_how_to_read_on_and_no_scrubber_hides_it() -> None:
     text = "ä" * 20_000
     kept = hashlib.sha256(text.encode()).hexdigest()
-    shown = bounded(text, output=kept)
+    shown = shorten_middle(text, output=kept)
     part = shown.partition("\n")[0]
     size = len(part.encode())
     how = f"read_output(output={kept}, offset={size}) reads on"

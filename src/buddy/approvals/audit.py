@@ -29,10 +29,10 @@ _SUMMARY_ARGUMENTS = ("command", "path", "url", "query", "keys", "pattern")
 async def decisions_made(log: Log, limit: int, session_id: str | None, since: int) -> list[DecisionMade]:
     """The latest decisions, the latest last."""
     found = await log.decisions(limit, session_id, since)
-    return [made for event in found if (made := await _made(log, event)) is not None]
+    return [made for event in found if (made := await _decision_of(log, event)) is not None]
 
 
-async def _made(log: Log, event: Event) -> DecisionMade | None:
+async def _decision_of(log: Log, event: Event) -> DecisionMade | None:
     about = DecisionMade(event.session_id, event.seq, event.ts, "expired", "timeout", event.run_id)
     match event.body():
         case ApprovalReceived() as body:
@@ -58,7 +58,7 @@ async def _made(log: Log, event: Event) -> DecisionMade | None:
 async def _with_call(log: Log, about: DecisionMade, call_id: str | None) -> DecisionMade:
     """Add what the decision was about, as it was asked or called."""
     before = await log.read(about.session_id, max(0, about.seq - LOOK_BACK - 1), LOOK_BACK)
-    asked, call = _asked(before, about.approval_id), None
+    asked, call = _find_question(before, about.approval_id), None
     call_id = call_id or (asked.call_id if asked else None)
     for event in reversed(before):
         if event.type == "tool_call" and isinstance(body := event.body(), ToolCall) and body.call_id == call_id:
@@ -75,7 +75,7 @@ async def _with_call(log: Log, about: DecisionMade, call_id: str | None) -> Deci
     )
 
 
-def _asked(before: Sequence[Event], approval_id: str | None) -> ApprovalRequired | None:
+def _find_question(before: Sequence[Event], approval_id: str | None) -> ApprovalRequired | None:
     for event in reversed(before):
         body = event.body() if event.type == "approval_required" else None
         if isinstance(body, ApprovalRequired) and body.approval_id == approval_id:

@@ -1,7 +1,7 @@
-"""The way from a prepared call to its start: ask, look again, compare the digests, claim.
+"""From a prepared call to its start: ask, prepare it again, compare the digests, claim.
 
-Invariants: a call starts only with a decision on exactly what would run now; it is claimed before it starts; with the
-disk nearly full nothing starts that changes something.
+Invariants: a call starts only with a decision on exactly what would run now; it is claimed before it starts; if the
+disk is nearly full, only read-only calls start.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,25 +11,25 @@ from buddy.approvals.questions import Question, Ruling
 from buddy.errors import RunEnded
 from buddy.protocol.codes import Tier
 
-DISK_FULL = "less than 200 MiB of disk space is free, so nothing is started that could not be recorded"
+DISK_FULL = "less than 200 MiB of disk space is free, so the call could not be recorded and was not started"
 
 
 class Asker(Protocol):
-    """The part of a run that decides and claims."""
+    """The part of a run that gets decisions and claims calls."""
 
     async def ask(self, question: Question) -> Ruling: ...
 
     async def claim(self, call_id: str, tier: Tier, digest: str) -> None: ...
 
 
-class Prepared(Protocol):
+class HasQuestion(Protocol):
     """A call as it would run now."""
 
     @property
     def question(self) -> Question: ...
 
 
-PreparedCall = TypeVar("PreparedCall", bound=Prepared)
+CallT = TypeVar("CallT", bound=HasQuestion)
 
 
 def check_disk_space(tier: Tier, has_room: Callable[[], bool]) -> None:
@@ -39,8 +39,8 @@ def check_disk_space(tier: Tier, has_room: Callable[[], bool]) -> None:
 
 
 async def ask_until_current(
-    run: Asker, prepared: PreparedCall, prepare: Callable[[], Awaitable[PreparedCall]]
-) -> tuple[Ruling, PreparedCall]:
+    run: Asker, prepared: CallT, prepare: Callable[[], Awaitable[CallT]]
+) -> tuple[Ruling, CallT]:
     """Ask about a call, and again if what would run changed while somebody was deciding."""
     while True:
         ruling = await run.ask(prepared.question)

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from buddy.approvals.questions import Opinion, Question
-from buddy.protocol.actors import Actor, Rule, RuntimeActor
+from buddy.protocol.actors import Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Policy, Tier
 from buddy.protocol.intents import opens_network
 
@@ -35,14 +35,14 @@ class Decision(Struct, frozen=True):
     why: str = ""
 
 
-def decide(question: Question, opinion: Opinion, policy: Policy, grant: Rule | None, mode: Mode) -> Decision:
+def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActor | None, mode: Mode) -> Decision:
     """`opinion` is what the rules say, `policy` the one in force now, `grant` what a person granted for this before."""
     if opinion.decision == "deny":
-        return Decision("deny", Rule(opinion.rule_id or "limit"), opinion.why)
+        return Decision("deny", RuleActor(opinion.rule_id or "limit"), opinion.why)
     if mode.plan and question.tier != "read-only":
-        return Decision("deny", Rule("plan"), PLAN_ONLY)
+        return Decision("deny", RuleActor("plan"), PLAN_ONLY)
     if opinion.decision == "allow":
-        return Decision("approve", Rule(opinion.rule_id or "limit"))
+        return Decision("approve", RuleActor(opinion.rule_id or "limit"))
     if policy == "none":
         return Decision("deny", RuntimeActor.POLICY)
     if policy == "all":
@@ -50,7 +50,7 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: Rule | N
         if not opens_network(question.intent):
             return Decision("approve", RuntimeActor.POLICY)
         if mode.headless:
-            return Decision("deny", Rule("network"), NO_NETWORK)
+            return Decision("deny", RuleActor("network"), NO_NETWORK)
     if grant is not None:
         return Decision("approve", grant)
     return Decision("ask", why=opinion.why)

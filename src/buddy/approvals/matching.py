@@ -117,14 +117,14 @@ def expands_to(glob: str, path: str) -> bool:
 
 def host_matches(pattern: str, host: str) -> bool:
     """`*.example.com` matches every name below it; all spellings of a name are equal."""
-    name = _spelled(host)
+    name = _normalize_host(host)
     if pattern.startswith("*."):
-        return name.endswith(f".{_spelled(pattern[2:])}")
-    return name == _spelled(pattern)
+        return name.endswith(f".{_normalize_host(pattern[2:])}")
+    return name == _normalize_host(pattern)
 
 
 @lru_cache(4096)
-def _spelled(host: str) -> str:
+def _normalize_host(host: str) -> str:
     try:
         return normal_host(host)
     except (ToolError, ValueError):

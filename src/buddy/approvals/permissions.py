@@ -71,7 +71,7 @@ class Permissions:
 
     def remember(self, approval: ApprovalRequest | None) -> None:
         """Store the rule that was shown; exactly that one."""
-        rule = _shown(approval)
+        rule = _offered_rule(approval)
         try:
             if self._remember is not None:
                 self._remember(rule)
@@ -80,12 +80,12 @@ class Permissions:
 
     def grant(self, approval: ApprovalRequest | None, expires_at: int) -> None:
         """Apply the rule that was shown until then, in this process only: a restart ends it."""
-        self._granted[_shown(approval)] = expires_at
+        self._granted[_offered_rule(approval)] = expires_at
 
     def has_grants(self, now: int) -> bool:
         return any(now < expires_at for expires_at in self._granted.values())
 
-    def granted(self, question: Question, now: int) -> str | None:
+    def find_grant(self, question: Question, now: int) -> str | None:
         """The id of a granted rule that has not expired and allows this."""
         self._granted = {rule: expires_at for rule, expires_at in self._granted.items() if now < expires_at}
         opinion = Rules(self._granted).judge(subject_of(question.tool, question.intent, self._root))
@@ -113,7 +113,7 @@ def _is_protected(intent: Intent) -> bool:
     return isinstance(intent, Write) and intent.protected
 
 
-def _shown(approval: ApprovalRequest | None) -> Rule:
+def _offered_rule(approval: ApprovalRequest | None) -> Rule:
     shown = approval.details.get(ALWAYS) if approval is not None else None
     if shown is None:
         raise ProtocolError("INVALID_REQUEST", "this approval offers no rule to store; use scope once or session")

@@ -7,7 +7,7 @@ from buddy.protocol.codes import Policy
 from buddy.protocol.durations import parse_duration
 
 
-class Effective(Struct, frozen=True):
+class EffectivePolicy(Struct, frozen=True):
     """A policy, and when it expires (Unix milliseconds)."""
 
     policy: Policy
@@ -23,15 +23,15 @@ class Effective(Struct, frozen=True):
         return f"until:{self.expires_at}" if self.policy == "until" else self.policy
 
 
-def parse_policy(text: str, now: int) -> Effective:
+def parse_policy(text: str, now: int) -> EffectivePolicy:
     """Read `ask`, `all`, `none`, a duration such as `10m`, or `until:UNIX_MS`."""
     if text in ("ask", "all", "none"):
-        return Effective(text)
+        return EffectivePolicy(text)
     if text.startswith("until:") and text[6:].isdigit():
-        return Effective("until", int(text[6:]))
+        return EffectivePolicy("until", int(text[6:]))
     seconds = parse_duration(text)
     if seconds is None:
         raise ProtocolError(
             "INVALID_REQUEST", f"unknown approval policy {text[:40]!r}. Use ask, all, none or a duration such as 10m"
         )
-    return Effective("until", now + int(seconds * 1000))
+    return EffectivePolicy("until", now + int(seconds * 1000))

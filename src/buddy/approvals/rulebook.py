@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.approvals.trust import HONOURED, Trust
+from buddy.approvals.trust import TRUST_FILES, Trust
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.errors import UserError
@@ -48,7 +48,7 @@ class RuleBook:
 
     def notes(self, root: str) -> tuple[WarningRaised, ...]:
         """Warnings about files of the folder that have no effect although somebody may expect one."""
-        names = [name for name in HONOURED if os.path.lexists(f"{root}/{name}")]
+        names = [name for name in TRUST_FILES if os.path.lexists(f"{root}/{name}")]
         if not names:
             return ()
         if self.trust.answer(root) is None:
@@ -57,7 +57,8 @@ class RuleBook:
         try:
             found = self.trust.project_rules(root)
         except UserError as error:
-            return (WarningRaised(code="PROJECT_FILE", message=f"{error}. Until then, every call is asked for"),)
+            message = f"{error}. Until it is corrected, every call needs approval"
+            return (WarningRaised(code="PROJECT_FILE", message=message),)
         if not (found.trusted and found.ignored):
             return ()
         message = f"ignored in the folder's own file, which may only ask and deny: {', '.join(found.ignored)}"
@@ -86,7 +87,7 @@ class RuleBook:
         try:
             return _read({"rules": list(self.trust.project_rules(root).rules)}).rules
         except UserError:
-            # It was trusted to be stricter, in a way that is unknown now: so everything is asked for.
+            # It was trusted to be stricter, but how is unknown now: so ask about everything.
             return (Rule("ask"),)
 
     def _current(self) -> "Rules":

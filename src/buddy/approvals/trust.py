@@ -17,15 +17,15 @@ from msgspec import Struct
 from buddy.errors import UserError
 
 RULE_FILES = ("buddy.toml", "agent.toml")
-# What other agents read from the folder they work in, and what it can do there.
-OTHERS = {
+# Files that other agents read from the folder they work in, and what these can do.
+AGENT_FILES = {
     ".mcp.json": "names programs that another agent would start as MCP servers",
     "opencode.json": "settings of OpenCode: its servers, plugins and permissions",
     "opencode.jsonc": "settings of OpenCode: its servers, plugins and permissions",
     ".opencode": "settings of OpenCode: its agents, commands and plugins",
     ".factory": "settings of Droid: its hooks, commands and MCP servers",
 }
-HONOURED = (*RULE_FILES, *OTHERS)
+TRUST_FILES = (*RULE_FILES, *AGENT_FILES)
 MAX_BYTES = 256 * 1024
 MAX_FILES = 500
 _UNREADABLE = "correct the file, or run buddy trust --revoke for its folder"
@@ -59,7 +59,7 @@ class Trust:
 
     def set(self, root: str, *, trusted: bool) -> str:
         """Store the answer for a folder with its present files; return the hash it is bound to."""
-        folder = _real(root)
+        folder = _realpath(root)
         if not os.path.isdir(folder):  # noqa: PTH112 - plain strings, see `stamp`
             raise UserError(f"{folder} is not a directory")
         found = hash_of(folder)
@@ -76,7 +76,7 @@ class Trust:
 
     def answer(self, root: str) -> bool | None:
         """The answer for this folder with its present files; None if there is none."""
-        folder = _real(root)
+        folder = _realpath(root)
         stored = self._read().get(folder)
         try:
             return stored.trusted if stored is not None and stored.hash == hash_of(folder) else None
@@ -93,7 +93,7 @@ class Trust:
             return ProjectRules()
         if not self.is_trusted(root):
             return ProjectRules(ignored=(name,), trusted=False)
-        return _tightening(Path(_real(root)) / name)
+        return _read_project_rules(Path(_realpath(root)) / name)
 
     def stamp(self, root: str) -> tuple[tuple[int, int, int] | None, ...]:
         """A cheap fingerprint that changes whenever the rules of a folder may have changed."""
@@ -113,21 +113,23 @@ class _Permissions(Struct, frozen=True):
 
 def effects_of(root: str) -> list[Effect]:
     """The files of a folder that depend on trust, and what each would change."""
-    folder = Path(_real(root))
-    present = [name for name in HONOURED if (folder / name).is_file() or (name in OTHERS and (folder / name).is_dir())]
-    return [Effect(name, OTHERS.get(name) or _describe_rules(folder / name)) for name in present]
+    folder = Path(_realpath(root))
+    present = [
+        name for name in TRUST_FILES if (folder / name).is_file() or (name in AGENT_FILES and (folder / name).is_dir())
+    ]
+    return [Effect(name, AGENT_FILES.get(name) or _describe_rules(folder / name)) for name in present]
 
 
 def hash_of(root: str) -> str:
     """A hash over the names and contents of all files that trust covers."""
     digest = hashlib.sha256()
-    for name, path in _files(Path(_real(root))):
+    for name, path in _files(Path(_realpath(root))):
         digest.update(f"{name}\0{_content(path)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    for name in HONOURED:
+    for name in TRUST_FILES:
         yield name, folder / name
         for found in _below(folder / name):
             yield str(found.relative_to(folder)), found
@@ -168,7 +170,7 @@ def _stamp(path: Path | str) -> tuple[int, int, int] | None:
 
 def _describe_rules(path: Path) -> str:
     try:
-        found = _tightening(path)
+        found = _read_project_rules(path)
     except UserError as error:
         return f"unreadable: {error}"
     count = len(found.rules)
@@ -177,7 +179,7 @@ def _describe_rules(path: Path) -> str:
     return f"{rules}; always ignored: {', '.join(found.ignored)}" if found.ignored else rules
 
 
-def _tightening(path: Path) -> ProjectRules:
+def _read_project_rules(path: Path) -> ProjectRules:
     import tomllib
 
     try:
@@ -195,5 +197,5 @@ def _tightening(path: Path) -> ProjectRules:
     return ProjectRules(stricter, tuple(ignored))
 
 
-def _real(root: str) -> str:
+def _realpath(root: str) -> str:
     return os.path.realpath(root)

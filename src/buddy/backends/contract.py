@@ -1,7 +1,7 @@
-"""What turns a user message into events, and the run it works on.
+"""A backend, which turns a user message into events, and the run it works on.
 
-Invariants: a backend does no I/O on the log. It emits, asks and claims through its `Run`; whatever it left unfinished
-when the process died is in `Run.state`, so starting and resuming are the same code.
+Invariants: a backend does no I/O on the log. It emits, asks and claims through its `Run`; whatever was unfinished when
+the process died is in `Run.state`, so starting and resuming are the same code.
 """
 
 from typing import Literal, Protocol
@@ -55,8 +55,8 @@ class Run(Protocol):
         """Get a decision by policy, rule or person; a denial that ends the run raises `RunDenied`."""
         ...
 
-    async def steers(self) -> bool:
-        """Record what the user said meanwhile as messages of this run; False where there was nothing."""
+    async def record_steering(self) -> bool:
+        """Record what the user said meanwhile as messages of this run; False if there was nothing."""
         ...
 
     def seconds(self) -> float:
@@ -64,14 +64,14 @@ class Run(Protocol):
         ...
 
     def arguments_of(self, call: OpenCall) -> str:
-        """The arguments as the model wrote them; ToolError where only their scrubbed form is left."""
+        """The arguments as the model wrote them; ToolError if only their scrubbed form remains."""
         ...
 
     def scrub(self, text: str) -> str:
         """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
         ...
 
-    async def keep(self, text: str) -> str:
+    async def store_text(self, text: str) -> str:
         """Store a long text as a blob, scrubbed; return its id."""
         ...
 
@@ -94,9 +94,9 @@ class Compaction(Struct, frozen=True):
     usage: TokenUsage | None = None
 
 
-def compacted(found: Compaction, by: Actor, *, besides_history: int = 0) -> SessionCompacted:
+def compaction_event(found: Compaction, by: Actor, *, besides_history: int = 0) -> SessionCompacted:
     """The event of a compaction; `besides_history` is the rest of the prompt."""
-    # What a run spends on its own summary is in that run's `usage`; nobody else records what a client's cost.
+    # What a run spends on its own summary is in that run's `usage`; for a client's request, this event records it.
     usage = None if by is RuntimeActor.AUTO_COMPACTION else found.usage
     return SessionCompacted(
         before_tokens=found.before_tokens + besides_history,
@@ -123,11 +123,11 @@ class Backend(Protocol):
     def model(self) -> ModelName: ...
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
-        """Use another model from the next run on; UserError where it is not configured."""
+        """Use another model from the next run on; UserError if it is not configured."""
         ...
 
     async def compact(self) -> Compaction | None:
-        """How the history could be shortened; None where that would not shrink it."""
+        """How the history could be shortened; None if that would not make it smaller."""
         ...
 
     async def is_priced(self) -> bool:

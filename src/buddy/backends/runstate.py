@@ -2,7 +2,7 @@
 
 A call goes requested → (awaiting → approved | denied) → claimed → finished; it is open until it has a result. Turns go
 streaming → tool execution → streaming … → yielding; each of them can be followed by cancelled, which is final.
-What a provider call reserved counts as spent until its usage is known, and permanently where it never arrives.
+What a provider call reserved counts as spent until its usage is known, and permanently if that never arrives.
 """
 
 from enum import StrEnum
@@ -151,7 +151,7 @@ class RunState(Struct):
                 | SessionCompacted()
                 | SessionForked()
             ):
-                pass  # of the session, not of the run
+                pass  # about the session, not the run
 
     def _reply(self, body: AssistantToken | ThinkingToken | AssistantRestart | AssistantMessage) -> None:
         self.partial = isinstance(body, AssistantToken | ThinkingToken)

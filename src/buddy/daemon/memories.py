@@ -14,7 +14,7 @@ from buddy.memory.hybrid import Weights
 from buddy.memory.memory import Memory
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
-from buddy.sessions.spill import whole_body
+from buddy.sessions.spill import restore_spilled
 
 log = logging.getLogger("buddy.memory")
 
@@ -30,7 +30,7 @@ def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: 
         return found[0] if found else None
 
     async def whole(event: Event) -> EventBody | None:
-        return await whole_body(event, read)
+        return await restore_spilled(event, read)
 
     return Memory(
         state_dir,

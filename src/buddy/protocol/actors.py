@@ -26,7 +26,7 @@ class RuntimeActor(StrEnum):
     IMPORT = "import"
 
 
-class Rule(Struct, frozen=True):
+class RuleActor(Struct, frozen=True):
     """A permission rule, a limit or a grant, by its id."""
 
     id: str
@@ -35,7 +35,7 @@ class Rule(Struct, frozen=True):
         return f"{_RULE}{self.id}"
 
 
-class Client(Struct, frozen=True):
+class ClientActor(Struct, frozen=True):
     """A client, by the name it is registered under."""
 
     name: str
@@ -44,29 +44,29 @@ class Client(Struct, frozen=True):
         return self.name
 
 
-SESSION_GRANT = Rule("session")
+SESSION_GRANT = RuleActor("session")
 """What a person approved for the rest of the session."""
 
-Actor = Client | Rule | RuntimeActor
+Actor = ClientActor | RuleActor | RuntimeActor
 
 _RUNTIME = {actor.value: actor for actor in RuntimeActor}
 _OUTSIDE = (RuntimeActor.DAEMON, RuntimeActor.IMPORT)
 
 
-def register_client(name: str) -> Client:
+def register_client(name: str) -> ClientActor:
     """The client that introduces itself by this name: cleaned, and never an actor of another kind."""
     name = _NOT_IN_NAMES.sub("", name)[:_NAME_LENGTH].strip() or "client"
-    return Client(name) if isinstance(parse_actor(name.lower()), Client) else Client(f"{name}-client")
+    return ClientActor(name) if isinstance(parse_actor(name.lower()), ClientActor) else ClientActor(f"{name}-client")
 
 
 def parse_actor(by: str) -> Actor:
     """The actor that an event's `by` names."""
     if by in _RUNTIME:
         return _RUNTIME[by]
-    return Rule(by.removeprefix(_RULE)) if by.startswith(_RULE) else Client(by)
+    return RuleActor(by.removeprefix(_RULE)) if by.startswith(_RULE) else ClientActor(by)
 
 
 def acts_on_session(by: str) -> bool:
     """Whether this came to the session from outside, and not from its own rules, policy or run."""
     actor = parse_actor(by)
-    return isinstance(actor, Client) or actor in _OUTSIDE
+    return isinstance(actor, ClientActor) or actor in _OUTSIDE

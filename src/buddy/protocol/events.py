@@ -22,7 +22,7 @@ from buddy.protocol.codes import (
     ToolOutcome,
     Verdict,
 )
-from buddy.protocol.facts import Facts, Informational, Payload
+from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.shapes import (
     Acceptance,
@@ -45,7 +45,7 @@ from buddy.protocol.shapes import (
 
 
 class SessionStarted(Payload, frozen=True, kw_only=True):
-    facts = Facts(lasts=True, ends_reply=True)
+    facts = EventFacts(lasts=True, ends_reply=True)
     session_id: SessionId
     state: SessionState
     mode: Mode
@@ -66,29 +66,29 @@ class SessionSnapshot(Informational, frozen=True, kw_only=True):
 
 
 class Status(Informational, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, lasts_for_agents=True)
+    facts = EventFacts(of_run=True, lasts_for_agents=True)
     source: str
     phase: str
     detail: str | None = None
 
 
 class ThinkingToken(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, transient=True)
+    facts = EventFacts(of_run=True, transient=True)
     text: str
 
 
 class AssistantToken(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, transient=True)
+    facts = EventFacts(of_run=True, transient=True)
     text: str
 
 
 class AssistantDone(Informational, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, transient=True, copied=True, ends_step=True)
+    facts = EventFacts(of_run=True, transient=True, copied=True, ends_step=True)
     message_id: str
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, lasts_for_agents=True, copied=True, traced=True)
+    facts = EventFacts(of_run=True, lasts_for_agents=True, copied=True, traced=True)
     source: Source
     tool_name: str
     args: dict[str, Any]
@@ -99,7 +99,7 @@ class ToolCall(Payload, frozen=True, kw_only=True):
 class ToolResult(Payload, frozen=True, kw_only=True):
     """`text` is what the model sees; `output` is the blob with the complete output where that is longer."""
 
-    facts = Facts(of_run=True, lasts=True, copied=True, ends_step=True, traced=True)
+    facts = EventFacts(of_run=True, lasts=True, copied=True, ends_step=True, traced=True)
     source: Source
     tool_name: str
     duration_ms: Count
@@ -114,7 +114,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, copied=True, traced=True)
+    facts = EventFacts(of_run=True, copied=True, traced=True)
     blobs: dict[str, str] | None = None
 
 
@@ -124,7 +124,7 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     `expires_at` goes with scope `until`: so long the shown rule needs no further question.
     """
 
-    facts = Facts(of_run=True, lasts=True, copied=True, decides=True, traced=True)
+    facts = EventFacts(of_run=True, lasts=True, copied=True, decides=True, traced=True)
     approval_id: ApprovalId
     decision: Verdict
     by: str
@@ -137,14 +137,14 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
 
 
 class WarningRaised(Informational, frozen=True, kw_only=True):
-    facts = Facts(name="warning", lasts_for_agents=True)
+    facts = EventFacts(name="warning", lasts_for_agents=True)
     code: str
     message: str
     detail: str | None = None
 
 
 class Error(Informational, frozen=True, kw_only=True):
-    facts = Facts(copied=True)
+    facts = EventFacts(copied=True)
     code: str
     message: str
     retryable: bool
@@ -154,7 +154,7 @@ class Error(Informational, frozen=True, kw_only=True):
 class RunComplete(Payload, frozen=True, kw_only=True):
     """The last event of a run. `reason` says why a run failed: budget_exceeded, acceptance_failed, provider_error, …"""
 
-    facts = Facts(of_run=True, lasts=True, ends_reply=True, copied=True, ends_step=True, traced=True)
+    facts = EventFacts(of_run=True, lasts=True, ends_reply=True, copied=True, ends_step=True, traced=True)
     run_id: RunId
     outcome: Outcome
     summary: str
@@ -170,7 +170,7 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 class UserMessage(Payload, frozen=True, kw_only=True):
     """`steers`: it joined a run that was active, rather than starting one."""
 
-    facts = Facts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
+    facts = EventFacts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
     message_id: str
     text: str
     by: str
@@ -184,7 +184,7 @@ RECORDING = 1
 class RunStarted(Payload, frozen=True, kw_only=True):
     """`recording` is absent from runs that lack the facts which a replay needs."""
 
-    facts = Facts(of_run=True, copied=True, ends_step=True, traced=True)
+    facts = EventFacts(of_run=True, copied=True, ends_step=True, traced=True)
     run_id: RunId
     options: StartedOptions
     recovered: bool = False
@@ -192,7 +192,7 @@ class RunStarted(Payload, frozen=True, kw_only=True):
 
 
 class RunCancelling(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, copied=True)
+    facts = EventFacts(of_run=True, copied=True)
     reason: str
     by: str
 
@@ -200,7 +200,7 @@ class RunCancelling(Payload, frozen=True, kw_only=True):
 class ModelRequest(Payload, frozen=True, kw_only=True):
     """A provider call is about to be made. What is reserved counts as spent until a `usage` settles it."""
 
-    facts = Facts(lasts_for_agents=True, copied=True, traced=True)
+    facts = EventFacts(lasts_for_agents=True, copied=True, traced=True)
     turn: Positive
     profile: str
     model: str
@@ -214,14 +214,14 @@ class ModelRequest(Payload, frozen=True, kw_only=True):
 
 
 class AssistantRestart(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, ends_reply=True, copied=True)
+    facts = EventFacts(of_run=True, ends_reply=True, copied=True)
     reason: str
 
 
 class AssistantMessage(Payload, frozen=True, kw_only=True):
     """The complete reply. `opaque` holds what the provider wants back unmodified: field name → JSON value."""
 
-    facts = Facts(
+    facts = EventFacts(
         of_run=True, lasts=True, lasts_for_agents=True, ends_reply=True, copied=True, ends_step=True, traced=True
     )
     message_id: str
@@ -233,7 +233,7 @@ class AssistantMessage(Payload, frozen=True, kw_only=True):
 
 
 class ToolClaimed(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, lasts=True, copied=True, traced=True)
+    facts = EventFacts(of_run=True, lasts=True, copied=True, traced=True)
     call_id: str
     attempt: Positive
     tier: Tier
@@ -242,26 +242,26 @@ class ToolClaimed(Payload, frozen=True, kw_only=True):
 
 
 class ToolOutput(Informational, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, transient=True)
+    facts = EventFacts(of_run=True, transient=True)
     call_id: str
     stream: Literal["stdout", "stderr"]
     text: str
 
 
 class ApprovalExpired(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, copied=True, decides=True)
+    facts = EventFacts(of_run=True, copied=True, decides=True)
     approval_id: ApprovalId
 
 
 class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
-    facts = Facts(lasts=True, decides=True)
+    facts = EventFacts(lasts=True, decides=True)
     policy: Policy
     by: str
     expires_at: Count | None = None
 
 
 class Usage(Payload, frozen=True, kw_only=True):
-    facts = Facts(copied=True, ends_step=True, traced=True)
+    facts = EventFacts(copied=True, ends_step=True, traced=True)
     turn: Positive
     input_tokens: Count
     output_tokens: Count
@@ -275,7 +275,7 @@ class Usage(Payload, frozen=True, kw_only=True):
 class Progress(Informational, frozen=True, kw_only=True):
     """`tiers` names the tier of each tool that exists; `elapsed_seconds` is set while a tool keeps running."""
 
-    facts = Facts(transient=True)
+    facts = EventFacts(transient=True)
     kind: Literal["provider_call", "tool_execution", "rolling_summary"]
     message: str
     turn: Positive
@@ -286,13 +286,13 @@ class Progress(Informational, frozen=True, kw_only=True):
 
 
 class Phase(Informational, frozen=True, kw_only=True):
-    facts = Facts(transient=True)
+    facts = EventFacts(transient=True)
     name: str
     duration_ms: Annotated[float, Meta(ge=0)]
 
 
 class ModelSwitched(Payload, frozen=True, kw_only=True):
-    facts = Facts(lasts=True, copied=True, ends_step=True)
+    facts = EventFacts(lasts=True, copied=True, ends_step=True)
     before: dict[str, str]
     after: dict[str, str]
     by: str
@@ -309,7 +309,7 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
     `strategy` says how the summary came about; the tokens are those of the model that wrote it outside of a run.
     """
 
-    facts = Facts(lasts=True, copied=True, ends_step=True, traced=True)
+    facts = EventFacts(lasts=True, copied=True, ends_step=True, traced=True)
     before_tokens: Count
     after_tokens: Count
     through_seq: Count
@@ -323,14 +323,14 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
 
 
 class SessionForked(Payload, frozen=True, kw_only=True):
-    facts = Facts(lasts_for_agents=True)
+    facts = EventFacts(lasts_for_agents=True)
     from_session_id: SessionId
     from_seq: Count
     by: str
 
 
 class AcceptanceResult(Payload, frozen=True, kw_only=True):
-    facts = Facts(of_run=True, copied=True, ends_step=True)
+    facts = EventFacts(of_run=True, copied=True, ends_step=True)
     id: str
     passed: bool
     exit_code: int
@@ -339,7 +339,7 @@ class AcceptanceResult(Payload, frozen=True, kw_only=True):
 
 
 class Recovery(Informational, frozen=True, kw_only=True):
-    facts = Facts(copied=True)
+    facts = EventFacts(copied=True)
     action: Literal["continued", "restarted", "reattached", "unknown_outcome"]
     call_id: str | None = None
     message: str | None = None
@@ -392,7 +392,7 @@ EVENTS: dict[str, type[EventBody]] = {wire_name(body): body for body in EventBod
 EVENT_NAMES: dict[type[Shape], str] = {body: name for name, body in EVENTS.items()}
 
 
-def events_where(fact: Callable[[Facts], bool]) -> frozenset[str]:
+def events_where(fact: Callable[[EventFacts], bool]) -> frozenset[str]:
     """The wire names of the events whose facts say so."""
     return frozenset(name for name, body in EVENTS.items() if fact(body.facts))
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from buddy.protocol.shapes import Shape
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class EventFacts(Struct, frozen=True, kw_only=True):
     """The facts of one event type; each is read by deriving a set of types from it."""
 
     name: str = ""
@@ -35,7 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 class Payload(Shape, frozen=True):
     """An event's payload. `blobs` names the strings that were too long for a frame: field path → blob id."""
 
-    facts: ClassVar[Facts] = Facts()
+    facts: ClassVar[EventFacts] = EventFacts()
     blobs: dict[str, str] | None = None
 
 

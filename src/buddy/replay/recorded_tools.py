@@ -12,7 +12,7 @@ from msgspec import Struct
 from buddy.approvals.permissions import ALWAYS, Permissions
 from buddy.approvals.questions import Opinion, Question
 from buddy.errors import ToolError
-from buddy.protocol.actors import SESSION_GRANT, Rule, parse_actor
+from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.events import ApprovalRequired, ToolResult
 from buddy.protocol.intents import Intent, Other, recorded_intent
@@ -161,7 +161,7 @@ class RecordedPermissions(Permissions):
         call = self._calls.get(question.call_id)
         decided = call.decided if call else None
         actor = parse_actor(decided.by) if decided is not None else None
-        if decided is not None and isinstance(actor, Rule) and actor != SESSION_GRANT:
+        if decided is not None and isinstance(actor, RuleActor) and actor != SESSION_GRANT:
             decision = "allow" if decided.decision == "approve" else "deny"
             return Opinion(decision, decided.comment or "", actor.id)
         asked = call.asked if call else None

@@ -31,7 +31,7 @@ from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
-from buddy.sessions.spill import whole_body
+from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 from buddy.tools.registry import Definition
@@ -86,7 +86,7 @@ async def _full_entries(recording: Recording) -> list[Entry]:
     async def read(blob: str) -> bytes | None:
         return recording.blobs.get(blob)
 
-    return [(event, await whole_body(event, read)) for event in recording.events]
+    return [(event, await restore_spilled(event, read)) for event in recording.events]
 
 
 def _check_recorded(entries: Sequence[Entry], spans: Sequence[ProcessSpan]) -> None:

@@ -5,7 +5,7 @@ They run in the run's target and sandbox, without approval (the user wrote them)
 
 from buddy.approvals.digest import nonce_of
 from buddy.backends.contract import Run
-from buddy.backends.native.bounds import bounded
+from buddy.backends.native.bounds import shorten_middle
 from buddy.protocol.events import AcceptanceResult, Status
 from buddy.protocol.shapes import Acceptance, Criterion, CriterionResult
 from buddy.tools.output_buffer import OutputBuffer
@@ -50,7 +50,7 @@ async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
         id=criterion.id,
         passed=finished.exit_code == criterion.exit_code,
         exit_code=finished.exit_code,
-        output=bounded(run.scrub(output.text("stdout")), 4096),
+        output=shorten_middle(run.scrub(output.text("stdout")), 4096),
         round=run.state.round,
     )
 

@@ -26,18 +26,18 @@ class ActiveRun:
         approvals: Approvals,
         *,
         clock: Callable[[], int],
-        keep: Callable[[bytes], Awaitable[str]],
-        steers: Callable[[], Awaitable[bool]],
+        put_blob: Callable[[bytes], Awaitable[str]],
+        record_steering: Callable[[], Awaitable[bool]],
     ) -> None:
         self.session_id = journal.lease.session_id
         self.run_id = state.run_id
         self.place = place
-        self._steers = steers
+        self._record_steering = record_steering
         self._state = state
         self._journal = journal
         self._approvals = approvals
         self._clock = clock
-        self._keep = keep
+        self._put_blob = put_blob
         self._arguments: dict[str, str] = {}
         self._streamed: dict[str, int] = {}
 
@@ -75,15 +75,15 @@ class ActiveRun:
         faults.reached("claim.before")
         target = self.place.target.name
         self.emit(ToolClaimed(call_id=call_id, attempt=1, tier=tier, target=target, digest=digest))
-        # By run: after a prune nobody remembers the call ids of the runs before, and some models use them again.
+        # Qualified by run: after a prune, earlier call ids are unknown, and some models reuse them.
         await self._journal.commit(Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest)), durable=True)
         faults.reached("claim.after")
 
     async def ask(self, question: Question) -> Ruling:
         return await self._approvals.ask(question)
 
-    async def steers(self) -> bool:
-        return await self._steers()
+    async def record_steering(self) -> bool:
+        return await self._record_steering()
 
     def seconds(self) -> float:
         return max(0.0, (self._clock() - self._state.started_ts) / 1000)
@@ -93,17 +93,17 @@ class ActiveRun:
         if known is not None:
             return known
         if has_mark(call.item.arguments):
-            raise ToolError("not run: the arguments held a secret that is not kept, so the call cannot be repeated")
+            raise ToolError("not run: the arguments contained a secret, which is not stored, so it can't be repeated")
         return call.item.arguments
 
     def scrub(self, text: str) -> str:
         return self._journal.scrub(text)
 
-    async def keep(self, text: str) -> str:
-        return await self._keep(self.scrub(text).encode(errors="replace"))
+    async def store_text(self, text: str) -> str:
+        return await self._put_blob(self.scrub(text).encode(errors="replace"))
 
     def _withdraw(self, call_id: str) -> None:
-        """A call that ends undecided leaves no question behind that nobody could answer any more."""
+        """Expire the question of a call that ends undecided: nobody could answer it any longer."""
         call = self._state.open_calls.get(call_id)
         if call is not None and call.stage == "awaiting" and call.approval is not None:
             self._journal.record(ApprovalExpired(approval_id=call.approval.approval_id), self.run_id)

@@ -1,7 +1,7 @@
-"""The decisions of one session, recorded before they take effect, and the waiting for people.
+"""The decisions of one session: recorded before they take effect, after waiting for a person if needed.
 
-Invariants: at most one decision per approval is accepted; a decision is bound to the digest it was made for;
-nobody deciding in time is a denial; without an active run the answer is no.
+Invariants: at most one decision per approval is accepted; a decision is bound to the digest it was made for; if nobody
+decides in time, the call is denied; without an active run, every call is denied.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from buddy import faults
 from buddy.approvals.decide import Mode, decide, needs_decision
-from buddy.approvals.policy import Effective, parse_policy
+from buddy.approvals.policy import EffectivePolicy, parse_policy
 from buddy.approvals.questions import Opinion, Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError, RunDenied
 from buddy.log.contract import ApprovalDecision, ApprovalRecord
-from buddy.protocol.actors import SESSION_GRANT, Actor, Rule, RuntimeActor
+from buddy.protocol.actors import SESSION_GRANT, Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
@@ -61,12 +61,12 @@ class Approvals:
         if not needs_decision(question.tier, opinion):
             return Ruling(approved=True, by=RuntimeActor.POLICY, waited=False)
         if call.stage == "approved" and call.digest == question.digest:
-            return self._ruling(call)  # decided before, perhaps by the process before this one
+            return self._ruling(call)  # decided before, perhaps in an earlier process
         if call.stage == "awaiting" and call.approval and call.digest == question.digest:
             await self._wait(run, call, call.approval)
         elif call.stage != "denied":
             if call.stage == "awaiting" and call.approval:
-                # what would run is no longer what was asked
+                # What would run is no longer what was asked about.
                 await self._journal.commit(Rows(decision=self._expire(run, call.approval)), durable=True)
             await self._decide(run, call, question, opinion)
         return self._ruling(call)
@@ -99,42 +99,42 @@ class Approvals:
         self._wake(submission.approval_id)
 
     async def settle_pending(self, decision: Verdict, by: str, comment: str | None = None) -> None:
-        """Decide everything that waits: a policy that no longer asks, a cancel, a shutdown."""
+        """Decide everything that is pending: after a policy change, a cancel or a shutdown."""
         for approval_id, call in self._fold.pending.items():
             if call.stage != "awaiting":
-                continue  # somebody was faster while the one before was committed
+                continue  # decided by somebody else while the previous one was committed
             self._receive(call, decision, by, comment=comment)
             await self._journal.commit(Rows(decision=ApprovalDecision(approval_id, decision, by)), durable=True)
             self._wake(approval_id)
 
     def expire_overdue(self) -> list[ApprovalDecision]:
-        """Record what expired while no process was there to see it; the decisions are to be committed with it.
+        """Record what expired while no process was running; the caller commits the returned decisions.
 
-        At once, before anybody can be heard: a decision that comes after the time is over must find it over.
+        Runs before any request is accepted, so that a late decision finds the approval expired.
         """
         run, now = self._fold.run, self._clock()
         waiting = [call.approval for call in self._fold.pending.values() if call.approval]
         return [self._expire(run, asked) for asked in waiting if run is not None and asked.expires_at <= now]
 
-    def policy(self) -> Effective:
-        """What holds for the active run: its own policy, else the session's."""
+    def policy(self) -> EffectivePolicy:
+        """The policy of the active run: its own, else the session's."""
         run = self._fold.run
         if run is not None and run.options.approval_policy:
             return parse_policy(run.options.approval_policy, self._clock())
         return self.session_policy()
 
-    def session_policy(self) -> Effective:
-        """The policy that was set last, else the one it started with, else asking where somebody can answer."""
+    def session_policy(self) -> EffectivePolicy:
+        """The policy that was set last, else the initial one, else `ask`, or `none` in headless sessions."""
         fold = self._fold
         if fold.policy is not None:
-            return Effective(fold.policy, fold.policy_expires_at)
+            return EffectivePolicy(fold.policy, fold.policy_expires_at)
         started = fold.started
         if started and started.options and started.options.approval_policy:
             return parse_policy(started.options.approval_policy, self._clock())
-        return Effective("none" if started and started.mode == "headless" else "ask")
+        return EffectivePolicy("none" if started and started.mode == "headless" else "ask")
 
     def is_lenient(self) -> bool:
-        """Whether something is allowed for a while, which ends with this process."""
+        """Whether there is a temporary grant, which would end with this process."""
         return self.session_policy().policy == "until" or self._permissions.has_grants(self._clock())
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
@@ -145,12 +145,12 @@ class Approvals:
         else:
             self._record(approval_id, question, decision.verdict, decision.by, decision.why or None)
 
-    def _grant(self, question: Question, now: int) -> Rule | None:
-        """What a person granted before that covers this: exactly the same call, or a rule that has not expired."""
+    def _grant(self, question: Question, now: int) -> RuleActor | None:
+        """An earlier grant that covers this: exactly the same call, or a rule that has not expired."""
         if question.digest in self._fold.granted:
             return SESSION_GRANT
-        rule_id = self._permissions.granted(question, now)
-        return Rule(rule_id) if rule_id else None
+        rule_id = self._permissions.find_grant(question, now)
+        return RuleActor(rule_id) if rule_id else None
 
     def _record(self, approval_id: str, question: Question, decision: Verdict, by: Actor, why: str | None) -> None:
         received = ApprovalReceived(
@@ -184,7 +184,7 @@ class Approvals:
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:
-        """Until it is decided, or its time is over; the timer is monotonic, so a clock that jumps decides nothing."""
+        """Wait until it is decided or expires; the timer is monotonic, so a clock that jumps decides nothing."""
         decided = self._decided.setdefault(required.approval_id, asyncio.Event())
         remaining = (required.expires_at - self._clock()) / 1000
         try:
@@ -249,22 +249,24 @@ class Approvals:
 
 
 def _where(run: RunState) -> dict[str, object]:
-    """The run's place, for what does not name its own: every question says on what target and how confined."""
+    """The run's target and sandbox: every question shows them, even if its intent does not."""
     named = {"target": run.options.target, "sandbox": run.options.sandbox}
     return {name: value for name, value in named.items() if value}
 
 
 def _expiry(submission: SubmitApproval, now: int) -> int | None:
     if (submission.scope == "until") != (submission.duration_seconds is not None):
-        raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with scope 'until', and only with it")
+        raise ProtocolError(
+            "INVALID_REQUEST", "durationSeconds is required with scope 'until' and not allowed otherwise"
+        )
     seconds = submission.duration_seconds
     return None if seconds is None else now + int(seconds * 1000)
 
 
 def _refusal(submission: SubmitApproval, known: ApprovalRecord | None, fold: SessionFold) -> ProtocolError:
-    """Why a decision comes too late, or is about nothing."""
+    """Why a decision is too late, or refers to nothing."""
     is_mine = submission.run_id in fold.runs.values()
     if known is None or known.run_id != submission.run_id or not is_mine:
-        return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} waits in this run")
-    became = "is over with its call" if known.state == "pending" else f"was decided before ({known.state})"
-    return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {became}")
+        return ProtocolError("APPROVAL_NOT_FOUND", f"no approval {submission.approval_id[:80]} is pending in this run")
+    reason = "expired with its call" if known.state == "pending" else f"was already decided ({known.state})"
+    return ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} {reason}")

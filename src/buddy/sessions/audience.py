@@ -1,6 +1,6 @@
 """The followers of a session, and its latest events: only followers that are further behind read the log.
 
-Invariant: every follower is notified of every commit, and of whatever else may end what it follows.
+Invariant: every follower is woken by every commit, and when the session breaks or closes.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from itertools import islice
 
 from buddy.protocol.envelopes import Event
 
-# With a hundred runs at once, these events are most of the memory of a session.
+# With a hundred concurrent runs, these events are most of a session's memory.
 RECENT = 32
 RECENT_AT_REST = 16
 
@@ -35,23 +35,23 @@ class Audience:
             heard.set()
 
     def publish(self, events: Sequence[Event]) -> None:
-        """These were committed."""
+        """Add committed events, and wake all followers."""
         self._recent.extend(events)
         self.wake()
 
     def recent(self, after: int) -> Sequence[Event] | None:
-        """The committed events after a cursor where they are all still in memory, else None."""
+        """The committed events after a cursor if all are still in memory, else None."""
         if not self._recent or self._recent[0].seq > after + 1:
             return None
         newer = self._recent[-1].seq - after
         return list(islice(reversed(self._recent), newer))[::-1] if newer > 0 else []
 
     def rest(self) -> None:
-        """Between runs, hold fewer events: later followers read the log."""
+        """Hold fewer events between runs: later followers read the log."""
         while len(self._recent) > RECENT_AT_REST:
             self._recent.popleft()
 
     def forget(self, before: int) -> None:
-        """What comes before this seq is no longer in the log."""
+        """Drop what comes before this seq: it is no longer in the log."""
         while self._recent and self._recent[0].seq < before:
             self._recent.popleft()

@@ -1,7 +1,7 @@
 """Compacting the history of a session at a client's request, and undoing that."""
 
-from buddy.backends.contract import Compaction, compacted
-from buddy.protocol.actors import Client
+from buddy.backends.contract import Compaction, compaction_event
+from buddy.protocol.actors import ClientActor
 from buddy.protocol.events import SessionCompacted
 from buddy.protocol.requests import CompactSessionReply
 from buddy.sessions.session import Session
@@ -19,7 +19,7 @@ async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionRep
         await session.runs.start_queued()
         return CompactSessionReply(before, before)
     else:
-        body = compacted(compaction, Client(by))
+        body = compaction_event(compaction, ClientActor(by))
     session.journal.record(body)
     await session.commit(durable=True)
     await session.runs.start_queued()

@@ -50,7 +50,7 @@ Entry = tuple[Event, EventBody | None]
 
 
 def boundary(entries: Sequence[Entry], seq: int) -> int:
-    """The seq of the last turn boundary at or before `seq`; 0 where there is none."""
+    """The seq of the last turn boundary at or before `seq`; 0 if there is none."""
     open_calls: set[str] = set()
     found = 0
     for event, body in entries:
@@ -94,8 +94,8 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
     return found
 
 
-def forked(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:
-    """The first events of the copy, which `started` begins; `entries` are the other session's, with whole bodies."""
+def fork_events(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:
+    """The first events of the copy, beginning with `started`; `entries` are the original's, with full bodies."""
     cut = boundary(entries, seq)
     first = entries[0][0] if entries else None
     copier = _Copier(started.session_id, first.ts if first else now)
@@ -104,7 +104,7 @@ def forked(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str,
         if event.seq <= cut and event.type in _COPIED:
             copier.copy(event)
     if copier.run_id is not None:
-        copier.add(_closing(copier.run_id), copier.run_id)
+        copier.add(_cancelled_run(copier.run_id), copier.run_id)
     copier.ts = now
     copier.add(SessionForked(from_session_id=first.session_id if first else "", from_seq=cut, by=by))
     return copier.events
@@ -130,11 +130,11 @@ class _Copier:
             self.run_id = None
         seq = len(self.events) + 1
         self._places.append((event.seq, seq))
-        payload = self._changed(event)
+        payload = self._adapt_payload(event)
         self.events.append(replace(event, session_id=self._session_id, seq=seq, payload=payload))
 
-    def _changed(self, event: Event) -> Raw:
-        """The payload as it was, but for what would be wrong in another session."""
+    def _adapt_payload(self, event: Event) -> Raw:
+        """The payload, without what would be wrong in another session."""
         if event.type not in ("session_compacted", "approval_received"):
             return event.payload
         tree: dict[str, Any] = msgspec.json.decode(event.payload)
@@ -145,7 +145,7 @@ class _Copier:
         return Raw(msgspec.json.encode(tree))
 
 
-def _closing(run_id: str) -> RunComplete:
+def _cancelled_run(run_id: str) -> RunComplete:
     return RunComplete(
         run_id=run_id,
         outcome="cancelled",

@@ -16,7 +16,7 @@ MAX_QUEUED = 100
 _STEER, _MESSAGE = "steer:", "message:"
 
 
-class Waiting(Struct, frozen=True):
+class QueuedMessage(Struct, frozen=True):
     """A stored message and its sender."""
 
     item_id: int
@@ -24,12 +24,12 @@ class Waiting(Struct, frozen=True):
     by: str
 
 
-class Inbox:
+class MessageQueue:
     def __init__(self, log: Log, session_id: str, scrubber: Scrubber) -> None:
         self._log = log
         self._session_id = session_id
         self._scrubber = scrubber
-        self._may_steer = True  # as far as this process knows: the one before it may have left something
+        self._may_steer = True  # an earlier process may have left something
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message for a run of its own; returns its position in the queue."""
@@ -39,15 +39,15 @@ class Inbox:
         await self._put(_STEER, message, by)
         self._may_steer = True
 
-    async def steers(self) -> list[Waiting]:
+    async def steers(self) -> list[QueuedMessage]:
         """Messages to the active run since the last look."""
         if not self._may_steer:
             return []
         self._may_steer = False
         return [_read(item) for item in await self._log.waiting(self._session_id) if item.kind.startswith(_STEER)]
 
-    async def first(self) -> Waiting | None:
-        """The next message: steering for a run that is complete starts a run of its own."""
+    async def first(self) -> QueuedMessage | None:
+        """The next message. Steering that came too late for its run starts a run of its own."""
         waiting = await self._log.waiting(self._session_id)
         return _read(waiting[0]) if waiting else None
 
@@ -56,9 +56,9 @@ class Inbox:
         body = bytes(encode(SendUserMessage(self._session_id, message.client_message_id, text)))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
         if place is None:
-            raise ProtocolError("OVERLOADED", f"the queue is full ({MAX_QUEUED} messages)", retryable=True)
+            raise ProtocolError("OVERLOADED", f"the message queue is full ({MAX_QUEUED})", retryable=True)
         return place
 
 
-def _read(item: InboxItem) -> Waiting:
-    return Waiting(item.item_id, decode(item.body, SendUserMessage), item.kind.partition(":")[2])
+def _read(item: InboxItem) -> QueuedMessage:
+    return QueuedMessage(item.item_id, decode(item.body, SendUserMessage), item.kind.partition(":")[2])

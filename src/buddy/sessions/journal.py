@@ -1,12 +1,12 @@
-"""A session's one way out: scrub → append → commit → publish.
+"""The one path of a session's events: scrub → append → commit → publish.
 
 Invariants:
 - `record` applies the event to the session's state (`apply`) before it returns, and so before it is committed;
-- `record` gives an event its seq at once; events are committed in that order, and published only then;
-- one append is under way at a time, and everything recorded meanwhile goes into the next one;
-- pieces of text that come close together become one event before they get a seq;
+- `record` assigns the event's seq immediately; events are committed in that order, and published only then;
+- only one append runs at a time, and everything recorded meanwhile goes into the next one;
+- pieces of text that arrive close together become one event before they get a seq;
 - after a refused append the journal stays broken: the session is read from the log again;
-- what a provider wants back unmodified is stored byte for byte, or not at all if it holds a registered secret.
+- what a provider wants back unmodified is stored byte for byte, or not at all if it contains a registered secret.
 """
 
 import asyncio
@@ -35,17 +35,17 @@ from buddy.scrub import Scrubber, Stream
 from buddy.sessions.spill import SPILL_ABOVE, spill
 
 MERGE_SECONDS = 0.016
-"""Pieces this close together are recorded together: a frame of a screen. The first after a pause goes out at once."""
+"""Pieces this close together become one event: a frame of a screen. The first after a pause is recorded at once."""
 MERGE_CHARACTERS = 8 * 1024
 MAX_HELD = 8 * MERGE_CHARACTERS
 
 
-class Repeated(LogError):
-    """The key of the batch was used before the part of the log that is left."""
+class KeyReused(LogError):
+    """The key of the batch was used before, by an event that was pruned."""
 
 
 class Rows(Struct, frozen=True):
-    """What must be written with the next events, or not at all."""
+    """Rows to be written with the next events, or not at all."""
 
     key: str | None = None
     claim: Claim | None = None
@@ -98,7 +98,7 @@ class Journal:
         self._scheduled = False
 
     def record(self, body: EventBody, run_id: str | None = None) -> EventBody:
-        """Give the event its seq and have it committed soon; the body comes back as it was recorded."""
+        """Assign the event's seq and commit it soon; returns the body as it was recorded."""
         self._close_pieces()
         return self._append(body, run_id)
 
@@ -111,13 +111,13 @@ class Journal:
         self._piece(lane, self._lanes[lane][0].feed(text), run_id)
 
     def _end_thinking(self) -> None:
-        """An answer begins: the last words of the thought before it must not come after its first."""
+        """An answer starts: flush the thinking before it, so that the two stay in order."""
         for lane in [known for known in self._lanes if known[0] == "thinking_token"]:
             stream, run_id = self._lanes.pop(lane)
             self._piece(lane, stream.flush(), run_id)
 
     def end_streams(self) -> None:
-        """The running texts are over: whatever was held back to be looked at comes out."""
+        """The streamed texts are complete: flush what the scrubber held back."""
         lanes, self._lanes = self._lanes, {}
         for lane, (stream, run_id) in lanes.items():
             self._piece(lane, stream.finish(), run_id)
@@ -129,7 +129,7 @@ class Journal:
         if self._pending or rows is not NO_ROWS:
             self._write(rows, durable=durable)
         if self._appends:
-            # A future of its own: whoever gives up waiting does not stop the append.
+            # A separate future: cancelling a waiter must not cancel the append.
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._appends[-1].waiters.append(waiter)
             await waiter
@@ -137,15 +137,15 @@ class Journal:
             raise self.failure
 
     def scrub(self, text: str) -> str:
-        """A text as it may be kept; what is cut must be scrubbed before, as half a secret is not recognised."""
+        """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
         return self._scrubber.text(text)
 
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
-        """An approval of this session, whatever became of it."""
+        """An approval of this session, in any state."""
         return await self._log.approval(approval_id)
 
     def _append(self, body: EventBody, run_id: str | None) -> EventBody:
-        body = self._scrubbed(body)
+        body = self._scrub_body(body)
         payload = _encode(body)
         if len(payload) > SPILL_ABOVE:
             tree = msgspec.json.decode(payload)
@@ -160,7 +160,7 @@ class Journal:
         self._schedule()
         return body
 
-    def _scrubbed(self, body: EventBody) -> EventBody:
+    def _scrub_body(self, body: EventBody) -> EventBody:
         if not (isinstance(body, AssistantMessage) and body.opaque) and self._scrubber.is_clean(body):
             return body
         tree: dict[str, Any] = msgspec.to_builtins(body)
@@ -200,7 +200,7 @@ class Journal:
             self._append(_piece_body(kind, call_id, name, part), self._run_id)
 
     def _schedule(self) -> None:
-        """Write at the end of this turn of the event loop, so that what is recorded together is written together."""
+        """Write at the end of this loop iteration, so that what is recorded together is written together."""
         if not self._scheduled and not self._appends:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._write_soon)
@@ -213,8 +213,8 @@ class Journal:
     def _write(self, rows: Rows, *, durable: bool) -> None:
         events, self._pending = self._pending, []
         blobs, self._blobs = self._blobs, {}
-        # Made here and not when its turn comes: by then more may have been recorded, and neither the seq nor the state
-        # would be the one after these events.
+        # Built here, not when its turn comes: by then more may have been recorded, and the seq and the state would not
+        # be those after these events.
         batch = Batch(
             self.lease.session_id,
             self.lease.epoch,
@@ -233,34 +233,36 @@ class Journal:
             self._begin()
 
     def _begin(self) -> None:
-        """Hand the first append to the log; no task where there is nothing to do before it."""
+        """Hand the first append to the log; without a task if there are no blobs to store first."""
         append = self._appends[0]
         if self.failure is not None:
             append.wake()
             self._end()
             return
-        under_way = asyncio.ensure_future(self._kept(append) if append.blobs else self._log.append(append.batch))
-        under_way.add_done_callback(partial(self._come_back, append))
+        under_way = asyncio.ensure_future(
+            self._append_with_blobs(append) if append.blobs else self._log.append(append.batch)
+        )
+        under_way.add_done_callback(partial(self._on_appended, append))
 
-    async def _kept(self, append: "_Append") -> int:
+    async def _append_with_blobs(self, append: "_Append") -> int:
         for content in append.blobs.values():
             await self._log.put_blob(content)
         return await self._log.append(append.batch)
 
-    def _come_back(self, append: "_Append", under_way: asyncio.Future[int]) -> None:
-        append.wake()  # before the listeners: what a run does next need not wait until this is shown
+    def _on_appended(self, append: "_Append", under_way: asyncio.Future[int]) -> None:
+        append.wake()  # before the listeners: the run need not wait until this is shown
         try:
-            self._published(append.batch, under_way.result())
+            self._publish_batch(append.batch, under_way.result())
         except LogError as error:
             self.failure = error
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - nothing may be written behind the hole
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - nothing may be written after the gap
             self.failure = LogError(f"the append failed: {error}")
             self.failure.__cause__ = error
         self._end()
 
-    def _published(self, batch: Batch, last_seq: int) -> None:
+    def _publish_batch(self, batch: Batch, last_seq: int) -> None:
         if last_seq != batch.expected_seq + len(batch.events):
-            raise Repeated(f"{batch.key} was appended before, so nothing was written now")
+            raise KeyReused(f"{batch.key} was appended before, so nothing was written now")
         faults.reached("emit.before")
         self._publish(batch.events)
         faults.reached("emit.after")
@@ -274,14 +276,14 @@ class Journal:
 
 
 class _Append(Struct):
-    """An append in its turn, and who waits for it."""
+    """A queued append and its waiters."""
 
     batch: Batch
     blobs: dict[str, bytes]
     waiters: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
-        """They go on in the next turn of the event loop."""
+        """The waiters continue in the next iteration of the event loop."""
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -17,7 +17,7 @@ def check_text(text: str) -> None:
         raise ProtocolError("INVALID_REQUEST", "text is empty")
     if len(text.encode(errors="replace")) > MAX_TEXT:
         raise ProtocolError(
-            "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and name that"
+            "INVALID_REQUEST", f"text is longer than {MAX_TEXT // 1024} KiB; put it into a file and give its path"
         )
 
 
@@ -28,7 +28,7 @@ def check_criteria(message: SendUserMessage) -> None:
 
 
 async def check_cost(backend: Backend, limits: BudgetLimits) -> None:
-    """Refuse a limit on the cost that could not be enforced; asking for the price may take a moment."""
+    """Refuse a cost limit that could not be enforced; getting the price may take a moment."""
     if limits.max_cost_usd is None or await backend.is_priced():
         return
     model = backend.model()

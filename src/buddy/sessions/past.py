@@ -1,7 +1,7 @@
-"""A session's log as it is folded when the session is opened: of complete runs, only what they leave behind.
+"""Reads a session's log when it is opened: of complete runs, only the events with a lasting effect.
 
-Invariants: the folds are the same as from the full log; each names the events that leave something in it once their run
-is complete. Of what came since, every lasting event is read.
+Invariants: the folds are the same as from the full log; each names the events that still affect it once their run is
+complete. Since the last complete run, every event that is not transient is read.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import LASTING, EventBody, events_where
 from buddy.sessions.fork import Entry
-from buddy.sessions.spill import whole_body
+from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 
 PIECES = frozenset({"assistant_token", "thinking_token"})
@@ -19,11 +19,11 @@ KEPT_OPEN = events_where(lambda facts: not facts.transient)
 ENDS_REPLY = events_where(lambda facts: facts.ends_reply)
 PAGE = 500
 NEAR = 10_000
-"""So far back the end of a run is looked for; where there is none, everything is read as if it came since."""
+"""How far back to look for the end of a run; if there is none, everything is read as part of an open run."""
 
 
-class Past:
-    """Made by `read_past`; to be used at once, by whoever holds the session's lease."""
+class RecordedSession:
+    """Created by `read_past`; use it immediately, while holding the session's lease."""
 
     def __init__(self, log: Log, session_id: str, over: int, left: list[Entry], since: list[Entry]) -> None:
         self._log = log
@@ -44,7 +44,7 @@ class Past:
         return fold
 
     async def entries(self, types: AbstractSet[str]) -> list[Entry]:
-        """What lasts of the run that is open and, of these types, of those that are over."""
+        """The events of the open run, and those of these types from complete runs."""
         if types <= LASTING:
             left = [entry for entry in self._left if entry[0].type in types]
         else:
@@ -52,12 +52,12 @@ class Past:
         return [*left, *self._since]
 
 
-async def read_past(log: Log, session_id: str, last_seq: int) -> Past:
+async def read_past(log: Log, session_id: str, last_seq: int) -> RecordedSession:
     complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
     left = await read_entries(log, session_id, types=LASTING, through=over)
     since = await _read_since(log, session_id, over) if over < last_seq else []
-    return Past(log, session_id, over, left, since)
+    return RecordedSession(log, session_id, over, left, since)
 
 
 async def _read_since(log: Log, session_id: str, over: int) -> list[Entry]:
@@ -70,7 +70,7 @@ async def _read_since(log: Log, session_id: str, over: int) -> list[Entry]:
 async def read_entries(
     log: Log, session_id: str, after: int = 0, *, types: Collection[str] = (), through: int | None = None
 ) -> list[Entry]:
-    """Every event, or those of some types, with its whole body; None for a type this version does not know."""
+    """Every event, or those of some types, with its full body; None for a type this version does not know."""
     entries: list[Entry] = []
     while through is None or after < through:
         events = await log.read(session_id, after, PAGE, types)
@@ -90,7 +90,7 @@ async def _body(log: Log, event: Event) -> EventBody | None:
         found = await log.read_blob(blob)
         return found[0] if found else None
 
-    return await whole_body(event, read)
+    return await restore_spilled(event, read)
 
 
 def _seq(entry: Entry) -> int:

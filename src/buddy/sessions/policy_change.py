@@ -1,6 +1,6 @@
 """Changing the approval policy of a session."""
 
-from buddy.approvals.policy import Effective
+from buddy.approvals.policy import EffectivePolicy
 from buddy.errors import ProtocolError
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import ApprovalPolicyChanged
@@ -8,13 +8,15 @@ from buddy.protocol.requests import SetApprovalPolicy
 from buddy.sessions.session import Session
 
 
-async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> Effective:
+async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> EffectivePolicy:
     """Change the policy from now on; if it no longer asks, it also decides what is pending."""
     clock = session.services.clock
     if (request.policy == "until") != (request.duration_seconds is not None):
-        raise ProtocolError("INVALID_REQUEST", "durationSeconds goes with policy 'until', and only with it")
+        raise ProtocolError(
+            "INVALID_REQUEST", "durationSeconds is required with policy 'until' and not allowed otherwise"
+        )
     expires = None if request.duration_seconds is None else clock() + int(request.duration_seconds * 1000)
-    policy = Effective(request.policy, expires)
+    policy = EffectivePolicy(request.policy, expires)
     session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=expires, by=by))
     await session.commit(durable=True)
     now = session.approvals.policy().at(clock())

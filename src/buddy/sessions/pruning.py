@@ -8,7 +8,7 @@ from buddy.sessions.session import Session
 
 
 async def prune(session: Session, before_seq: int) -> int:
-    """Remove the events before a seq; returns the seq of the first that is left."""
+    """Remove the events before a seq; returns the first remaining seq."""
     session.runs.check_idle("prune")
     last_seq = session.journal.last_seq
     if session.fold.started_seq < min(before_seq, last_seq):
@@ -20,7 +20,7 @@ async def prune(session: Session, before_seq: int) -> int:
 
 
 def _restate(session: Session) -> None:
-    """Record again what holds for the entire session, because the events that said so are about to be removed."""
+    """Record the session's settings again, because the events that set them are about to be removed."""
     fold, journal, model = session.fold, session.journal, session.backend.model()
     if fold.started is not None:
         journal.record(replace(fold.started, state=fold.state))

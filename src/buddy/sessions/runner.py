@@ -43,7 +43,7 @@ async def perform(run: Run, backend: Backend) -> None:
         try:
             await run.finish()
         except asyncio.CancelledError:
-            continue  # the outcome is recorded: a late cancel finds nothing to stop
+            continue  # the outcome is already recorded: there is nothing left to cancel
         return
 
 
@@ -51,7 +51,7 @@ def complete(run: Run, ending: Ending) -> None:
     """Close the open calls and record the outcome. Nothing awaits here, so no cancel can come between."""
     for call in list(run.state.open_calls.values()):
         if call.stage == "requested":
-            run.emit(_unseen_call(run, call))
+            run.emit(_announcement(run, call))
         run.emit(_closing_result(run, call))
     acceptance = acceptance_of(run)
     run.emit(
@@ -86,7 +86,7 @@ async def _outcome_of(run: Run, backend: Backend) -> Ending:
             task.uncancel()
         return Ending("cancelled", "cancelled", "cancelled")
     except RunEnded as ended:
-        return _stopped(run, ended)
+        return _ending_of(run, ended)
     except ProviderError as error:
         run.emit(Error(code="PROVIDER_ERROR", message=str(error), retryable=error.retryable, detail=error.hint or None))
         return Ending("failed", str(error), "provider_error")
@@ -98,7 +98,7 @@ async def _outcome_of(run: Run, backend: Backend) -> Ending:
 
 
 async def _end_interrupted_calls(run: Run, left: float | None) -> None:
-    """A run that was over when its process died does not continue, so its backend cannot end what it started."""
+    """If the run was already ending when its process died, its backend does not run again to stop its calls."""
     if run.state.cancelling is not None or left == 0:
         await end_started_calls(run)
 
@@ -117,7 +117,7 @@ async def _work_until_accepted(run: Run, backend: Backend) -> None:
         run.emit(UserMessage(message_id=f"{run.run_id}.round{number}", text=report(failed), by=RuntimeActor.ACCEPTANCE))
 
 
-def _stopped(run: Run, ended: RunEnded) -> Ending:
+def _ending_of(run: Run, ended: RunEnded) -> Ending:
     if ended.reason == "storage_full":
         run.emit(Error(code="STORAGE_FULL", message=str(ended), retryable=True))
     limit = ended.limit if isinstance(ended, BudgetExceeded) else None
@@ -131,8 +131,8 @@ def _bug(run: Run, error: Exception) -> Ending:
     return Ending("failed", f"internal error: {message}", "internal_error")
 
 
-def _unseen_call(run: Run, call: OpenCall) -> ToolCall:
-    """A call that was not announced yet: each result has its call, even if the run ended between the two."""
+def _announcement(run: Run, call: OpenCall) -> ToolCall:
+    """The `tool_call` of a call that was not announced: each result has one, even if the run ended in between."""
     item = call.item
     return ToolCall(
         source="unknown",

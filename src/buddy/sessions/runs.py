@@ -27,7 +27,7 @@ from buddy.protocol.requests import CancelRun, QueueMessage, SendUserMessage, St
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
-from buddy.sessions.inbox import Inbox
+from buddy.sessions.inbox import MessageQueue
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of
 from buddy.sessions.runner import perform
@@ -68,7 +68,7 @@ class Runs:
         self._session = session
         self._task: asyncio.Task[None] | None = None
         services = session.services
-        self._inbox = Inbox(services.log, session.session_id, services.scrubber)
+        self._inbox = MessageQueue(services.log, session.session_id, services.scrubber)
 
     @property
     def is_running(self) -> bool:
@@ -172,7 +172,7 @@ class Runs:
     async def end_unrecoverable(self) -> None:
         """End the run that was in flight and release the session: its backend cannot continue it."""
         session = self._session
-        run = _active(session, self._take_steers)
+        run = _active(session, self._record_steering)
         if run is not None:
             await session.guard(perform(run, session.backend))
         await session.services.log.release(session.journal.lease)
@@ -218,7 +218,7 @@ class Runs:
     def _start(self) -> None:
         session = self._session
         blocked = self._task is not None or session.broken or session.is_closing
-        run = None if blocked else _active(session, self._take_steers)
+        run = None if blocked else _active(session, self._record_steering)
         if run is not None:
             self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
             self._task.add_done_callback(self._restart_if_unstarted)
@@ -256,7 +256,7 @@ class Runs:
             task.cancel()
         await session.commit()
 
-    async def _take_steers(self) -> bool:
+    async def _record_steering(self) -> bool:
         session = self._session
         run = session.fold.run
         steers = await self._inbox.steers() if run is not None else []
@@ -274,7 +274,7 @@ def _options(session: RunOwner, message: SendUserMessage) -> StartedOptions:
     return options_of(message, session.fold.started, session.services.clock(), session.services.max_turns)
 
 
-def _active(session: RunOwner, steers: Callable[[], Awaitable[bool]]) -> ActiveRun | None:
+def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -> ActiveRun | None:
     """The run in flight, as its backend sees it."""
     if session.fold.run is None:
         return None
@@ -284,6 +284,6 @@ def _active(session: RunOwner, steers: Callable[[], Awaitable[bool]]) -> ActiveR
         session.journal,
         session.approvals,
         clock=session.services.clock,
-        keep=session.services.log.put_blob,
-        steers=steers,
+        put_blob=session.services.log.put_blob,
+        record_steering=record_steering,
     )

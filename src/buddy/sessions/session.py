@@ -17,7 +17,7 @@ from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
-from buddy.sessions.journal import Journal, Repeated, Rows
+from buddy.sessions.journal import Journal, KeyReused, Rows
 from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
 from buddy.sessions.snapshot import pending_of, snapshot_of
@@ -86,7 +86,7 @@ class Session:
         self.audience.wake()  # followers look for the session that replaces it
 
     def is_dormant(self, since: int) -> bool:
-        """Whether nothing has happened since a time, nobody listens, and nothing would be lost by closing it."""
+        """Whether it has been idle since a time, has no followers, and closing it would lose nothing."""
         busy = self.runs.is_busy or self.is_closing or self.broken
         held = self.audience or self.place.tasks or self.approvals.is_lenient()
         return not busy and not held and self._last_event < since
@@ -117,7 +117,7 @@ class Session:
         self.journal.record(started)
         for note in notes:
             self.journal.record(note)
-        # The first message makes it durable: before that it holds nothing that could be missed.
+        # Not durable: the first message makes it so, and until then nothing of value can be lost.
         await self.journal.commit()
 
     async def resume(self, by: str) -> None:
@@ -143,14 +143,14 @@ class Session:
     # --- recording -------------------------------------------------------------------------------------------------
 
     async def commit(self, rows: Rows | None = None, *, durable: bool = False) -> None:
-        """Commit; a refusal becomes the error that the client gets."""
+        """Commit; a refusal becomes the client's error."""
         await self.guard(self.journal.commit(rows, durable=True) if rows else self.journal.commit(durable=durable))
 
     async def guard(self, work: Coroutine[object, object, None]) -> None:
-        """Do what writes to the log; a refusal breaks the session and becomes the error that the client gets."""
+        """Run something that writes to the log; a refusal breaks the session and becomes the client's error."""
         try:
             await work
-        except Repeated as error:
+        except KeyReused as error:
             self.broken = True
             raise ProtocolError(
                 "INVALID_REQUEST", "this clientMessageId was used before, and its run was pruned from the log"
@@ -158,11 +158,11 @@ class Session:
         except StorageFull as error:
             self.broken = True
             raise ProtocolError(
-                "STORAGE_FULL", "no room to record this; free some disk and try again", retryable=True
+                "STORAGE_FULL", "the disk is full; free some space and try again", retryable=True
             ) from error
         except LogError as error:
             self.broken = True
-            raise ProtocolError("INTERNAL_ERROR", f"the log refused: {error}", retryable=True) from error
+            raise ProtocolError("INTERNAL_ERROR", f"the log refused a write: {error}", retryable=True) from error
 
     def _apply(self, event: Event, body: EventBody) -> None:
         self.fold.apply(event, body)

@@ -23,7 +23,7 @@ from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import encode_ulid, is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
-from buddy.sessions.past import Past, read_entries, read_past
+from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
@@ -93,17 +93,17 @@ class Sessions:
             started, options.profile if options else None, options.model if options else None
         )
         now = self._services.clock()
-        record = SessionRecord(session_id, self._kept(request.repo), request.mode, "idle", now, now, 1, 0)
+        record = SessionRecord(session_id, self._scrub_repo(request.repo), request.mode, "idle", now, now, 1, 0)
         lease = await self._services.log.create(record, self._owner)
         session = Session(self._services, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
-        self._beat()
+        self._start_heartbeat()
         await session.begin(started, notes)
         return session, await self.mint(session_id, "driver")
 
     async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
         """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it."""
-        from buddy.sessions.fork import forked
+        from buddy.sessions.fork import fork_events
 
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
@@ -112,7 +112,7 @@ class Sessions:
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = starts[-1] if starts else _unknown_start(record)
         new, now = self._services.ids("sess"), self._services.clock()
-        copy = forked(entries, seq, replace(started, session_id=new, state="idle"), by, now)
+        copy = fork_events(entries, seq, replace(started, session_id=new, state="idle"), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
         lease = await self._services.log.create(row, self._owner)
         await self._services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
@@ -120,9 +120,9 @@ class Sessions:
         return await self.open(new), await self.mint(new, "driver")
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
-        """The session, for writing; read from the log and recovered where it was not open.
+        """The session, for writing; read from the log and recovered if it was not open.
 
-        `model` is what it will be switched to: it is opened with that one where its own is no longer configured.
+        `model` is what it will be switched to: it is used if the session's own is no longer configured.
         """
         found = self.live(session_id)
         if found is not None:
@@ -140,7 +140,7 @@ class Sessions:
             raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active, the maximum", retryable=True)
 
     async def record(self, session_id: str) -> SessionRecord:
-        """The session's row; anything that is not one of our ids is not looked up anywhere."""
+        """The session's row; anything that is not a session id is refused without a lookup."""
         record = await self._services.log.get(session_id) if is_id(session_id, "sess") else None
         if record is None:
             raise ProtocolError("SESSION_NOT_FOUND", f"no session {session_id[:80]!r}")
@@ -157,8 +157,8 @@ class Sessions:
         return recovered
 
     async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
-        """A new attach token; only its hash is kept. The scrubber knows tokens by their form: there can be many."""
-        # All of it at random: ids of one millisecond follow each other, and one could be guessed from another.
+        """A new attach token; only its hash is stored. The scrubber recognises tokens by their format."""
+        # Entirely random: ULIDs of one millisecond are consecutive, so one could be guessed from another.
         token = f"att_{encode_ulid(int.from_bytes(os.urandom(16)))}"
         await self._services.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
         return token
@@ -206,7 +206,7 @@ class Sessions:
         lease = await self._services.log.acquire(session_id, self._owner)
         if lease is None:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
-        record = await self.record(session_id)  # whoever held it before may have written until now
+        record = await self.record(session_id)  # the previous owner may have written until now
         past = await read_past(self._services.log, session_id, record.last_seq)
         fold = await past.fold()
         try:
@@ -223,21 +223,21 @@ class Sessions:
             raise
         opened = Session(self._services, lease, place, backend, fold, record.last_seq)
         self._open[session_id] = opened
-        self._beat()
+        self._start_heartbeat()
         if opened.journal.last_seq == 0 and fold.started is not None:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
         await opened.runs.recover()
         return opened
 
     async def _rebuild(
-        self, record: SessionRecord, fold: SessionFold, past: Past, instead: SwitchModel | None
+        self, record: SessionRecord, fold: SessionFold, past: RecordedSession, instead: SwitchModel | None
     ) -> tuple[Place, Backend]:
         started = fold.started or _unknown_start(record)
         fold.started = started
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
-        located = replace(started, repo=record.repo)  # what an event says of a place may be scrubbed
+        located = replace(started, repo=record.repo)  # the path in an event may be scrubbed
         place = self._factories.place(located)
         try:
             backend = self._factories.backend(located, profile, model)
@@ -252,8 +252,8 @@ class Sessions:
                 place.outputs.add(body.output)
         return place, backend
 
-    def _kept(self, repo: Repo) -> Repo:
-        """As it may be kept: an address may have a password in it. The folder must be found again as it is."""
+    def _scrub_repo(self, repo: Repo) -> Repo:
+        """The repo as it may be stored: a URL may contain a password. The folder's path must stay as it is."""
         scrubber = self._services.scrubber
         if scrubber.is_clean(repo):
             return repo
@@ -271,7 +271,7 @@ class Sessions:
                 self._leaving[session_id] = leaving
                 leaving.add_done_callback(lambda _, gone=session_id: self._leaving.pop(gone, None))
 
-    def _beat(self) -> None:
+    def _start_heartbeat(self) -> None:
         if self._heart is None:
             self._heart = asyncio.get_running_loop().create_task(self._heartbeat())
 
@@ -283,13 +283,13 @@ class Sessions:
             self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:
-                    # Its run would hang forever: nobody asks for it, and no client hears of it any more.
+                    # Otherwise its run would hang forever: its followers get no more events.
                     with suppress(ProtocolError, LogError):
                         await self.open(session.session_id)
 
 
 def _with_fixed_policy(options: SessionOptions | None, now: int) -> SessionOptions | None:
-    """A window such as `10m` starts now: read again later, it would never be over."""
+    """A duration such as `10m` starts now; parsed again later, it would never end."""
     if options is None or options.approval_policy is None:
         return options
     return replace(options, approval_policy=parse_policy(options.approval_policy, now).text())

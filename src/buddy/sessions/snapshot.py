@@ -18,7 +18,7 @@ def snapshot_of(fold: SessionFold) -> SessionSnapshot:
 
 
 def pending_of(fold: SessionFold, session_id: str) -> list[ApprovalRequest]:
-    """What waits for a decision, with the names by which it can be decided."""
+    """The pending approvals, with the ids needed to decide them."""
     run_id = fold.run.run_id if fold.run else None
     found = [call.approval for call in fold.pending.values() if call.approval]
     return [_request_of(approval, session_id, run_id) for approval in found]

@@ -1,7 +1,7 @@
-"""What is too long leaves an event for a blob: the frame stays small, and nothing is lost.
+"""Moves long parts of an event into blobs, so that events stay small and nothing is lost.
 
-A spilled string keeps its head as a preview; where strings are not to blame, a list or object is left empty and its
-JSON is the blob. `blobs` in the payload maps the field's path to the blob with the whole.
+A spilled string keeps its head as a preview; if long strings are not the cause, a list or object is left empty and its
+JSON is the blob. `blobs` in the payload maps the field's path to the blob with its full content.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 
 
 def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
-    """Cut the longest strings of a payload, in place, until it fits; give the blobs that hold them.
+    """Cut the longest strings of a payload, in place, until it fits; returns the blobs with their content.
 
-    `shape` decides what may be left empty: a payload must stay one that can be read.
+    `shape` decides what may be left empty: the payload must stay decodable.
     """
     blobs: dict[str, bytes] = {}
     paths: dict[str, str] = {}
@@ -46,15 +46,15 @@ def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
         if found is None:
             break
         keep(*found)
-        # What was cut inside it went with it, preview and all: its own blob must be read first.
+        # Parts of it that were cut before are in its blob, as previews: that blob must be restored first.
         inner = [path for path in paths if path.startswith(found[0] + "/")]
         for path in inner:
             paths[path] = paths.pop(path)
     return blobs
 
 
-async def whole_body(event: Event, read: Callable[[str], Awaitable[bytes | None]]) -> EventBody | None:
-    """The event's body with its spilled strings put back; None for a type this version does not know."""
+async def restore_spilled(event: Event, read: Callable[[str], Awaitable[bytes | None]]) -> EventBody | None:
+    """The event's body with its spilled parts restored; None for a type this version does not know."""
     body = event.body()
     if body is None or not body.blobs:
         return body
@@ -82,7 +82,7 @@ def _fits(tree: Json) -> bool:
 
 
 def _spillable(tree: dict[str, Any], shape: type[EventBody]) -> Iterator[tuple[str, bytes, Json]]:
-    """The lists and objects of the payload that may be empty: where they are, their JSON, and what is left of them."""
+    """The lists and objects of the payload that may be empty: path, JSON, and the empty value that replaces them."""
     for path, part in _containers(tree, ""):
         left: Json = [] if isinstance(part, list) else {}
         pointer.put(tree, path, left)
@@ -93,7 +93,7 @@ def _spillable(tree: dict[str, Any], shape: type[EventBody]) -> Iterator[tuple[s
 
 
 def _containers(tree: Json, path: str) -> Iterator[tuple[str, Json]]:
-    """The outer lists and objects, to a depth at which payloads have their open ends."""
+    """The outer lists and objects, down to the depth at which payloads have fields of any size."""
     entries = tree.items() if isinstance(tree, dict) else ()
     for key, part in entries:
         inner = f"{path}/{pointer.escape(key)}"

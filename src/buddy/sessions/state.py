@@ -90,7 +90,7 @@ class SessionFold(Struct):
                 | SessionForked()
                 | AcceptanceResult()
             ):
-                pass  # of the run alone
+                pass  # affects only the run
         run = self.run
         if run is not None and event.run_id == run.run_id:
             run.apply(body)

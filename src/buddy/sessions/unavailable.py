@@ -1,4 +1,4 @@
-"""The backend of a session that can no longer be opened: its folder, its target or its profile is gone.
+"""The backend of a session that can no longer be opened: its folder, target or profile no longer exists.
 
 Invariant: the run that was in flight ends as failed and says why; nobody is left waiting for it.
 """

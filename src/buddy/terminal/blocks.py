@@ -8,7 +8,7 @@ import msgspec
 
 from buddy.client.view import RunView
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.actors import SESSION_GRANT, Client, Rule, RuntimeActor, acts_on_session, parse_actor
+from buddy.protocol.actors import SESSION_GRANT, ClientActor, RuleActor, RuntimeActor, acts_on_session, parse_actor
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -292,11 +292,11 @@ def _decision_block(body: ApprovalReceived, style: Style, ts: int) -> str:
 
 def _actor_name(by: str) -> str:
     match parse_actor(by):
-        case Client(name):
+        case ClientActor(name):
             return "you" if name == ME else escape(name)
-        case Rule() as rule if rule == SESSION_GRANT:
+        case RuleActor() as rule if rule == SESSION_GRANT:
             return "your approval for this session"
-        case Rule(id):
+        case RuleActor(id):
             return f"rule {escape(id)}"
         case RuntimeActor() as actor:
             return actor.value

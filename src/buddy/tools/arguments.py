@@ -17,8 +17,8 @@ from buddy.errors import ToolError
 @cache
 def schema_of(args: type[Struct]) -> dict[str, Any]:
     """The JSON Schema of the arguments, without references and closed to unknown ones."""
-    (whole,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
-    return _inline(whole, definitions)
+    (root,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
+    return _inline(root, definitions)
 
 
 def parse(name: str, args: type[Struct], text: str) -> Struct:

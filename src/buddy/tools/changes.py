@@ -52,10 +52,10 @@ def _shift(line: str, by: int) -> str:
     if not line.startswith("@@"):
         return line
     _, old, new, _ = line.split(" ", 3)
-    return f"@@ -{_moved(old, by)} +{_moved(new, by)} @@\n"
+    return f"@@ -{_shift_span(old, by)} +{_shift_span(new, by)} @@\n"
 
 
-def _moved(span: str, by: int) -> str:
+def _shift_span(span: str, by: int) -> str:
     first, comma, count = span[1:].partition(",")
     return f"{int(first) + by}{comma}{count}"
 
@@ -63,5 +63,5 @@ def _moved(span: str, by: int) -> str:
 def _lines(content: bytes) -> list[str]:
     lines = content.decode("utf-8", "replace").split("\n")
     last = lines.pop()
-    whole = [line + "\n" for line in lines]
-    return [*whole, last + "\n\\ No newline at end of file\n"] if last else whole
+    complete = [line + "\n" for line in lines]
+    return [*complete, last + "\n\\ No newline at end of file\n"] if last else complete

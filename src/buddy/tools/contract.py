@@ -27,7 +27,7 @@ class Output(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One line of a session's own list of things to do."""
+    """One item of a session's to-do list."""
 
     text: str
     status: Literal["pending", "in_progress", "completed"] = "pending"

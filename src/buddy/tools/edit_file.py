@@ -45,19 +45,19 @@ class EditFile:
         path, before, after = await _change(args, place)
         await place.target.write_file(args.path, after, root=place.root)
         note_seen(path, after, place)
-        return Output(_told(args, before, after))
+        return Output(_summary(args, before, after))
 
 
 async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
     """The canonical path, what is there, and what would be."""
     if not args.old:
-        raise _refused("`old` is empty, which is everywhere; give the text to replace, or use write_file")
+        raise _refusal("`old` is empty, which is everywhere; give the text to replace, or use write_file")
     if args.old == args.new:
-        raise _refused("`old` and `new` are the same, so there is nothing to change")
+        raise _refusal("`old` and `new` are the same, so there is nothing to change")
     path = await place.target.locate(args.path, root=place.root)
     before = await place.target.read_file(args.path, root=place.root, limit=MAX_PRESENT)
     if len(before) >= MAX_PRESENT:
-        raise _refused(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
+        raise _refusal(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
     old, new = args.old.encode(), args.new.encode()
     _check_found(args, before, old, is_closed=place.is_closed(path))
     after = before.replace(old, new)
@@ -71,7 +71,7 @@ def _check_found(args: EditFileArgs, before: bytes, old: bytes, *, is_closed: bo
         raise ToolError(_not_found(args, b"" if is_closed else before), code="EDIT_CONTENT_NOT_FOUND")
     if count > 1 and not args.replace_all:
         where = ", ".join(map(str, _lines(before, old, MAX_PLACES))) + (", …" if count > MAX_PLACES else "")
-        raise _refused(
+        raise _refusal(
             f"`old` is in {args.path} {count} times, at lines {where}; give more of the lines around the one you mean, "
             "or set replace_all"
         )
@@ -98,11 +98,11 @@ def _lines(content: bytes, old: bytes, most: int) -> list[int]:
     return found
 
 
-def _told(args: EditFileArgs, before: bytes, after: bytes) -> str:
+def _summary(args: EditFileArgs, before: bytes, after: bytes) -> str:
     count = before.count(args.old.encode())
     times = "one place" if count == 1 else f"{count} places"
     return f"changed {args.path} in {times}; it has {len(after)} bytes now"
 
 
-def _refused(message: str) -> ToolError:
+def _refusal(message: str) -> ToolError:
     return ToolError(message, code="EDIT_GUARD_BLOCKED")

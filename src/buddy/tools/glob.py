@@ -47,7 +47,7 @@ class FindFiles:
         found = await search(_words(await self._programs.of(call)), scope, call)
         paths = [path.removeprefix("./") for path in found.output.split("\0")[:-1]]
         matching = sorted(path for path in paths if glob.matches(path))
-        return Output(_shown(matching, scope.prefix, args, cut=found.cut))
+        return Output(_format(matching, scope.prefix, args, cut=found.cut))
 
 
 def _words(program: Program) -> list[str]:
@@ -56,9 +56,9 @@ def _words(program: Program) -> list[str]:
     return ["find", ".", "-name", ".git", "-prune", "-o", "-type", "f", "-print0"]
 
 
-def _shown(paths: list[str], prefix: str, args: GlobArgs, *, cut: bool) -> str:
+def _format(paths: list[str], prefix: str, args: GlobArgs, *, cut: bool) -> str:
     if not paths:
-        return f"no file in {args.path} is like {args.pattern!r}"
+        return f"no file in {args.path} matches {args.pattern!r}"
     text = "\n".join(prefix + path for path in paths[:MAX_FILES])
     more = cut or len(paths) > MAX_FILES
     return f"{text}\n[more matches; narrow the pattern or the path]" if more else text

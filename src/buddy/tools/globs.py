@@ -1,7 +1,7 @@
 """Globs over paths: `*` and `?` stay within a name, `**` crosses directories, `{a,b}` is one or the other.
 
-Invariants: matching takes time linear in the pattern for each name, so no pattern can make it hang. A pattern
-without a slash is about the file's name, wherever it lies.
+Invariants: matching takes time linear in the pattern for each name, so no pattern can make it hang. A pattern without a
+slash matches the file's name in any directory.
 """
 
 import fnmatch
@@ -22,7 +22,7 @@ Name = Callable[[str], object]
 class Glob:
     def __init__(self, pattern: str) -> None:
         if not pattern or len(pattern) > MAX_LENGTH or pattern.startswith("!") or re.search(r"[\0\n]", pattern):
-            raise ToolError(f"the glob {pattern[:80]!r} cannot be used; give one such as '*.py' or 'src/**/*.ts'")
+            raise ToolError(f"invalid glob {pattern[:80]!r}; give one such as '*.py' or 'src/**/*.ts'")
         self._choices = [_segments(choice) for choice in _expand(pattern)]
 
     def matches(self, path: str) -> bool:
@@ -46,7 +46,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _segments(pattern: str) -> list[Name | None]:
-    """What each name must be like; None stands for any number of names."""
+    """What each name must match; None stands for any number of names."""
     parts = [part for part in pattern.removeprefix("/").split("/") if part not in ("", ".")]
     if "/" not in pattern:
         parts = ["**", *parts]
@@ -56,7 +56,7 @@ def _segments(pattern: str) -> list[Name | None]:
 
 
 def _match(segments: Sequence[Name | None], names: Sequence[str]) -> bool:
-    """Walk the names once, with all the places in the pattern where they could have come to."""
+    """Walk the names once, tracking every position in the pattern that they can have reached."""
     at = _with_skips({0}, segments)
     for name in names:
         ahead = {place for place in at if place < len(segments) and segments[place] is None}
@@ -70,7 +70,7 @@ def _is_like(segment: Name | None, name: str) -> bool:
 
 
 def _with_skips(at: set[int], segments: Sequence[Name | None]) -> set[int]:
-    """`**` may also stand for nothing."""
+    """`**` may also match nothing."""
     for place in range(len(segments)):
         if place in at and segments[place] is None:
             at.add(place + 1)

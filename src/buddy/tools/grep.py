@@ -15,13 +15,13 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
-from buddy.tools.searching import Found, Program, Programs, Scope, scope_of, search
+from buddy.tools.searching import Program, Programs, SearchOutput, SearchScope, scope_of, search
 from buddy.tools.texts import text_of
 
 MAX_LINE = 400
 
-# For a grep that knows neither binary files nor a mark behind their names, as that of BusyBox: first the files with a
-# match, then those that are text one by one. $1 is the pattern, $2 what is said with it, the rest is said to find.
+# For a grep without -I and -Z, such as BusyBox: first list the files with a match, then search the text files one by
+# one. $1 is the pattern, $2 the flags of grep, the rest are arguments of find.
 _ONE_BY_ONE = """\
 pattern=$1 flags=$2; shift 2
 find . "$@" -exec grep -lsE $flags -e "$pattern" {} + | while IFS= read -r f; do
@@ -41,7 +41,7 @@ class GrepArgs(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(description="At most this many matching lines.", ge=1, le=1000)] = 100
 
 
-class Line(Struct, frozen=True):
+class GrepLine(Struct, frozen=True):
     path: str
     number: int
     is_match: bool
@@ -66,7 +66,7 @@ class Grep:
 
     async def run(self, args: GrepArgs, call: Call) -> Output:
         if re.search(r"[\0\n\r]", args.pattern):
-            raise ToolError("the pattern has a line break in it, but lines are matched one by one; leave it out")
+            raise ToolError("the pattern contains a line break, but lines are matched one by one; leave it out")
         glob = Glob(args.glob) if args.glob else None
         scope = await scope_of(args.path, call.place)
         program = await self._programs.of(call)
@@ -77,18 +77,18 @@ class Grep:
             return (glob is None or glob.matches(path)) and not call.place.is_closed(f"{scope.directory}/{path}")
 
         lines = (line for line in _lines(found) if is_wanted(line.path))
-        return Output(_shown(list(_up_to(lines, args.limit)), args, scope, cut=found.cut))
+        return Output(_format(list(_up_to(lines, args.limit)), args, scope, cut=found.cut))
 
 
-def _words(program: Program, args: GrepArgs, scope: Scope) -> list[str]:
+def _words(program: Program, args: GrepArgs, scope: SearchScope) -> list[str]:
     around = [f"-C{args.context}"] if args.context else []
     case = ["-i"] if args.ignore_case else []
     if program == "rg":
-        # No configuration: it can name a program to be run on every file.
+        # No configuration file: it can name a program to run on every file.
         words = ["rg", "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
         words += ["--hidden", "--no-follow", "--sort=path", "--no-messages", "--glob=!.git", *around, *case]
         if scope.file is not None:
-            words += ["--max-depth=1", f"--glob=/{_escaped(scope.file)}", "--no-ignore"]
+            words += ["--max-depth=1", f"--glob=/{_escape(scope.file)}", "--no-ignore"]
         elif args.glob:
             words += [f"--glob={args.glob}"]
         return [*words, "-e", args.pattern, "--", "."]
@@ -96,25 +96,25 @@ def _words(program: Program, args: GrepArgs, scope: Scope) -> list[str]:
     kind, pattern = ("-P", args.pattern) if program == "pcre" else ("-E", args.pattern.replace(r"\d", "[0-9]"))
     if program == "plain":
         files = ["-maxdepth", "1"] if scope.file is not None else ["-name", ".git", "-prune", "-o"]
-        named = [_escaped(scope.file)] if scope.file is not None else names
+        named = [_escape(scope.file)] if scope.file is not None else names
         files += ["-type", "f", *(word for name in named for word in ("-name", name))]
         return ["sh", "-c", _ONE_BY_ONE, "grep", pattern, " ".join([*around, *case]), *files]
     words = ["grep", kind, "-nHIZs", *around, *case, "-e", pattern]
     if scope.file is not None:
-        name = _escaped(scope.file)
+        name = _escape(scope.file)
         return ["find", ".", "-maxdepth", "1", "-type", "f", "-name", name, "-exec", *words, "{}", "+"]
     return [*words, "-r", "--exclude-dir=.git", *(f"--include={name}" for name in names), "--", "."]
 
 
-def _lines(found: Found) -> Iterator[Line]:
+def _lines(found: SearchOutput) -> Iterator[GrepLine]:
     for text in found.output.split("\n"):
         parts = _LINE.fullmatch(text)
         if parts is not None:
             path = parts["path"].removeprefix("./")
-            yield Line(path, int(parts["number"]), parts["kind"] == ":", parts["text"].removesuffix("\r"))
+            yield GrepLine(path, int(parts["number"]), parts["kind"] == ":", parts["text"].removesuffix("\r"))
 
 
-def _up_to(lines: Iterator[Line], limit: int) -> Iterator[Line]:
+def _up_to(lines: Iterator[GrepLine], limit: int) -> Iterator[GrepLine]:
     """The lines up to and including the first match beyond the limit."""
     matches = 0
     for line in lines:
@@ -124,18 +124,18 @@ def _up_to(lines: Iterator[Line], limit: int) -> Iterator[Line]:
             return
 
 
-def _shown(lines: list[Line], args: GrepArgs, scope: Scope, *, cut: bool) -> str:
+def _format(lines: list[GrepLine], args: GrepArgs, scope: SearchScope, *, cut: bool) -> str:
     matches = sum(line.is_match for line in lines)
     if matches == 0:
         return f"no line matches {args.pattern!r} in {args.path}"
     more = matches > args.limit or cut
     shown = lines[:-1] if matches > args.limit else lines
-    text = "\n".join(_spelled(shown, scope, args.context))
+    text = "\n".join(_format_lines(shown, scope, args.context))
     return f"{text}\n[more matches; narrow the pattern, the path or the glob]" if more else text
 
 
-def _spelled(lines: list[Line], scope: Scope, context: int) -> Iterator[str]:
-    before: Line | None = None
+def _format_lines(lines: list[GrepLine], scope: SearchScope, context: int) -> Iterator[str]:
+    before: GrepLine | None = None
     for line in lines:
         if context and before is not None and (before.path, before.number + 1) != (line.path, line.number):
             yield "--"
@@ -145,5 +145,5 @@ def _spelled(lines: list[Line], scope: Scope, context: int) -> Iterator[str]:
         yield f"{scope.prefix}{line.path}{mark}{line.number}{mark}{text}"
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return re.sub(r"([*?\[\]{}\\!])", r"\\\1", name)

@@ -52,7 +52,7 @@ async def _walk(path: str, prefix: str, depth: int, place: Place) -> AsyncIterat
     for entry in await place.target.list_dir(path, root=place.root):
         name = prefix + entry.name
         yield name, entry
-        # The content of .git is rarely wanted, and always too much.
+        # The content of .git is rarely wanted and always large.
         if entry.is_dir and depth > 1 and entry.name != ".git":
             try:
                 async for below in _walk(f"{path}/{entry.name}", f"{name}/", depth - 1, place):

@@ -1,7 +1,6 @@
-"""Tools that other packages bring: each names a callable under the entry point group `buddy.tools`.
+"""Tools of other packages: each names a callable in the entry point group `buddy.tools`.
 
-Invariants: what is wrong with one of them is said in the log and costs only that one; none takes the name of a
-tool that is there already.
+Invariants: a tool that can't be loaded is logged and skipped, the others stay; none replaces a tool of the same name.
 """
 
 import logging
@@ -24,8 +23,8 @@ GROUP = "buddy.tools"
 log = logging.getLogger("buddy.tools")
 
 
-def installed(taken: Iterable[str]) -> list[AnyTool]:
-    """The tools that are installed beside Buddy, without those whose names are `taken`."""
+def installed_tools(taken: Iterable[str]) -> list[AnyTool]:
+    """The tools of installed packages, without those whose names are `taken`."""
     names = set(taken)
     found: list[AnyTool] = []
     if not any(map(_may_bring_tools, sys.path)):
@@ -36,9 +35,9 @@ def installed(taken: Iterable[str]) -> list[AnyTool]:
         try:
             tool = _load(point)
             if tool.name in names:
-                raise TypeError(f"there is a tool {tool.name!r} already")  # noqa: TRY301 - told like the rest
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - what somebody else's code does wrong must not stop a start
-            log.warning("the tool %r (%s) is left out: %s: %s", point.name, point.value, type(error).__name__, error)
+                raise TypeError(f"a tool named {tool.name!r} already exists")  # noqa: TRY301 - reported like the rest
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken plugin must not stop the start
+            log.warning("skipped the tool %r (%s): %s: %s", point.name, point.value, type(error).__name__, error)
             continue
         names.add(tool.name)
         found.append(tool)
@@ -46,12 +45,12 @@ def installed(taken: Iterable[str]) -> list[AnyTool]:
 
 
 def _may_bring_tools(folder: str) -> bool:
-    """Whether a package in this folder of the path names our group: told by a look at its file, where asking the
-    library for it takes longer than all else that a start does with tools."""
+    """Whether a package in this folder of `sys.path` names our group. Reads its file, because asking importlib.metadata
+    takes longer than everything else that a start does with tools."""
     try:
-        entries = os.listdir(folder or ".")  # noqa: PTH208 - a path object for each takes longer than the look at it
+        entries = os.listdir(folder or ".")  # noqa: PTH208 - creating path objects takes longer than the check
     except OSError:
-        return os.path.isfile(folder)  # noqa: PTH113 - an archive, which the library can look into
+        return os.path.isfile(folder)  # noqa: PTH113 - an archive, which importlib.metadata can read
     return any(
         _names_group(f"{folder or '.'}/{name}/entry_points.txt")
         for name in entries
@@ -76,7 +75,7 @@ def _load(point: "EntryPoint") -> AnyTool:
 
 
 def _problems(tool: AnyTool) -> Iterator[str]:
-    """What the checker cannot see of a tool that was only now imported."""
+    """What is wrong with an imported tool, which no type checker has seen."""
     if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
         yield "its name must be a word of at most 64 letters, digits and underscores"
     if (tier := getattr(tool, "tier", None)) is not None and tier not in get_args(Tier):

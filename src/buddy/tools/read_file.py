@@ -52,17 +52,17 @@ class ReadFile:
             return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
         if not content:
             return Output(f"{args.path} is empty")
-        return Output(_part(content, args, whole=len(content) >= size))
+        return Output(_part(content, args, is_complete=len(content) >= size))
 
 
-def _part(content: bytes, args: ReadFileArgs, *, whole: bool) -> str:
+def _part(content: bytes, args: ReadFileArgs, *, is_complete: bool) -> str:
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()
-    total = f"{len(lines)}" if whole else f"more than {len(lines)}"
+    total = f"{len(lines)}" if is_complete else f"more than {len(lines)}"
     if args.offset > len(lines):
         reason = f"{args.path} has {total} lines, so there is none at offset {args.offset}"
-        advice = "give a smaller one" if whole else "that far into it only run_shell can read, for example with sed -n"
+        advice = "give a smaller one" if is_complete else "use run_shell to read further, for example with sed -n"
         raise ToolError(f"{reason}; {advice}")
     wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
     shown, is_cut = _fit(wanted)
@@ -70,7 +70,7 @@ def _part(content: bytes, args: ReadFileArgs, *, whole: bool) -> str:
     last = args.offset + len(shown) - 1
     if is_cut:
         return f"{text}\n[line {last} is cut: it has {len(wanted[0])} bytes; read on with offset={last + 1}]"
-    if last == len(lines) and whole:
+    if last == len(lines) and is_complete:
         return text
     return f"{text}\n[lines {args.offset} to {last} of {total}; read on with offset={last + 1}]"
 

@@ -40,7 +40,7 @@ class ReadOutput:
         self.description: str = text_of("read_output")
         self._read_blob = read_blob
 
-    async def intent(self, args: ReadOutputArgs, place: Place) -> Other:  # noqa: ARG002 - it lies with the log
+    async def intent(self, args: ReadOutputArgs, place: Place) -> Other:  # noqa: ARG002 - outputs are stored with the log
         shown = {"output": args.output, "offset": args.offset}
         return Other(title="read a stored output", summary=args.output, shown=shown)
 
@@ -53,14 +53,14 @@ class ReadOutput:
         part, size = found
         if args.offset >= size > 0:
             raise ToolError(f"the output has {size} bytes, so there is none at offset {args.offset}")
-        first, part = _whole_characters(part, args.offset)
+        first, part = _complete_characters(part, args.offset)
         last = first + len(part)
         text = part.decode("utf-8", "replace")
         more = f"\n[bytes {first} to {last} of {size}; read on with offset={last}]" if last < size else ""
         return Output(text + more)
 
 
-def _whole_characters(part: bytes, offset: int) -> tuple[int, bytes]:
+def _complete_characters(part: bytes, offset: int) -> tuple[int, bytes]:
     """The part without incomplete characters at either end, and where it starts then."""
     start = 0
     while offset and start < min(3, len(part)) and part[start] & 0xC0 == 0x80:

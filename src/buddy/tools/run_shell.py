@@ -68,22 +68,22 @@ class RunShell:
         cwd = await _directory(args.cwd, call.place)
         output = OutputBuffer()
 
-        async def take(stream: Stream, chunk: bytes) -> None:
+        async def on_output(stream: Stream, chunk: bytes) -> None:
             output.add(stream, chunk)
             await call.on_output(stream, chunk)
 
         target = call.place.target
         if args.network and isinstance(target, Offline):
             target = target.with_network()
-        finished = await target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=take, timeout=timeout)
+        finished = await target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=on_output, timeout=timeout)
         if finished.still_running:
             return _still_running(args.wait, output)
         if finished.timed_out:
             raise _timed_out(args.wait, output)
-        return outcome(finished, output)
+        return command_result(finished, output)
 
 
-def outcome(finished: Finished, output: OutputBuffer) -> Output:
+def command_result(finished: Finished, output: OutputBuffer) -> Output:
     """The result of a command that has ended."""
     text = f"exit code: {finished.exit_code}\n{_sections(output)}".rstrip("\n")
     failed = finished.exit_code != 0

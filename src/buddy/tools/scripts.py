@@ -20,12 +20,12 @@ from buddy.tools.shell.unwrap import is_open
 
 MAX_WORDS = 1000
 MAX_DEPTH = 3
-# How much of them a person sees; the rest is bound by its digest alone.
+# How much of them is shown to a person; the rest is bound by its digest alone.
 MAX_TEXT = 4 * 1024
 MAX_TEXTS = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
 SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".mk", ".awk")
-# Words after which a file is run, whatever it looks like.
+# Words after which a file is executed, whatever its name.
 RUNNERS = frozenset(
     """
     sh bash dash zsh ksh fish source . exec env command sudo nohup nice timeout time xargs setsid stdbuf
@@ -33,7 +33,7 @@ RUNNERS = frozenset(
     if then elif else while until do ! {
     """.split()  # noqa: SIM905 - easier to read
 )
-# What a program runs or reads by default.
+# Files that a program runs or reads by default.
 _NODE = ("package.json",)
 _PYTHON = ("setup.py", "pyproject.toml", "setup.cfg")
 _TESTS = ("conftest.py", "pytest.ini", "tox.ini", "pyproject.toml", "setup.cfg")
@@ -73,9 +73,9 @@ _ESCAPED = re.compile(r"\\(.)")
 # Options, assignments and durations may come between a runner and what it runs.
 _BETWEEN = re.compile(r"-|\w+=|\d+[smhd]?$")
 _SHORT = re.compile(r"-[^-]")
-# What only a shell knows, and files outside the workspace that are not the system's own.
+# What only a shell can expand, and files outside the workspace that do not belong to the system.
 _UNSEEN = re.compile(r"[$`*?\[{]|^(?:\.\./|~|/(?!usr/|bin/|sbin/|lib|opt/|nix/|dev/|proc/))")
-# A name in a script that may be another one's.
+# A name in a script that may be another script.
 _NAMED = re.compile(r"(?<![\w./-])(?:[\w.-]+/)*[\w-]+\.(?:sh|bash|py|js|mjs|rb|pl|mk)\b|(?<![\w.-])\.{1,2}/[\w./-]*\w")
 MAX_NAMING = 64 * 1024
 MAX_NAMED = 50
@@ -83,9 +83,9 @@ _NAMING = frozenset({"-C", "-m", "--directory", "--prefix"})
 
 
 class Scripts(Struct, frozen=True):
-    """`digests` and, where it is short, `texts` by canonical path.
+    """Digests and short texts of the scripts, by canonical path.
 
-    `complete` is false where the command names more than was looked at, or what is not known before it is expanded.
+    `complete` is false if the command names more files than were examined, or names that only the shell can expand.
     """
 
     digests: dict[str, str]
@@ -100,8 +100,8 @@ class _Word(Struct, frozen=True):
     before: str
 
 
-class _File(Struct, frozen=True):
-    """`is_shown` where the command names it: what a program obeys by itself is known to whoever works here."""
+class _ScriptFile(Struct, frozen=True):
+    """`is_shown` if the command names the file; files that a program reads by default are not shown."""
 
     digest: str
     content: bytes = b""
@@ -109,15 +109,15 @@ class _File(Struct, frozen=True):
 
 
 async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
-    files: dict[str, _File] = {}
+    files: dict[str, _ScriptFile] = {}
     complete = await _gather(command, cwd, place, files)
     for path, file in list(files.items()):
-        await _follow(path, file, place, files, 1)
+        await _add_named_scripts(path, file, place, files, 1)
     found = dict(sorted(files.items()))
     return Scripts({path: file.digest for path, file in found.items()}, complete, _texts(found))
 
 
-async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File]) -> bool:
+async def _gather(command: str, cwd: str, place: Place, files: dict[str, _ScriptFile]) -> bool:
     """Collect all files that a command may run; return whether these are all that it names."""
     parsed = parse(command)
     runs_code = parsed.has_error or bool(parsed.values) or any(map(is_open, set(parsed.found)))
@@ -139,8 +139,10 @@ async def _gather(command: str, cwd: str, place: Place, files: dict[str, _File])
     return complete
 
 
-async def _follow(path: str, file: _File, place: Place, files: dict[str, _File], depth: int) -> None:
-    """What a script names in turn, as far as it looks like a script."""
+async def _add_named_scripts(
+    path: str, file: _ScriptFile, place: Place, files: dict[str, _ScriptFile], depth: int
+) -> None:
+    """Add the files that a script names, as far as they look like scripts, and what these name in turn."""
     if depth > MAX_DEPTH or b"\0" in file.content:
         return
     named = set(_NAMED.findall(file.content[:MAX_NAMING].decode("utf-8", "replace")))
@@ -149,11 +151,11 @@ async def _follow(path: str, file: _File, place: Place, files: dict[str, _File],
             for inner, found in (await _file(_join(base, text), place, is_run=True)).items():
                 if inner not in files:
                     files[inner] = found
-                    await _follow(inner, found, place, files, depth + 1)
+                    await _add_named_scripts(inner, found, place, files, depth + 1)
 
 
-def _texts(files: dict[str, _File]) -> dict[str, str]:
-    """What a person can read, within limits."""
+def _texts(files: dict[str, _ScriptFile]) -> dict[str, str]:
+    """The texts to show to a person, within limits."""
     texts: dict[str, str] = {}
     left = MAX_TEXTS
     for path, file in files.items():
@@ -164,7 +166,7 @@ def _texts(files: dict[str, _File]) -> dict[str, str]:
 
 
 def _candidates(word: _Word, base: str, *, runs_code: bool) -> list[str]:
-    """The file that a word may be, the module that `-m` names, and what the program takes for granted."""
+    """The file that a word may be, the module that `-m` names, and what the program reads by default."""
     names = [word.text, *IMPLIED.get(_name(word.text), ())]
     if word.before == "-m":
         module = word.text.replace(".", "/")
@@ -182,7 +184,7 @@ def _name(text: str) -> str:
 
 
 def _program(name: str, place: Place) -> str | None:
-    """Where a program lies that is found by its name, if that is in the workspace."""
+    """The path of a program that is found by its name, if it is in the workspace."""
     found = None if "/" in name else shutil.which(name)
     return found if found and found.startswith(place.root.rstrip("/") + "/") else None
 
@@ -199,13 +201,13 @@ def _words(command: str, *, inner: bool, depth: int = 0) -> list[_Word]:
         words[_Word(text, before)] = None
         if inner and depth < MAX_DEPTH and not match["plain"] and re.search(r"[\s;&|]", text):
             words.update(dict.fromkeys(_words(text, inner=True, depth=depth + 1)))
-        # Some options name a place.
+        # Some options name a directory.
         before = text if text in _NAMING else before if _BETWEEN.match(text) else text
     return [word for word in words if word.text]
 
 
 async def _directories(words: list[_Word], cwd: str, place: Place) -> list[str]:
-    """Where the command changes to, as far as it says so plainly."""
+    """The directories that the command changes to, as far as they are written literally."""
     bases: list[str] = []
     base = cwd
     for word in words:
@@ -216,7 +218,7 @@ async def _directories(words: list[_Word], cwd: str, place: Place) -> list[str]:
 
 
 async def _names_in(base: str, place: Place) -> set[str] | None:
-    """What a directory elsewhere has, asked once: there a look at each word of a command takes a round trip."""
+    """The names in a directory on a remote target, listed once: checking each word would take a round trip."""
     if place.target.name == "local":
         return None
     try:
@@ -227,7 +229,7 @@ async def _names_in(base: str, place: Place) -> set[str] | None:
 
 def _may_exist(path: str, base: str, names: set[str] | None, place: Place) -> bool:
     if place.target.name == "local":
-        # A plain look before the guard walks there: most words of a command are no files.
+        # A cheap check before the guarded one: most words of a command are not files.
         return os.path.lexists(path)
     if names is None or not path.startswith(f"{base}/"):
         return True
@@ -246,7 +248,7 @@ async def _exists_below(path: str, place: Place) -> bool:
         return False
 
 
-async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True) -> dict[str, _File]:
+async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True) -> dict[str, _ScriptFile]:
     try:
         info = await place.target.stat(path, root=place.root)
         if info is None or info.is_dir:
@@ -256,8 +258,8 @@ async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True)
             return {}
         name = await place.target.locate(path, root=place.root)
         if info.size > MAX_BYTES:
-            return {name: _File(f"{info.size} bytes, modified {info.modified_ns}")}
+            return {name: _ScriptFile(f"{info.size} bytes, modified {info.modified_ns}")}
         content = (await read_if_exists(path, place, MAX_BYTES)) or b""
-        return {name: _File(hashlib.sha256(content).hexdigest(), content, is_shown)}
+        return {name: _ScriptFile(hashlib.sha256(content).hexdigest(), content, is_shown)}
     except ToolError:
         return {}

@@ -2,7 +2,7 @@
 
 Invariants:
 - a search starts in a directory that was entered and then found to be below the workspace, and follows no link;
-- what it prints is cut on the target, so a search of everything costs no more than one of something;
+- its output is cut on the target, so a search of everything costs no more than a narrow one;
 - a pattern is matched by a program that can be ended, never in this process.
 """
 
@@ -32,16 +32,16 @@ ENTER = (
 )
 
 
-class Scope(Struct, frozen=True):
-    """Where to search: a directory by its canonical path, perhaps one file in it, and the way there from the root."""
+class SearchScope(Struct, frozen=True):
+    """Where to search: a directory by its canonical path, optionally one file in it, and its path from the root."""
 
     directory: str
     file: str | None
     prefix: str
 
 
-class Found(Struct, frozen=True):
-    """What a search printed; `cut` where there was more."""
+class SearchOutput(Struct, frozen=True):
+    """What a search printed; `cut` if there was more."""
 
     output: str
     errors: str
@@ -50,20 +50,20 @@ class Found(Struct, frozen=True):
 
 
 @runtime_checkable
-class Careful(Protocol):
-    """A target that prepares for what a command could leave behind; `looking` is the same place without that."""
+class CgroupTarget(Protocol):
+    """A target that runs commands in cgroups; `without_cgroups` is the same target without, for harmless commands."""
 
     without_cgroups: Target
 
 
 class Programs:
-    """Which program searches on which target, found out once for each."""
+    """The search program of each target, probed once."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Target, Program] = WeakKeyDictionary()
 
     async def of(self, call: Call) -> Program:
-        target = _quiet(call.place)
+        target = _search_target(call.place)
         if target not in self._known:
             found = await _run(PROBE, call)
             known = (program for program in get_args(Program) if found.output.split() == [program])
@@ -71,8 +71,8 @@ class Programs:
         return self._known[target]
 
 
-async def scope_of(path: str, place: Place) -> Scope:
-    """Where a path of the workspace is to be searched; ToolError where nothing is there."""
+async def scope_of(path: str, place: Place) -> SearchScope:
+    """The scope of a search in a path of the workspace; ToolError if it does not exist."""
     canonical = await place.target.locate(path, root=place.root)
     info = await place.target.stat(path, root=place.root)
     if info is None:
@@ -80,10 +80,10 @@ async def scope_of(path: str, place: Place) -> Scope:
     base = await place.target.locate(".", root=place.root)
     directory, _, name = (canonical, "", None) if info.is_dir else canonical.rpartition("/")
     relative = directory.removeprefix(base.rstrip("/")).strip("/")
-    return Scope(directory or "/", name, f"{relative}/" if relative else "")
+    return SearchScope(directory or "/", name, f"{relative}/" if relative else "")
 
 
-async def search(words: list[str], scope: Scope, call: Call) -> Found:
+async def search(words: list[str], scope: SearchScope, call: Call) -> SearchOutput:
     """Run a program in the scope's directory."""
     root = await call.place.target.locate(".", root=call.place.root)
     enter = ENTER.format(directory=shlex.quote(scope.directory), root=shlex.quote(root.rstrip("/")))
@@ -91,7 +91,7 @@ async def search(words: list[str], scope: Scope, call: Call) -> Found:
     program = f'{{ LC_ALL=C.UTF-8 {shlex.join(words)}; echo "exit $?" >&2; }} | head -c {MAX_OUTPUT}'
     found = await _run(f"{enter}; {program}", call)
     if found.exit_code == 97:
-        raise ToolError(f"{scope.directory} cannot be searched: {found.errors.strip() or 'it is gone'}")
+        raise ToolError(f"can't search {scope.directory}: {found.errors.strip() or 'it no longer exists'}")
     errors, _, code = found.errors.rpartition("exit ")
     # 1: nothing matched, or something was wrong with one of many files. 141: ended because there was enough.
     if not found.output and (errors.strip() or code.strip() not in ("0", "1", "141")):
@@ -99,11 +99,11 @@ async def search(words: list[str], scope: Scope, call: Call) -> Found:
     return found
 
 
-async def _run(command: str, call: Call) -> Found:
+async def _run(command: str, call: Call) -> SearchOutput:
     output = bytearray()
     errors = bytearray()
 
-    async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+    async def on_output(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         if stream == "stdout":
             output.extend(chunk[: MAX_OUTPUT - len(output)])
         else:
@@ -111,11 +111,11 @@ async def _run(command: str, call: Call) -> Found:
             del errors[:-MAX_ERRORS]
 
     place = call.place
-    ended = await _quiet(place).run(command, cwd=place.root, nonce=call.nonce, on_output=take)
+    ended = await _search_target(place).run(command, cwd=place.root, nonce=call.nonce, on_output=on_output)
     texts = output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
-    return Found(*texts, ended.exit_code, cut=len(output) >= MAX_OUTPUT)
+    return SearchOutput(*texts, ended.exit_code, cut=len(output) >= MAX_OUTPUT)
 
 
-def _quiet(place: Place) -> Target:
+def _search_target(place: Place) -> Target:
     target = without_terminal(place.target)
-    return target.without_cgroups if isinstance(target, Careful) else target
+    return target.without_cgroups if isinstance(target, CgroupTarget) else target

@@ -1,4 +1,4 @@
-"""The time, as the machine that keeps the log knows it."""
+"""The current time, by the clock of the machine that has the log."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

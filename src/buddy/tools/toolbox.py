@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from buddy.config.settings import ToolSettings
 from buddy.tools.descriptions import builtin_descriptions
-from buddy.tools.plugins import installed
+from buddy.tools.plugins import installed_tools
 from buddy.tools.registry import AnyTool, LazyTool, Registry
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def toolbox(settings: ToolSettings, deps: ToolDeps) -> Registry:
         name: LazyTool(name, described, cache(partial(FACTORIES[name], deps)))
         for name, described in builtin_descriptions().items()
     }
-    tools |= {tool.name: tool for tool in installed(tools)}
+    tools |= {tool.name: tool for tool in installed_tools(tools)}
     return Registry(tools.values()).without(turned_off(settings))
 
 

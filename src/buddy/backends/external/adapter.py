@@ -98,7 +98,7 @@ class ExternalBackend:
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
         self._report_unknown_outcomes(run)
-        while not run.state.answered or await run.steers():
+        while not run.state.answered or await run.record_steering():
             await self._work(run, interrupted=interrupted)
             interrupted = False
         if run.state.truncated:

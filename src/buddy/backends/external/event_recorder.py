@@ -23,7 +23,7 @@ from buddy.backends.external.contract import (
     UsageReport,
 )
 from buddy.backends.external.permission_bridge import PermissionBridge
-from buddy.backends.native.bounds import bounded
+from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.runstate import CONTINUES, OpenCall, Spending
 from buddy.errors import OutcomeUnknown
 from buddy.models.contract import TokenUsage
@@ -177,10 +177,10 @@ class EventRecorder:
         if call is None:
             return
         whole, kept = self._run.scrub(event.text), None
-        text = bounded(whole)
+        text = shorten_middle(whole)
         if text is not whole:
-            kept = await self._run.keep(whole)
-            text = bounded(whole, output=kept)
+            kept = await self._run.store_text(whole)
+            text = shorten_middle(whole, output=kept)
         failure, outcome = None, "returned"
         if event.is_error and call.stage == "denied":
             failure, outcome = ToolFailure("AUTH_FAILURE", False, whole[:200]), "denied"

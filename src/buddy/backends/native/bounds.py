@@ -1,9 +1,9 @@
-"""How much of a long text the model sees: its head and its tail, and how much is missing between them."""
+"""Shortens long texts for the model: head and tail stay, with a note of what is missing between them."""
 
 TO_MODEL = 16 * 1024
 
 
-def bounded(text: str, limit: int = TO_MODEL, output: str = "") -> str:
+def shorten_middle(text: str, limit: int = TO_MODEL, output: str = "") -> str:
     """The text itself if it fits into `limit` bytes, else as much of its head and tail as fits, with a note between.
 
     `output` is the id under which the full text is stored, for the model to read the rest.
@@ -20,5 +20,5 @@ def bounded(text: str, limit: int = TO_MODEL, output: str = "") -> str:
 
 
 def _note(missing: int, size: int, offset: int, output: str) -> str:
-    rest = f"read_output(output={output}, offset={offset}) reads on" if output else "the whole is kept"
+    rest = f"read_output(output={output}, offset={offset}) reads on" if output else "the full text is stored"
     return f"\n[… {missing} of {size} bytes left out; {rest} …]\n"

@@ -22,7 +22,7 @@ from buddy.approvals.questions import Question
 from buddy.backends.budget import Budget
 from buddy.backends.contract import Run
 from buddy.backends.interrupted import unknown_outcome
-from buddy.backends.native.bounds import bounded
+from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
@@ -32,7 +32,7 @@ from buddy.tools.contract import Call, Output, Tool
 from buddy.tools.registry import Registry
 
 
-class Prepared(Struct, frozen=True):
+class PreparedCall(Struct, frozen=True):
     """A call that could run: its tool, its typed arguments, and the question whether it may."""
 
     tool: Tool[Struct]
@@ -52,14 +52,14 @@ class Dispatch:
         for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
             calls = list(group)
             if read_only and len(calls) > 1:
-                for result in await self._together(run, calls):
+                for result in await self._run_concurrently(run, calls):
                     run.emit(result)
             else:
                 for call in calls:
                     run.emit(await self._result_of(run, call))
                     faults.reached("result.emitted")
 
-    async def _together(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
+    async def _run_concurrently(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._result_of(run, call)) for call in calls]
@@ -70,7 +70,7 @@ class Dispatch:
     def _is_read_only(self, call: OpenCall) -> bool:
         return self._registry.tier_of(call.item.name) == "read-only"
 
-    def _known(self, call: OpenCall) -> Tool[Struct] | None:
+    def _find_tool(self, call: OpenCall) -> Tool[Struct] | None:
         try:
             return self._registry.get(call.item.name)
         except ToolError:
@@ -86,7 +86,7 @@ class Dispatch:
             else:
                 prepared = await self._permit(run, call, await self._announce(run, call))
                 outcome = "failed"
-                started = run.seconds()  # the time somebody took to decide is not the tool's
+                started = run.seconds()  # the time a person took to decide does not count
                 output = await self.execute(run, call, prepared)
         except ToolError as error:
             failure = ToolFailure(_error_type(error.code), error.retryable, str(error), error.detail)
@@ -96,11 +96,11 @@ class Dispatch:
         full, failure, stored = run.scrub(output.text), None, None
         if output.is_error:
             failure = ToolFailure(_error_type(output.error_type), False, full[:200])
-        text = bounded(full)
+        text = shorten_middle(full)
         if text is not full:
-            stored = await run.keep(full)
+            stored = await run.store_text(full)
             run.place.outputs.add(stored)
-            text = bounded(full, output=stored)
+            text = shorten_middle(full, output=stored)
         return self._result(
             run, call, started, text, "returned", failure=failure, stored=stored, exit_code=output.exit_code
         )
@@ -115,9 +115,9 @@ class Dispatch:
         await run.place.target.kill_orphans(nonce)
         raise unknown_outcome(run, call)
 
-    async def _announce(self, run: Run, call: OpenCall) -> Prepared:
+    async def _announce(self, run: Run, call: OpenCall) -> PreparedCall:
         """Record the call once, then check it: a call that cannot run is recorded, too."""
-        prepared: Prepared | None = None
+        prepared: PreparedCall | None = None
         problem: ToolError | None = None
         try:
             prepared = await self.prepare(run, call)
@@ -138,15 +138,15 @@ class Dispatch:
             raise problem or ToolError("the call could not be prepared")
         return prepared
 
-    async def prepare(self, run: Run, call: OpenCall) -> Prepared:
+    async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
         tool = self._registry.get(call.item.name)
         arguments = run.arguments_of(call)
         args = self._registry.parse(tool, arguments)
         intent = await tool.intent(args, run.place)
         digest, tier = digest_of(tool.name, arguments, intent, run.place), self._registry.tier_of(tool.name)
-        return Prepared(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
+        return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
 
-    async def _permit(self, run: Run, call: OpenCall, prepared: Prepared) -> Prepared:
+    async def _permit(self, run: Run, call: OpenCall, prepared: PreparedCall) -> PreparedCall:
         """Have the call decided and claimed; what changed since it was decided is decided again."""
         check_disk_space(prepared.question.tier, self._has_room)
         ruling, prepared = await ask_until_current(run, prepared, partial(self.prepare, run, call))
@@ -156,7 +156,7 @@ class Dispatch:
         await claim(run, prepared.question)
         return prepared
 
-    async def execute(self, run: Run, call: OpenCall, prepared: Prepared) -> Output:
+    async def execute(self, run: Run, call: OpenCall, prepared: PreparedCall) -> Output:
         decoders: dict[str, codecs.IncrementalDecoder] = {}
 
         async def on_output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
@@ -194,7 +194,7 @@ class Dispatch:
         stored: str | None = None,
         exit_code: int | None = None,
     ) -> ToolResult:
-        tool = self._known(call)
+        tool = self._find_tool(call)
         return ToolResult(
             source=tool.source if tool else "unknown",
             tool_name=call.item.name,

@@ -12,7 +12,7 @@ from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.prompt import Prompts, PromptSettings
 from buddy.backends.native.reply import read_reply
 from buddy.backends.native.session_tools import SessionTools
-from buddy.backends.native.watch import Timed, report_model_call, watching_tools
+from buddy.backends.native.watch import TimedPhase, report_model_call, watching_tools
 from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
@@ -73,7 +73,7 @@ class Native:
     async def execute(self, run: Run) -> None:
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
-        while not run.state.answered or await run.steers():
+        while not run.state.answered or await run.record_steering():
             if not run.state.open_calls:
                 await self._turn(run)
             if run.state.open_calls:
@@ -85,13 +85,13 @@ class Native:
         await self._provider.close()
 
     async def _turn(self, run: Run) -> None:
-        await run.steers()
+        await run.record_steering()
         asked = await self._prompts.ask(run, self._provider, await self._tools.refresh(run))
         report_model_call(run, self._provider.model)
-        with Timed(run, TurnState.STREAMING):
+        with TimedPhase(run, TurnState.STREAMING):
             await read_reply(run, self._provider, asked, self._prompts.transcript.call_ids)
 
     async def _run_tools(self, run: Run) -> None:
         registry = (await self._tools.current(run)).registry
-        with Timed(run, TurnState.TOOL_EXECUTION), watching_tools(run, registry):
+        with TimedPhase(run, TurnState.TOOL_EXECUTION), watching_tools(run, registry):
             await self._dispatch(registry, self._has_room).settle(run)

@@ -113,7 +113,7 @@ class Pins:
         """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
         said = [message for message in self._said if message.seq <= through and message.seq != but]
         first = self._said[0].seq if self._said else 0
-        effects = [f"- {line}" for line in _merged(effect for effect in self._effects if effect.seq <= through)]
+        effects = [f"- {line}" for line in _count_repeats(effect for effect in self._effects if effect.seq <= through)]
         files = [path for path, seq in self._files.items() if seq <= through]
         parts = [
             self._carried,
@@ -196,7 +196,7 @@ def _newest(lines: list[str], count: Callable[[str], int], room: int) -> list[st
     return kept[::-1]
 
 
-def _merged(effects: Iterable[PinnedText]) -> Iterator[str]:
+def _count_repeats(effects: Iterable[PinnedText]) -> Iterator[str]:
     """Each line once, at its last position, with how often it occurred."""
     counts: dict[str, int] = {}
     for effect in effects:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
-from buddy.backends.contract import Compaction, Run, compacted
+from buddy.backends.contract import Compaction, Run, compaction_event
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import ModelCall
@@ -148,7 +148,7 @@ class Prompts:
         found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
         if found is not None:
             fixed = sizes.prompt - sizes.summary - sizes.history
-            run.emit(compacted(found, RuntimeActor.AUTO_COMPACTION, besides_history=fixed))
+            run.emit(compaction_event(found, RuntimeActor.AUTO_COMPACTION, besides_history=fixed))
             await run.commit()
         return self._sizes(provider)
 

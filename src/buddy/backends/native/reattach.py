@@ -1,6 +1,6 @@
 """Continues with a command that outlived the process that started it.
 
-Invariants: nothing is started here; a command that cannot be found has no outcome from here.
+Invariants: nothing is started here; a command that is not found gets no result here.
 """
 
 import codecs
@@ -11,7 +11,7 @@ from buddy.protocol.events import Recovery
 from buddy.targets.contract import Reattachable
 from buddy.tools.contract import Output
 from buddy.tools.output_buffer import OutputBuffer
-from buddy.tools.run_shell import outcome
+from buddy.tools.run_shell import command_result
 
 
 async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
@@ -22,14 +22,14 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
     output = OutputBuffer()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    async def take(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+    async def on_output(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         output.add(stream, chunk)
         text = decoder.decode(chunk)
         if text:
             run.stream_output(call_id, stream, text)
 
-    finished = await target.reattach(nonce, take)
+    finished = await target.reattach(nonce, on_output)
     if finished is None:
         return None
     run.emit(Recovery(action="reattached", call_id=call_id))
-    return outcome(finished, output)
+    return command_result(finished, output)

@@ -60,7 +60,7 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
                 run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
                 _record(run, piece, turn, known_calls)
-                run.emit(_settled(run, turn, asked, piece, provider.context_limit))
+                run.emit(_usage_event(run, turn, asked, piece, provider.context_limit))
 
 
 def request_of(
@@ -99,7 +99,7 @@ def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, e
     )
 
 
-def _settled(run: Run, turn: int, asked: ModelCall, reply: Reply, limit: int) -> Usage:
+def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, limit: int) -> Usage:
     """What the call took as the server reports it, or as counted here if it reports nothing."""
     usage, tally = reply.usage, asked.tally
     if usage is None:
@@ -118,7 +118,7 @@ def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
         AssistantMessage(
             message_id=message_id,
             text=reply.text,
-            tool_calls=_unambiguous(reply.calls, known_calls),
+            tool_calls=_unique_ids(reply.calls, known_calls),
             finish=reply.finish,
             truncated=reply.truncated,
             opaque=reply.opaque,
@@ -127,7 +127,7 @@ def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
     run.emit(AssistantDone(message_id=message_id))
 
 
-def _unambiguous(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:
+def _unique_ids(calls: tuple[ToolCallItem, ...], known: set[str]) -> tuple[ToolCallItem, ...]:
     """Ids that were used before, in this session or this reply, get a suffix: a result must belong to one call."""
     seen: set[str] = set()
     unique: list[ToolCallItem] = []

@@ -1,4 +1,4 @@
-"""The tools of one session, as of the turn that is under way.
+"""The tools of one session, as of the current turn.
 
 Invariant: the prompt of a turn and the calls that come of it see the same registry.
 """
@@ -39,10 +39,10 @@ class SessionTools:
         self._catalog: Catalog | None = None
 
     async def refresh(self, run: Run) -> Catalog:
-        """The tools that the next turn has."""
+        """The tools of the next turn."""
         self._catalog = catalog_of(await self._source.tools(ToolScope(run.session_id, run.place)))
         return self._catalog
 
     async def current(self, run: Run) -> Catalog:
-        """The tools of this turn; the present ones where another process began it."""
+        """The tools of this turn, or those available now if another process started it."""
         return self._catalog or await self.refresh(run)

@@ -1,15 +1,15 @@
 """The model's own summary of old turns: provider calls without tools, over the history as text.
 
 Invariants: it works however long the history is, since it reads it in parts that fit, each with the summary so far; a
-call that exceeds the budget is not made; what it writes is a text about the history and never an instruction; a reply
-that is empty or was cut off counts as none.
+call that would exceed the budget is not made; its result is a text about the history and never an instruction; a reply
+that is empty or truncated counts as none.
 """
 
 from typing import Protocol
 
 from buddy.backends.budget import MIN_OUTPUT, Budget
 from buddy.backends.contract import Run
-from buddy.backends.native.bounds import bounded
+from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.native.compact import Summary, earlier_summary
 from buddy.backends.native.pricing import cost_of
 from buddy.backends.native.reply import request_of, usage_of
@@ -136,7 +136,7 @@ def _parts(items: list[Item], tally: Tally, room: int) -> list[str]:
         if size > left and parts[-1]:
             parts.append([])
             left = room
-        parts[-1].append(line if size <= room else bounded(line, room))
+        parts[-1].append(line if size <= room else shorten_middle(line, room))
         left -= size
     return ["\n".join(lines) for lines in parts[-PARTS:]]
 
@@ -145,12 +145,12 @@ def _as_text(item: Item) -> str:
     match item:
         case UserItem():
             before = earlier_summary(item)
-            return f"[before] {before}" if before is not None else f"[user] {bounded(item.text, PER_ITEM)}"
+            return f"[before] {before}" if before is not None else f"[user] {shorten_middle(item.text, PER_ITEM)}"
         case AssistantItem():
-            calls = "".join(f"\n[calls {call.name}] {bounded(call.arguments, PER_ITEM)}" for call in item.calls)
-            return f"[agent] {bounded(item.text, PER_ITEM)}{calls}"
+            calls = "".join(f"\n[calls {call.name}] {shorten_middle(call.arguments, PER_ITEM)}" for call in item.calls)
+            return f"[agent] {shorten_middle(item.text, PER_ITEM)}{calls}"
         case ToolItem():
-            return f"[result] {bounded(item.text, PER_ITEM)}"
+            return f"[result] {shorten_middle(item.text, PER_ITEM)}"
 
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:

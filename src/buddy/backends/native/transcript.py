@@ -60,7 +60,7 @@ class Transcript:
                     self._results[body.call_id] = body.text + self._remarks.pop(body.call_id, "")
                     self._settle()
             case ApprovalReceived():
-                # a denial's is in its result, which is all that comes of the call
+                # The comment of a denial is already in the call's result.
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
                     self._remarks[body.call_id] = f"\n\n[allowed by {body.by}, who said: {body.comment}]"
             case AssistantMessage():

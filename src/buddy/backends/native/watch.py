@@ -18,7 +18,7 @@ HEARTBEAT_SECONDS = 5.0
 REPEATS = 3
 
 
-class Timed:
+class TimedPhase:
     """Reports how long a state of the turn took, unless it was cut short: then the end of the run says so."""
 
     def __init__(self, run: Run, state: TurnState) -> None:
