@@ -181,7 +181,7 @@ async def test_after_a_crash_a_call_whose_arguments_held_a_secret_is_not_run(
         ):
             await again.api.attach(session_id)
             assert (await again.wait_for(RunComplete)).outcome == "success"
-            assert "not run: the arguments held a secret" in told.tool_results()[0]
+            assert "not run: the arguments contained a secret" in told.tool_results()[0]
             kinds = again.types()
             assert kinds[kinds.index("approval_expired") + 1] == "tool_result"
             assert not (tmp_path / "made").exists()

@@ -81,4 +81,4 @@ def test_a_tool_that_is_broken_is_left_out_with_a_warning(
     assert {spec.name for spec in registry.specs()} == {tool.name for tool in builtin()} | {"word_count"}
     assert type(registry.get("run_shell")).__name__ == "RunShell"
     (warning,) = caplog.messages
-    assert warning.startswith(f"the tool '{kind}' (broken_{kind}:make) is left out: ")
+    assert warning.startswith(f"skipped the tool '{kind}' (broken_{kind}:make): ")

@@ -218,7 +218,7 @@ async def test_swapping_a_directory_for_a_link_leads_nowhere(call: Call, tree: P
         ("**/*.{ts,txt}", ["sub/c.txt", "sub/deep/d.ts"]),
         ("sub/**", ["sub/b.py", "sub/c.txt", "sub/deep/d.ts"]),
         ("*.yml", [".github/x.yml"]),
-        ("nothing*", ["no file in . is like 'nothing*'"]),
+        ("nothing*", ["no file in . matches 'nothing*'"]),
     ],
 )
 @pytest.mark.usefixtures("tree")
