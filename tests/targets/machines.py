@@ -14,6 +14,7 @@ import pytest
 from msgspec import Struct
 
 from tests.harness.installed import need
+from tests.harness.processes import PATIENCE
 
 CONTAINERS = """
 [containers]
@@ -39,6 +40,7 @@ PidFile {place}/sshd.pid
 StrictModes no
 UsePAM no
 PasswordAuthentication no
+SetEnv HOME={place}/home
 """
 
 
@@ -59,10 +61,13 @@ def ssh_server(place: Path) -> Generator[SshServer]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (place / "sshd_config").write_text(SSHD.format(port=port, place=place))
+    # Neither a warning about a new host nor the user's own start-up files add to what a command prints.
+    (place / "known_hosts").write_text(f"[127.0.0.1]:{port} {(place / 'host_key.pub').read_text()}")
+    (place / "home").mkdir()
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     sshd = shutil.which("sshd") or ""
-    # It leaves for the background by itself, so that it is no child of the tests that count theirs.
+    # It leaves for the background by itself, so that it is not a child of the tests that count theirs.
     subprocess.run([sshd, "-E", place / "sshd.log", "-f", place / "sshd_config"], check=True)
     try:
         _wait_open(port)
@@ -74,7 +79,7 @@ def ssh_server(place: Path) -> Generator[SshServer]:
 
 
 def _wait_open(port: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 1):
             return

@@ -7,6 +7,7 @@ import pytest
 
 from buddy.errors import ToolError
 from buddy.targets.contract import Entry, Finished
+from tests.harness.processes import PATIENCE
 from tests.targets.captured_output import CapturedOutput
 from tests.targets.target_case import TargetCase, there
 
@@ -106,7 +107,7 @@ async def test_a_timeout_ends_the_command_and_all_it_started(piped: TargetCase, 
 
 
 async def test_a_background_job_does_not_hold_the_call_and_is_found_as_a_stray(where: TargetCase, nonce: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await run(where, "setsid sleep 600 & echo left", CapturedOutput(), nonce) == Finished(0)
     assert await where.target.kill_orphans(nonce[:-1]) == 0
     # What is confined ends with its command.
