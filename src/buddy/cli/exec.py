@@ -96,11 +96,12 @@ class _Interrupts:
         self._count = 0
 
     def __enter__(self) -> None:
-        # The numbers of signals are written to a pipe, which is waited for together with the connection.
+        # The numbers of signals are written to a pipe, which is waited for together with the connection. The pipe comes
+        # first: a signal between the two would be counted, and cancel nothing.
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._previous = {number: signal.signal(number, self._on_signal) for number in self._numbers}
-        self._wakeup = signal.set_wakeup_fd(self._pipe[1]) if self._numbers else -1
         self._client.watched[self._pipe[0]] = self._cancel
+        self._wakeup = signal.set_wakeup_fd(self._pipe[1]) if self._numbers else -1
+        self._previous = {number: signal.signal(number, self._on_signal) for number in self._numbers}
 
     def __exit__(self, *_: object) -> None:
         del self._client.watched[self._pipe[0]]
