@@ -20,6 +20,7 @@ PREFIX = "buddy-"
 # An empty group this old belongs to a call that ended or never started; on a busy machine entering takes seconds.
 STALE_SECONDS = 600.0
 PATIENCE = 5.0
+PROBE_SECONDS = 30.0
 LOOK_AGAIN_MS = 20
 # Plain commands of programs that start no others unless asked to: they leave nothing behind.
 _ALONE = (
@@ -107,17 +108,18 @@ def _base() -> Path | None:
     if mount is None:
         return None
     own = _own(mount)
-    group = Group(own / f"{PREFIX}probe-{os.getpid()}")
+    # Named by the time as well: a probe that a busy machine left behind may have had the same process id.
+    group = Group(own / f"{PREFIX}probe-{os.getpid()}-{time.monotonic_ns()}")
     try:
         group.place.mkdir()
         entered = subprocess.run(
-            group.wrap(["/bin/cat", "/proc/self/cgroup"]), capture_output=True, timeout=10, check=False
+            group.wrap(["/bin/cat", "/proc/self/cgroup"]), capture_output=True, timeout=PROBE_SECONDS, check=False
         )
         holds = (group.place / "cgroup.kill").exists() and group.place.name in entered.stdout.decode()
     except (OSError, subprocess.TimeoutExpired):
         return None
     finally:
-        group.leave()
+        group.end()
     return own if holds else None
 
 
