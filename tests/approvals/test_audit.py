@@ -24,7 +24,7 @@ async def decided(
     return list(reply.decisions)
 
 
-async def test_people_policies_and_grants_are_reported_with_what_they_decided(tmp_path: Path) -> None:
+async def test_the_audit_lists_what_people_policies_and_grants_decided(tmp_path: Path) -> None:
     clock = ManualClock()
     write = call("write_file", {"path": "a.txt", "content": "x"})
     model = StepModel(
@@ -61,7 +61,7 @@ async def test_people_policies_and_grants_are_reported_with_what_they_decided(tm
         assert await decided(client, since=clock.now) == found[2:]
 
 
-async def test_what_nobody_decided_in_time_is_reported(tmp_path: Path) -> None:
+async def test_the_audit_lists_expired_approvals(tmp_path: Path) -> None:
     model = StepModel(asks_for(shell("touch made")), answer("I see"))
     agent = AgentSettings(model="test", approval_timeout_seconds=0.05)
     async with checked_host(tmp_path, model, agent=agent) as host, host.client() as client:

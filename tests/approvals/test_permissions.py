@@ -231,7 +231,7 @@ async def test_a_project_file_is_inert_until_trusted_and_then_only_tightens(tmp_
         assert client.bodies(ApprovalReceived)[-1].decision == "approve"
 
 
-async def test_a_session_is_reported_what_a_folders_own_files_do_not_do(tmp_path: Path) -> None:
+async def test_a_session_reports_which_of_a_folders_files_have_no_effect(tmp_path: Path) -> None:
     async with ruled(tmp_path, {}, says("done")) as client:
 
         async def told() -> list[tuple[str, str]]:

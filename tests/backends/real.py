@@ -1,6 +1,6 @@
 """The real agents from npm, offline: where they are, what they need to stay off the network, and a model for them.
 
-Invariants: they talk to a model on loopback and to nobody else; each test has a home directory of its own.
+Invariants: they talk only to a model on loopback; each test has a home directory of its own.
 """
 
 import json
@@ -37,7 +37,7 @@ def program(name: str) -> Path:
 
 
 def obey(request: Request) -> Answer:
-    """Obey the commands of `casts`: `run COMMAND` is one shell call, `say TEXT` is a reply."""
+    """Obey the commands of `agents`: `run COMMAND` is one shell call, `say TEXT` is a reply."""
     body = request.body
     said = [_text(message) for message in body["messages"] if message["role"] == "user"]
     tools = {tool["function"]["name"] for tool in body.get("tools") or ()}

@@ -109,7 +109,7 @@ async def test_a_headless_run_without_permissions_ends_denied(agent: Agent, tmp_
         assert not (tmp_path / "forbidden").exists()
 
 
-async def test_a_permissive_policy_asks_nobody(agent: Agent, tmp_path: Path) -> None:
+async def test_a_permissive_policy_does_not_ask(agent: Agent, tmp_path: Path) -> None:
     async with agent_host(agent, tmp_path) as host, host.client("headless") as client:
         await client.start("headless")
         ended = await ask(client, "run touch made", RunOptions(approval_policy="all"))

@@ -81,7 +81,7 @@ def test_a_folder_is_asked_about_once_and_the_answer_is_bound_to_its_files(home:
             assert b"Trust these" not in terminal.shown
 
 
-def test_a_headless_run_in_a_folder_that_nobody_trusted_says_so_in_one_line(home: Home) -> None:
+def test_a_headless_run_in_an_untrusted_folder_says_so_in_one_line(home: Home) -> None:
     home.script({"text": "done"})
     (home.work / "buddy.toml").write_text(STRICTER)
     done = home.run("exec", "go")

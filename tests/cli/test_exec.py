@@ -222,7 +222,7 @@ def test_common_flags_may_come_before_a_command(home: Home) -> None:
     assert [session["prompt"] for session in json.loads(listed.out)["sessions"]] == ["go"]
 
 
-async def test_a_model_whose_window_is_not_known_is_reported_with_the_key_to_set(home: Home) -> None:
+async def test_an_unknown_context_window_is_reported_with_the_key_to_set(home: Home) -> None:
     def answer(request: Request) -> Answer:
         return Answer(says("hi")) if request.path.endswith("completions") else Answer(status=404, body=b"{}")
 
@@ -233,7 +233,7 @@ async def test_a_model_whose_window_is_not_known_is_reported_with_the_key_to_set
     assert "assuming 8,192 tokens\nhint: set context_limit in [models.env]\n" in done.err
 
 
-async def test_what_the_model_thought_is_reported_on_stderr(home: Home) -> None:
+async def test_reasoning_is_printed_to_stderr(home: Home) -> None:
     thought = [delta(reasoning_content="first this,\nthen "), delta(reasoning_content="that \x1b[2J")]
     async with FakeModel(lambda _: Answer([*thought, *says("hi")])) as model:
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
@@ -243,7 +243,7 @@ async def test_what_the_model_thought_is_reported_on_stderr(home: Home) -> None:
 
 
 @pytest.mark.needs("tmux")
-def test_a_pane_is_reported_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
+def test_a_pane_is_announced_with_how_to_watch_it(home: Home, tmp_path: Path) -> None:
     tmux = {"TMUX_TMPDIR": str(tmp_path)}
     done = home.script({"text": "hi"}).run("exec", "go", "--tmux", "watched", env=tmux)
     subprocess.run(["tmux", "kill-server"], env={**os.environ, **tmux}, check=False)

@@ -180,7 +180,7 @@ def test_event_lines_are_read_back_as_they_were_written(home: Home) -> None:
     assert all(parse_event(line).line().decode() == f"{line}\n" for line in done.out.split("\n")[:-1])
 
 
-async def test_what_went_wrong_is_reported_once(home: Home) -> None:
+async def test_an_error_is_printed_once(home: Home) -> None:
     async with FakeModel([Answer(status=401, body=b'{"error": {"message": "who are you?"}}')]) as model:
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "gpt-4o", "BUDDY_API_KEY": "k"}
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)

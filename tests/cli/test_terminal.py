@@ -72,7 +72,7 @@ def test_an_interrupt_at_the_question_cancels_the_run_at_once(home: Home) -> Non
     assert not (home.work / "ran").exists()
 
 
-def test_the_end_of_the_input_is_no_answer_about_trust(home: Home) -> None:
+def test_the_end_of_the_input_does_not_grant_trust(home: Home) -> None:
     home.script({"text": "hi"})
     (home.work / "buddy.toml").write_text('[[permissions.rules]]\ndecision = "deny"\nargv = ["rm", "**"]\n')
     home.env["TERM"] = "dumb"
@@ -106,7 +106,7 @@ def killed_at_the_question(home: Home) -> None:
         terminal.wait_for(QUESTION)
 
 
-def test_a_question_that_nobody_can_answer_any_more_is_a_no_at_once(home: Home) -> None:
+def test_a_question_on_a_closed_terminal_is_denied_at_once(home: Home) -> None:
     killed_at_the_question(home)
     done = home.run("resume", "--last")
     assert done.code == 3

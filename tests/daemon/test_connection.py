@@ -242,7 +242,7 @@ async def test_an_approver_decides_and_does_nothing_else(tmp_path: Path) -> None
             assert [received.by for received in approver.bodies(ApprovalReceived)] == ["stranger"]
 
 
-async def test_nobody_can_take_the_name_of_a_policy(tmp_path: Path) -> None:
+async def test_a_client_cannot_take_the_name_of_a_policy(tmp_path: Path) -> None:
     script = (calls(("run_shell", {"command": "true"})), says("done"))
     async with scripted_host(tmp_path, *script) as host, host.client("policy") as client:
         session_id = await client.start()

@@ -176,7 +176,7 @@ async def test_all_observers_see_the_same(shared: Daemon, kind: ClientKind, tran
             assert client.events == first.events == second.events
 
 
-async def test_the_first_approval_wins_and_the_others_are_reported(
+async def test_the_first_approval_wins_and_the_others_are_refused(
     shared: Daemon, kind: ClientKind, transport: TransportName
 ) -> None:
     async with (

@@ -56,10 +56,10 @@ async def test_no_event_is_longer_than_64_kib_and_nothing_is_lost_by_it(shared: 
         tokens = "".join(event["payload"]["text"] for event in client.events if event["type"] == "assistant_token")
         assert tokens == LONG_WORD
         message = next(event for event in client.events if event["type"] == "assistant_message")["payload"]
-        assert await whole_text(client, session_id, message["blobs"]["/text"]) == tokens
+        assert await complete_text(client, session_id, message["blobs"]["/text"]) == tokens
 
 
-async def whole_text(client: WireClient, session_id: str, name: str) -> str:
+async def complete_text(client: WireClient, session_id: str, name: str) -> str:
     text, offset, total = "", 0, 1
     while offset < total:
         part = await client.ask("read_blob", {"blob": name, "offset": offset, "limit": 50_000}, session_id)
@@ -245,7 +245,7 @@ async def test_a_slow_client_catches_up_from_its_cursor(tmp_path: Path) -> None:
             assert seqs(slow.events) == list(range(1, client.events[-1]["seq"] + 1))
 
 
-def test_an_unknown_limit_is_reported_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_limit_lists_the_valid_ones(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, limits={"conections": 3})
     assert daemon.launch().wait(20) == 64
     assert "hint: Available: frame, connections" in daemon.output()

@@ -39,7 +39,7 @@ class Dialect(Protocol):
 
     def usage(self, used: int, made: int, cached: int | None = None) -> Chunk: ...
 
-    def whole(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes: ...
+    def full_body(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes: ...
 
     def failed(self, message: str, code: str) -> Chunk: ...
 
@@ -75,7 +75,7 @@ class Chat:
         details = {"prompt_tokens_details": {"cached_tokens": cached}} if cached is not None else {}
         return {"prompt_tokens": used, "completion_tokens": made, **details}
 
-    def whole(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
+    def full_body(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
         made = [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
         choice = {"message": {"content": text, "tool_calls": made}, "finish_reason": "tool_calls" if made else "stop"}
         return msgspec.json.encode({"choices": [choice], "usage": usage})
@@ -122,7 +122,7 @@ class Response:
         details = {"input_tokens_details": {"cached_tokens": cached}} if cached is not None else {}
         return {"input_tokens": used, "output_tokens": made, **details}
 
-    def whole(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
+    def full_body(self, text: str, *calls: tuple[str, str], usage: Chunk | None = None) -> bytes:
         said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
         made = [{"type": "function_call", "name": name, "arguments": arguments} for name, arguments in calls]
         return msgspec.json.encode({"status": "completed", "error": None, "output": [said, *made], "usage": usage})

@@ -89,7 +89,7 @@ async def test_an_approval_of_another_session_cannot_be_decided(log: Log) -> Non
     assert await log.approval("appr_1") == pending()
 
 
-async def test_decisions_are_reported_over_all_sessions_the_newest_last(log: Log) -> None:
+async def test_decisions_are_listed_across_sessions_with_the_newest_last(log: Log) -> None:
     first, second = await started(log), await started(log, OTHER)
     await log.append(Batch(SESSION, first.epoch, 0, [*tokens(1, 3), *decisions(SESSION, 4, 10, 30, 50)]))
     await log.append(Batch(OTHER, second.epoch, 0, decisions(OTHER, 1, 20, 50)))
@@ -126,7 +126,7 @@ async def test_an_approval_id_is_used_once(log: Log) -> None:
     assert await log.approval("appr_none") is None
 
 
-async def test_a_claim_is_reported_before_a_decision_and_nothing_of_either_is_written(log: Log) -> None:
+async def test_a_claim_is_reported_before_a_decision_and_neither_is_written(log: Log) -> None:
     lease = await started(log)
     await log.append(changed(batch(lease, 0), claim=Claim("call_1", 1, "digest"), approval=pending()))
     both = changed(

@@ -153,7 +153,7 @@ async def test_a_new_connection_that_ends_early_is_reported() -> None:
             await ask(f"http://127.0.0.1:{port}")
 
 
-async def test_a_fast_server_is_held_back_while_nobody_reads() -> None:
+async def test_a_fast_server_is_held_back_while_nothing_reads() -> None:
     size = 32 * MAX_BUFFERED
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

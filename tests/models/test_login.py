@@ -81,7 +81,7 @@ def test_a_refusal_in_the_other_flow_is_reported_too():
 
 
 @BOTH
-def test_a_code_that_nobody_enters_expires(standard: bool):
+def test_a_code_that_is_never_entered_expires(standard: bool):
     with (
         OAuthServer(standard=standard, polls=["pending"] * 1000) as server,
         pytest.raises(UserError, match="has expired"),

@@ -65,13 +65,13 @@ async def test_a_server_that_trickles_its_headers_times_out(dialect: Dialect, mo
 async def test_blank_lines_keep_a_slow_answer_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SLOWEST", 0.05)
     dialect = DIALECTS[0]
-    answer = Answer(body=b"\n" * 45 + dialect.whole("Hi"), byte_by_byte=True, gaps=(45, 0.04))
+    answer = Answer(body=b"\n" * 45 + dialect.full_body("Hi"), byte_by_byte=True, gaps=(45, 0.04))
     async with FakeModel([answer]) as model, serving(dialect, model, idle_timeout=30.0) as provider:
         assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hi")
 
 
 @both
-async def test_silence_after_the_end_of_the_reply_is_no_failure(dialect: Dialect) -> None:
+async def test_silence_after_the_end_of_the_reply_is_not_a_failure(dialect: Dialect) -> None:
     answer = dialect.answer(says(dialect, "Hi"), hang="body")
     async with FakeModel([answer]) as model, serving(dialect, model) as provider:
         assert (await collect(provider.stream(HELLO)))[-1] == Reply("Hi")
@@ -224,7 +224,7 @@ async def test_a_wait_can_be_cancelled(dialect: Dialect) -> None:
 @both
 async def test_a_server_that_refuses_to_stream_is_not_asked_to_again(dialect: Dialect) -> None:
     no = Answer(status=400, body=b'{"error":{"message":"Unsupported parameter: stream"}}')
-    script = [no, *(Answer(body=dialect.whole(text)) for text in ("One", "Two"))]
+    script = [no, *(Answer(body=dialect.full_body(text)) for text in ("One", "Two"))]
     async with FakeModel(script) as model, serving(dialect, model) as provider:
         assert await collect(provider.stream(HELLO)) == [TextDelta("One"), Reply("One")]
         assert await collect(provider.stream(HELLO)) == [TextDelta("Two"), Reply("Two")]

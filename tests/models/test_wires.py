@@ -58,8 +58,8 @@ def byte_by_byte(d: Dialect) -> Answer:
     return d.answer([*d.opened(0, "a", "f"), *parts, *d.ends("tool_calls")])
 
 
-def whole(d: Dialect) -> Answer:
-    return Answer(body=d.whole("Hi", ("f", ""), ("f", '{"x":1}'), usage=d.usage(5, 2, 3)))
+def in_one_piece(d: Dialect) -> Answer:
+    return Answer(body=d.full_body("Hi", ("f", ""), ("f", '{"x":1}'), usage=d.usage(5, 2, 3)))
 
 
 ONE = '{"x":1}'
@@ -129,10 +129,10 @@ REPLIES: list[tuple[str, Make, Reply]] = [
     ("usage of a cut reply", lambda d: d.answer(says(d, "Hi", finish="length", usage=d.usage(5, 2))),
      Reply("Hi", (), "length", truncated=True, usage=TokenUsage(5, 2))),
     # no stream
-    ("a JSON body", whole,
+    ("a JSON body", in_one_piece,
      Reply("Hi", (call("call_0", "f", "{}"), call("call_1", "f", ONE)), "tool_calls", usage=TokenUsage(5, 2, 3))),
     ("a JSON body that says it is a stream",
-     lambda d: Answer(body=b"\n\n" + d.whole("Hi"), headers={"content-type": "text/event-stream"}), Reply("Hi")),
+     lambda d: Answer(body=b"\n\n" + d.full_body("Hi"), headers={"content-type": "text/event-stream"}), Reply("Hi")),
 ]  # fmt: skip
 
 
@@ -155,7 +155,7 @@ FAILURES: list[tuple[str, Make, str, bool]] = [
     ("only [DONE]", lambda d: d.answer([], done=True), "empty response", True),
     ("an empty JSON body", plain(200, b""), "empty response", True),
     ("an empty JSON object", plain(200, b"{}"), "empty response", True),
-    ("half a JSON body", lambda d: Answer(body=d.whole("Hello")[:-9]), "invalid JSON", True),
+    ("half a JSON body", lambda d: Answer(body=d.full_body("Hello")[:-9]), "invalid JSON", True),
     ("only half a call", lambda d: d.answer([*d.opened(0, "a", "f"), *d.grown(0, "a", "{")], done=False),
      "before it was complete", True),
     ("garbage", lambda d: d.answer(["{nope"]), "invalid JSON", True),

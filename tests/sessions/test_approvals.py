@@ -66,7 +66,7 @@ async def refusal_of(client: RuntimeClient, asked: ApprovalRequired, run_id: str
 
 
 @pytest.mark.parametrize("clients", [2, 50])
-async def test_the_first_decision_wins_and_the_others_are_reported(tmp_path: Path, clients: int) -> None:
+async def test_the_first_decision_wins_and_the_others_are_refused(tmp_path: Path, clients: int) -> None:
     model = StepModel(asks_for(shell("touch made")), answer())
     async with checked_host(tmp_path, model) as host, host.client() as client:
         await client.start()
@@ -109,7 +109,7 @@ async def test_an_approval_of_another_run_or_session_is_not_found(tmp_path: Path
         assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
-async def test_an_approval_that_nobody_decides_expires_and_the_model_is_reported(tmp_path: Path) -> None:
+async def test_an_approval_without_a_decision_expires_and_the_model_learns_it(tmp_path: Path) -> None:
     model = StepModel(asks_for(shell("touch made")), answer("I see"))
     async with (
         checked_host(tmp_path, model, agent=AgentSettings(model="test", approval_timeout_seconds=0.05)) as host,

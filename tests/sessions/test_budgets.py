@@ -196,7 +196,7 @@ async def test_a_retry_is_announced_and_voids_what_was_said(tmp_path: Path) -> N
         ("run_shell", '{"command": "echo why >&2; exit 3"}', "exit code: 3"),
     ],
 )
-async def test_a_call_that_fails_is_reported_to_the_model_and_the_run_goes_on(
+async def test_a_failed_call_is_reported_to_the_model_and_the_run_continues(
     tmp_path: Path, name: str, arguments: str, told: str
 ) -> None:
     model = StepModel(asks_for(call(name, arguments)), answer("then otherwise"))

@@ -64,7 +64,7 @@ async def test_a13_a14_what_changes_between_approval_and_start_is_asked_again(
         assert not (tmp_path / "ledger").exists()
 
 
-async def test_a15_a_long_command_is_recorded_completely_and_one_that_nobody_reads_never_runs(tmp_path: Path) -> None:
+async def test_a15_a_long_command_is_recorded_completely_and_never_runs_unread(tmp_path: Path) -> None:
     long = f"true {'a' * 60_000} && touch made"
     model = StepModel(asks_for(shell(long)), asks_for(shell(f"true {'a' * 100_000} && touch made")), answer())
     async with checked_host(tmp_path, model) as host, host.client() as client:

@@ -35,7 +35,7 @@ from tests.harness.runtime import RuntimeClient, checked_host, crash
 MAX_EVENT = 64 * 1024
 
 
-async def read_whole(client: RuntimeClient, blob: str, part: int = 262_144) -> str:
+async def read_complete(client: RuntimeClient, blob: str, part: int = 262_144) -> str:
     """A blob as a client reads it, part by part."""
     text = ""
     while True:
@@ -57,10 +57,10 @@ async def test_a_long_text_is_stored_completely_while_its_frame_stays_small(
         assert max(len(event.line()) for event in client.received) <= MAX_EVENT
         message = client.bodies(UserMessage)[0]
         assert message.blobs is not None
-        assert await read_whole(client, message.blobs["/text"], 999) == asked
+        assert await read_complete(client, message.blobs["/text"], 999) == asked
         reply = client.bodies(AssistantMessage)[0]
         assert reply.blobs is not None
-        assert await read_whole(client, reply.blobs["/text"]) == said
+        assert await read_complete(client, reply.blobs["/text"]) == said
         await crash(host, session_id)
         later = StepModel(answer())
         later.context_limit = 1_000_000
@@ -107,7 +107,7 @@ async def test_the_model_learns_head_and_tail_and_the_blob_has_all(tmp_path: Pat
         assert told.endswith("last")
         result = client.bodies(ToolResult)[0]
         assert result.output is not None
-        whole = await read_whole(client, result.output)
+        whole = await read_complete(client, result.output)
         assert [line for line in whole.splitlines() if line.isdigit()] == [str(n) for n in range(1, 100_001)]
 
 
@@ -134,7 +134,7 @@ async def test_arguments_of_many_short_strings_leave_the_frame_too(tmp_path: Pat
         shown = client.bodies(ToolCall)[0]
         assert shown.blobs is not None
         ((path, blob),) = shown.blobs.items()
-        found = msgspec.json.decode(await read_whole(client, blob))
+        found = msgspec.json.decode(await read_complete(client, blob))
         assert {"/args": {"list": many}, "/args/list": many}[path] == found
 
 

@@ -80,7 +80,7 @@ async def test_a_port_of_a_container_that_has_no_bash_is_reached_too(container: 
         await listening.wait()
 
 
-async def test_where_nobody_listens_the_connection_just_ends(launcher: Launcher) -> None:
+async def test_without_a_listener_the_connection_just_ends(launcher: Launcher) -> None:
     silent = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     silent.close()

@@ -84,7 +84,7 @@ async def test_a_timeout_does_too(tmp_path: Path, nonce: str) -> None:
     assert not is_alive(escaped(tmp_path))
 
 
-async def test_what_was_left_on_purpose_goes_on_until_it_is_ended(tmp_path: Path, nonce: str) -> None:
+async def test_a_background_process_keeps_running_until_it_is_ended(tmp_path: Path, nonce: str) -> None:
     assert await Local().run(COMMAND, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput()) == Finished(0)
     pid = escaped(tmp_path)
     assert is_alive(pid)

@@ -74,7 +74,7 @@ def test_a_workspace_inside_our_own_directories_cannot_be_confined(own: OwnDirec
         choose(TargetRequest("confined", str(inside)), own)
 
 
-def test_the_whole_machine_is_no_workspace_to_be_confined_in(own: OwnDirectories) -> None:
+def test_the_root_of_the_file_system_cannot_be_a_confined_workspace(own: OwnDirectories) -> None:
     with pytest.raises(ProtocolError, match="the entire machine"):
         choose(TargetRequest("confined", "/"), own)
 

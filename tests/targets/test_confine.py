@@ -78,7 +78,7 @@ async def test_our_own_files_are_not_seen(confined: Confined, root: Path, own: P
     assert contents(own) == {"auth.json": b"secret"}
 
 
-async def test_there_is_no_network_unless_it_was_allowed(
+async def test_the_network_is_blocked_unless_it_was_allowed(
     confined: Confined, root: Path, nonce: str, listener: int
 ) -> None:
     connect = f"exec 3<>/dev/tcp/127.0.0.1/{listener}"
@@ -118,7 +118,7 @@ async def test_a_cancelled_command_leaves_nothing(confined: Confined, root: Path
     assert orphans.find(nonce) == []
 
 
-async def test_a_directory_outside_is_no_place_to_run(confined: Confined, nonce: str) -> None:
+async def test_a_command_cannot_run_in_a_directory_outside(confined: Confined, nonce: str) -> None:
     with pytest.raises(ToolError, match="outside"):
         await confined.run("true", cwd="/", nonce=nonce, on_output=CapturedOutput())
 

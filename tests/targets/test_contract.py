@@ -66,7 +66,7 @@ async def test_stdin_is_empty(piped: TargetCase, nonce: str) -> None:
     assert taken.output["stdout"] == b"done\n"
 
 
-async def test_a_large_binary_output_comes_whole(piped: TargetCase, nonce: str) -> None:
+async def test_a_large_binary_output_is_complete(piped: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     await run(piped, "head -c 3000000 /dev/zero; head -c 1000000 /dev/zero >&2", taken, nonce)
     assert taken.output == {"stdout": bytes(3_000_000), "stderr": bytes(1_000_000)}
@@ -217,7 +217,7 @@ async def test_only_regular_files_are_opened(where: TargetCase) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "~/x", "x" * 5000])
-async def test_what_is_no_path_is_refused(where: TargetCase, path: str) -> None:
+async def test_an_invalid_path_is_refused(where: TargetCase, path: str) -> None:
     with pytest.raises(ToolError):
         await where.target.read_file(path, root=where.root, limit=10)
 

@@ -188,7 +188,7 @@ async def test_no_child_and_no_descriptor_is_left_behind(tmp_path: Path, nonce: 
     assert not has_children()
 
 
-async def test_a_background_job_goes_on_and_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
+async def test_a_background_job_keeps_running_and_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     started = time.monotonic()
     finished = await run("sleep 100 & echo done", tmp_path, nonce, taken)

@@ -109,7 +109,7 @@ async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) 
     async with wire_client(site.daemon) as client:
         session_id, _, nonce = await site.begin(client)
     site.daemon.kill()
-    # What is confined dies with whoever confined it; the rest lives on, there.
+    # A confined process dies with the one that confined it; the others keep running there.
     assert site.kind == "confined" or await site.launchers(nonce) >= 2
     site.daemon.start()
     async with wire_client(site.daemon) as client:

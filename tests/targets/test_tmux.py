@@ -102,7 +102,7 @@ async def test_a_program_cannot_forge_the_end_of_its_call(tmux: Tmux, tmp_path: 
     assert taken.output["stdout"].endswith(b"later\n")
 
 
-async def test_when_the_wait_is_over_the_command_goes_on(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_after_the_wait_the_command_keeps_running(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     command = "echo up; while ! [ -e go ]; do sleep 0.05; done; echo done >result"
     finished = await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=0.5)
@@ -202,7 +202,7 @@ def test_a_session_name_that_means_something_else_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "bad", [Capture(target="a;b"), Capture(start="-t x"), Capture(target="-a"), Capture(end="1;2")]
 )
-async def test_what_is_no_pane_or_line_is_refused(tmux: Tmux, bad: Capture) -> None:
+async def test_an_invalid_pane_or_line_is_refused(tmux: Tmux, bad: Capture) -> None:
     with pytest.raises(ToolError):
         await tmux.capture(bad)
 

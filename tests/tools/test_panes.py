@@ -53,7 +53,7 @@ async def test_a_command_that_is_not_waited_for_is_followed_and_ended_by_keys(pa
     assert (await RunShell().run(RunShellArgs("echo free"), again)).text == "exit code: 0\nstdout:\nfree"
 
 
-async def test_when_a_wait_is_over_the_model_learns_that_the_command_goes_on(pane: Call) -> None:
+async def test_after_the_wait_the_model_learns_that_the_command_still_runs(pane: Call) -> None:
     said = await RunShell().run(RunShellArgs("echo begun; sleep 600", wait="1s"), pane)
     assert "did not end within 1s and is still running" in said.text
     seen = ""

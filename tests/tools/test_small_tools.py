@@ -15,7 +15,7 @@ from buddy.tools.time import Time, TimeArgs
 from buddy.tools.todo import Todo, TodoArgs, TodoItem
 
 
-async def test_the_time_is_reported_in_several_forms(call: Call) -> None:
+async def test_the_time_is_given_in_several_formats(call: Call) -> None:
     text = (await Time(lambda: 1_700_000_000_007).run(TimeArgs(), call)).text
     assert text.splitlines() == [
         "UTC: Tuesday, 2023-11-14 22:13:20",

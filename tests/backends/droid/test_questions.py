@@ -124,7 +124,7 @@ async def test_a_question_to_the_user_is_shown_and_given_back(tmp_path: Path) ->
         assert heard[-1].text.startswith("heard: Nobody can answer questions")
 
 
-async def test_a_question_that_nobody_waits_for_is_not_answered(tmp_path: Path) -> None:
+async def test_an_abandoned_question_is_not_answered(tmp_path: Path) -> None:
     async with conversation(tmp_path) as executor:
         await executor.send_message("run touch made")
         asked = await until(executor, Permission)

@@ -92,7 +92,7 @@ async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGen
         await runtime.close()
 
 
-async def test_a_session_is_asked_answered_and_gone_on_with_after_a_crash(tmp_path: Path) -> None:
+async def test_a_session_asks_answers_and_continues_after_a_crash(tmp_path: Path) -> None:
     log = MemoryLog(unix_ms)
     async with FakeModel(obey) as model:
         env = at_home(tmp_path, model)
@@ -124,7 +124,9 @@ async def test_a_session_is_asked_answered_and_gone_on_with_after_a_crash(tmp_pa
     assert orphans.find(nonce_of(session_id, "agent")) == []
 
 
-async def test_what_it_takes_for_harmless_is_asked_a_plan_is_no_deed_and_work_can_be_called_off(tmp_path: Path) -> None:
+async def test_harmless_commands_are_asked_about_a_plan_changes_nothing_and_work_can_be_cancelled(
+    tmp_path: Path,
+) -> None:
     async with FakeModel(obey) as model:
         agent = Droid(at_home(tmp_path, model), tmp_path / "config")
         root = str(workspace(tmp_path))

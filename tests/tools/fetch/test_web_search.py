@@ -35,7 +35,7 @@ async def search(body: bytes, call: Call, *headers: str, status: str = "200 OK")
     return text, asked[0]
 
 
-async def test_results_are_reported_with_their_real_addresses(call: Call) -> None:
+async def test_results_have_their_real_urls(call: Call) -> None:
     text, asked = await search(PAGE, call)
     assert asked == "GET /html/?q=durable+%26+sessions HTTP/1.1"
     assert text.splitlines() == [
@@ -48,7 +48,7 @@ async def test_results_are_reported_with_their_real_addresses(call: Call) -> Non
     ]
 
 
-async def test_at_most_eight_results_are_reported(call: Call) -> None:
+async def test_at_most_eight_results_are_returned(call: Call) -> None:
     many = b"".join(
         b'<div class="result"><a class="result__a" href="https://x.example/%d">t</a></div>' % number
         for number in range(30)
