@@ -1,4 +1,4 @@
-"""The places that the contract of targets is held against."""
+"""The targets that the contract is tested with."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ def container(engine: Engine) -> str:
 
 @pytest.fixture(scope="session")
 def control_dir(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
-    """Short: the name of a socket has 108 bytes at most."""
+    """Short: a socket path has at most 108 bytes."""
     place = tmp_path_factory.mktemp("c")
     yield place
     asyncio.run(close_connections(place))
@@ -70,13 +70,13 @@ PIPED = ["local", "confined", "container", "ssh"]
 
 @pytest.fixture(params=[*PIPED, "tmux"])
 async def where(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
-    """Each target there is."""
+    """Every target."""
     return await make(request, tmp_path)
 
 
 @pytest.fixture(params=PIPED)
 async def piped(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
-    """Each whose commands have pipes; in a pane they have a terminal, and test_tmux says what holds there."""
+    """Every target whose commands have pipes; for those in a pane see test_tmux."""
     return await make(request, tmp_path)
 
 
@@ -106,7 +106,7 @@ async def make(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
 
 @pytest.fixture
 def tmux_server(monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
-    """A tmux server of the test's own; its socket's name must be short."""
+    """A tmux server for one test; its socket path must be short."""
     need("tmux")
     for name in ("TMUX", "TMUX_PANE"):
         monkeypatch.delenv(name, raising=False)
@@ -126,7 +126,7 @@ why_not = cache(probe_method)
 
 @pytest.fixture(params=sorted(METHODS))
 def way(request: pytest.FixtureRequest) -> str:
-    """Each way to confine that holds here."""
+    """Every confinement method that works here."""
     how: str = request.param
     why = why_not(how)
     if why:

@@ -1,4 +1,4 @@
-"""Running a command on a target and looking at what it left."""
+"""Run a command on a target and inspect the files it left."""
 
 from pathlib import Path
 

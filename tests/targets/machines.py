@@ -45,14 +45,14 @@ SetEnv HOME={place}/home
 
 
 class SshServer(Struct, frozen=True):
-    """How to reach it, as options of ssh."""
+    """The ssh options to reach it."""
 
     options: tuple[str, ...]
 
 
 @contextlib.contextmanager
 def ssh_server(place: Path) -> Generator[SshServer]:
-    """An sshd of this user's own, on a free port."""
+    """An sshd of this user on a free port."""
     need("ssh", "ssh-keygen", "sshd")
     for key in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / key], check=True)
@@ -67,7 +67,7 @@ def ssh_server(place: Path) -> Generator[SshServer]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     sshd = shutil.which("sshd") or ""
-    # It leaves for the background by itself, so that it is not a child of the tests that count theirs.
+    # It daemonizes, so that it is not a child of tests that count their children.
     subprocess.run([sshd, "-E", place / "sshd.log", "-f", place / "sshd_config"], check=True)
     try:
         _wait_open(port)
@@ -88,7 +88,7 @@ def _wait_open(port: int) -> None:
 
 
 class Engine:
-    """A podman with a store of its own, and an image of a few static programs."""
+    """A podman with its own store, and an image of a few static programs."""
 
     def __init__(self, place: Path) -> None:
         need("podman", "runc", "busybox", "tar")

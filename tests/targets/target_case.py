@@ -1,4 +1,4 @@
-"""A target to hold the contract against."""
+"""A target under test."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from buddy.targets.oneshot import ask
 
 
 class TargetCase(Struct, frozen=True):
-    """A target, a fresh workspace on it, and the shortest way to the same machine."""
+    """A target, a new workspace on it, and direct access to the same machine."""
 
     kind: str
     target: Target
@@ -17,7 +17,7 @@ class TargetCase(Struct, frozen=True):
 
 
 async def there(where: TargetCase, script: str) -> bytes:
-    """What a script gives on the target's machine, past the target."""
+    """The output of a script on the target's machine, run without the target."""
     answer = await ask(where.beside, ["sh", "-c", script])
     assert answer.code == 0, answer.errors
     return answer.output

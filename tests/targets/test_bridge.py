@@ -26,7 +26,7 @@ def launcher(request: pytest.FixtureRequest) -> Launcher:
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says everything back; `bye` is the last thing it hears."""
+    """Echoes everything until `bye`."""
     while line := await reader.readline():
         writer.write(line)
         if line == b"bye\n":
@@ -34,7 +34,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def test_connections_are_carried_apart_and_end_with_either_side(launcher: Launcher) -> None:
+async def test_connections_are_separate_and_end_with_either_side(launcher: Launcher) -> None:
     server = await asyncio.start_server(echo, "127.0.0.1", 0, limit=2**20)
     nonce = uuid4().hex
     bridge = Bridge(launcher, server.sockets[0].getsockname()[1], nonce)
@@ -60,7 +60,7 @@ async def test_connections_are_carried_apart_and_end_with_either_side(launcher: 
     await asyncio.to_thread(_wait_gone, nonce)
 
 
-async def test_a_port_of_a_container_that_has_no_bash_is_reached_too(container: str) -> None:
+async def test_a_port_of_a_container_without_bash_is_reachable(container: str) -> None:
     launcher, nonce = ContainerLauncher(container, "podman"), uuid4().hex
     words = ["env", f"{orphans.NONCE_VARIABLE}={nonce}", "nc", "-ll", "-p", "7007", "-e", "cat"]
     listening = await asyncio.create_subprocess_exec(*await launcher.argv(words))

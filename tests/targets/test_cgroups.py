@@ -1,4 +1,4 @@
-"""Control groups: what neither a new session nor an empty environment gets out of."""
+"""Control groups: neither a new session nor an empty environment escapes them."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.scripts import section, shell_call
 from tests.targets.captured_output import CapturedOutput
 
-# Twice forked, in a session of its own, without any environment, and deaf.
+# Forked twice, in its own session, without an environment, ignoring signals.
 ESCAPE = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -59,7 +59,7 @@ def escaped(place: Path) -> int:
     return int((place / "pid").read_text())
 
 
-async def test_cancelling_ends_what_left_its_session_and_its_environment(tmp_path: Path, nonce: str) -> None:
+async def test_cancelling_ends_a_process_that_left_its_session_and_environment(tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     running = asyncio.create_task(
         Local(grace=0.1).run(f"{COMMAND} echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken)
@@ -75,7 +75,7 @@ async def test_cancelling_ends_what_left_its_session_and_its_environment(tmp_pat
     assert cgroups.find(nonce) is None
 
 
-async def test_a_timeout_does_too(tmp_path: Path, nonce: str) -> None:
+async def test_a_timeout_ends_a_process_that_left_its_session_and_environment(tmp_path: Path, nonce: str) -> None:
     command = f"{COMMAND} sleep 600"
     finished = await Local(grace=0.1).run(
         command, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=5
@@ -133,7 +133,7 @@ MAY_LEAVE = [
 ]
 
 
-def test_what_starts_nothing_that_could_stay_needs_no_group() -> None:
+def test_a_command_that_starts_nothing_lasting_needs_no_group() -> None:
     assert [command for command in ALONE + MAY_LEAVE if not cgroups.may_outlive(command)] == ALONE
 
 
@@ -143,7 +143,7 @@ async def test_no_group_is_left_after_a_command(tmp_path: Path, nonce: str) -> N
 
 
 @pytest.mark.parametrize(("later", "stays"), [(60, True), (3600, False)])
-def test_a_group_waits_for_a_slow_shell_but_not_for_ever(
+def test_a_group_waits_for_a_slow_shell_but_not_forever(
     monkeypatch: pytest.MonkeyPatch, nonce: str, later: float, stays: bool
 ) -> None:
     waiting = cgroups.make(nonce)
@@ -158,13 +158,13 @@ def test_a_group_waits_for_a_slow_shell_but_not_for_ever(
     waiting.leave()
 
 
-def test_a_group_that_is_gone_leaves_no_word_in_the_output(tmp_path: Path) -> None:
+def test_a_missing_group_adds_nothing_to_the_output(tmp_path: Path) -> None:
     argv = cgroups.Group(tmp_path / "gone").wrap(["/bin/echo", "hello"])
     done = subprocess.run(argv, capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"hello\n", b"")
 
 
-async def test_a_daemon_that_was_killed_finds_it_at_its_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_killed_daemon_ends_the_group_at_its_next_start(tmp_path_factory: pytest.TempPathFactory) -> None:
     script = [section("^escape", {"calls": [shell_call(f"{COMMAND} echo up; sleep 600")]}, {"text": "ok"})]
     with Daemon(tmp_path_factory.mktemp("k"), script=script) as daemon:
         async with wire_client(daemon) as client:

@@ -1,4 +1,4 @@
-"""What a session asked for is what it gets, or it is refused."""
+"""A session gets the target it asked for, or is refused."""
 
 import os
 import shutil
@@ -33,18 +33,18 @@ def root(tmp_path: Path) -> str:
 
 @pytest.fixture
 def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without any of the programs."""
+    """A machine without these programs."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_the_default_is_this_machine_as_it_is(own: OwnDirectories, root: str) -> None:
+def test_the_default_is_this_machine_without_confinement(own: OwnDirectories, root: str) -> None:
     chosen = choose(TargetRequest("local", root), own)
     assert type(chosen.target) is Local
     assert (chosen.root, chosen.sandbox) == (root, "host")
 
 
 @pytest.mark.parametrize("asked", [("confined", None), ("local", "confined"), ("confined", "confined")])
-def test_confined_is_had_where_it_is_proven(own: OwnDirectories, root: str, asked: tuple[str, str | None]) -> None:
+def test_confined_is_available_where_proven(own: OwnDirectories, root: str, asked: tuple[str, str | None]) -> None:
     proof = probe.probe()
     if not proof.method:
         pytest.skip(proof.reason)
@@ -80,7 +80,7 @@ def test_the_root_of_the_file_system_cannot_be_a_confined_workspace(own: OwnDire
 
 
 @pytest.mark.parametrize("target", ["ssh:me@host", "container:box"])
-def test_a_target_is_named_in_full(own: OwnDirectories, target: str) -> None:
+def test_a_target_must_be_named_completely(own: OwnDirectories, target: str) -> None:
     need("ssh", "podman")
     chosen = choose(TargetRequest(target, "/srv/app"), own)
     assert chosen.target.name == target
@@ -98,7 +98,9 @@ UNAVAILABLE = [
 
 
 @pytest.mark.parametrize(("target", "sandbox"), UNAVAILABLE)
-def test_what_there_is_not_is_refused(own: OwnDirectories, root: str, target: str, sandbox: str | None) -> None:
+def test_an_unknown_target_or_sandbox_is_refused(
+    own: OwnDirectories, root: str, target: str, sandbox: str | None
+) -> None:
     with pytest.raises(ProtocolError) as refused:
         choose(TargetRequest(target, root, sandbox), own)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
@@ -106,14 +108,14 @@ def test_what_there_is_not_is_refused(own: OwnDirectories, root: str, target: st
 
 @pytest.mark.usefixtures("empty_path")
 @pytest.mark.parametrize("asked", [("ssh:host", None), ("container:box", None), ("local", True)])
-def test_a_missing_program_is_named(own: OwnDirectories, root: str, asked: tuple[str, bool | None]) -> None:
+def test_a_missing_program_is_reported(own: OwnDirectories, root: str, asked: tuple[str, bool | None]) -> None:
     with pytest.raises(ProtocolError, match=r"is installed|is not installed") as refused:
         choose(TargetRequest(asked[0], root, tmux=asked[1]), own)
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
 @pytest.mark.parametrize("target", ["ssh:-oProxyCommand=id", "container:x --privileged", "ssh:", "container:"])
-def test_a_name_that_means_something_else_is_refused(own: OwnDirectories, root: str, target: str) -> None:
+def test_an_invalid_target_name_is_refused(own: OwnDirectories, root: str, target: str) -> None:
     need("ssh", "podman")
     with pytest.raises(ProtocolError) as refused:
         choose(TargetRequest(target, root), own)
@@ -128,7 +130,7 @@ def test_each_target_can_have_a_pane(own: OwnDirectories, root: str, target: str
         choose(TargetRequest(target, root, tmux="a;kill-server"), own)
 
 
-def test_a_workspace_that_is_not_there_is_refused(own: OwnDirectories) -> None:
+def test_a_missing_workspace_is_refused(own: OwnDirectories) -> None:
     with pytest.raises(ProtocolError, match="not a directory"):
         choose(TargetRequest("local", "/no/such/place"), own)
     need("ssh")
@@ -138,7 +140,7 @@ def test_a_workspace_that_is_not_there_is_refused(own: OwnDirectories) -> None:
 
 @pytest.fixture
 def panes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """A tmux server for one test alone, where there is a tmux; its path is short, as a socket lies there."""
+    """A tmux server for one test, if tmux is installed; the path is short because of the socket."""
     tmux = shutil.which("tmux")
     monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path_factory.mktemp("s")))
     yield
@@ -150,10 +152,10 @@ PROGRAMS = ["docker", "podman", "nerdctl", "ssh", "tmux", "bwrap", "bash", "sh",
 
 
 @pytest.mark.usefixtures("panes")
-async def test_no_program_of_the_workspace_is_taken_for_ours(
+async def test_programs_in_the_workspace_are_not_used(
     own: OwnDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E05: `.` is in the path, and the folder we stand in has programs of these names."""
+    """`.` is on the PATH, and the current folder has programs of these names."""
     work = tmp_path / "work"
     work.mkdir()
     for name in PROGRAMS:

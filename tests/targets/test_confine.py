@@ -1,4 +1,4 @@
-"""Confinement as it really holds: both ways of it, by what commands inside can and cannot do."""
+"""What confined commands can and cannot do, with both confinement methods."""
 
 import asyncio
 import sys
@@ -18,9 +18,7 @@ from tests.targets.captured_output import CapturedOutput
 from tests.targets.inspect_files import contents, mode_of, run
 
 
-async def test_the_workspace_can_be_written_and_the_rest_cannot(
-    confined: Confined, root: Path, home: Path, nonce: str
-) -> None:
+async def test_only_the_workspace_is_writable(confined: Confined, root: Path, home: Path, nonce: str) -> None:
     outside = [home / "x", Path("/etc/buddy-probe"), Path("/usr/buddy-probe"), root.parent / "beside"]
     tries = "; ".join(f"echo x >'{path}'" for path in outside)
     code, _ = await run(confined, f"echo in >inside; {tries}; chmod 777 /etc/passwd; true", root, nonce)
@@ -42,7 +40,7 @@ async def test_a_protected_path_cannot_be_written(confined: Confined, root: Path
     assert contents(root) == before
 
 
-async def test_what_is_protected_cannot_be_moved_aside(confined: Confined, root: Path, nonce: str) -> None:
+async def test_a_protected_path_cannot_be_moved_away(confined: Confined, root: Path, nonce: str) -> None:
     attacks = "mv .git moved; rm -rf .git/hooks; mv .git/config .git/c; ln -sf /x .git/hooks; umount .git/hooks; "
     attacks += "mount -o remount,rw,bind .git/hooks; ln .git/config hard; echo evil >>hard; true"
     await run(confined, attacks, root, nonce)
@@ -51,7 +49,7 @@ async def test_what_is_protected_cannot_be_moved_aside(confined: Confined, root:
     assert not (root / "moved").exists()
 
 
-async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
+async def test_a_missing_repository_cannot_be_created(way: str, tmp_path: Path, home: Path, nonce: str) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     target = Confined(ConfinementPolicy(str(bare), home=str(home), own=()), lambda: probe.ProbeResult(way))
@@ -60,7 +58,7 @@ async def test_a_repository_that_is_missing_cannot_be_made(way: str, tmp_path: P
     assert list(bare.iterdir()) == []
 
 
-async def test_start_up_files_are_protected_where_the_home_directory_is_the_workspace(
+async def test_startup_files_are_protected_if_the_home_directory_is_the_workspace(
     way: str, home: Path, nonce: str
 ) -> None:
     target = Confined(ConfinementPolicy(str(home), home=str(home), own=()), lambda: probe.ProbeResult(way))
@@ -71,7 +69,7 @@ async def test_start_up_files_are_protected_where_the_home_directory_is_the_work
     assert contents(home) == {".bashrc": b"mine\n", "x": b"ok\n"}
 
 
-async def test_our_own_files_are_not_seen(confined: Confined, root: Path, own: Path, nonce: str) -> None:
+async def test_our_own_files_are_invisible(confined: Confined, root: Path, own: Path, nonce: str) -> None:
     code, output = await run(confined, f"cat {own}/auth.json; echo x >{own}/new", root, nonce)
     assert code != 0
     assert "secret" not in output
@@ -89,7 +87,7 @@ async def test_the_network_is_blocked_unless_it_was_allowed(
     assert await run(confined.with_network(), connect, root, nonce) == (0, "")
 
 
-async def test_processes_outside_are_not_seen(confined: Confined, root: Path, nonce: str) -> None:
+async def test_processes_outside_are_invisible(confined: Confined, root: Path, nonce: str) -> None:
     code, output = await run(confined, "ls /proc | grep -c '^[0-9]'", root, nonce)
     assert code == 0
     assert int(output) < 10
@@ -101,12 +99,12 @@ async def test_temporary_files_are_private(confined: Confined, root: Path, nonce
     assert not (Path("/tmp") / nonce).exists()  # noqa: S108 - what is tested
 
 
-async def test_codes_and_signals_come_back(confined: Confined, root: Path, nonce: str) -> None:
+async def test_exit_codes_and_signals_are_returned(confined: Confined, root: Path, nonce: str) -> None:
     assert await confined.run("exit 7", cwd=str(root), nonce=nonce, on_output=CapturedOutput()) == Finished(7)
     assert await confined.run("kill -9 $$", cwd=str(root), nonce=nonce, on_output=CapturedOutput()) == Finished(-9)
 
 
-async def test_a_cancelled_command_leaves_nothing(confined: Confined, root: Path, nonce: str) -> None:
+async def test_a_cancelled_command_leaves_no_process(confined: Confined, root: Path, nonce: str) -> None:
     taken = CapturedOutput()
     command = "trap '' TERM; (setsid sleep 600 &); echo up; sleep 600; sleep 600"
     running = asyncio.create_task(confined.run(command, cwd=str(root), nonce=nonce, on_output=taken))
@@ -124,7 +122,7 @@ async def test_a_command_cannot_run_in_a_directory_outside(confined: Confined, n
 
 
 @pytest.mark.parametrize("path", [*PROTECTED, ".git/hooks", "./.git/../.git/config"])
-async def test_the_file_tools_refuse_what_is_protected(confined: Confined, root: Path, path: str) -> None:
+async def test_the_file_tools_refuse_protected_paths(confined: Confined, root: Path, path: str) -> None:
     with pytest.raises(ToolError, match="protected"):
         await confined.write_file(path, b"evil", root=str(root))
     await confined.write_file("src/fine", b"good", root=str(root))
@@ -140,7 +138,7 @@ async def test_a_repository_behind_a_link_is_refused(way: str, tmp_path: Path, h
         await target.run("true", cwd=str(work), nonce=nonce, on_output=CapturedOutput())
 
 
-def test_a_way_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "pretended", lambda _plan, argv, _cwd: list(argv))
     why = probe.probe_method("pretended")
     assert "it does not hold here" in why
@@ -148,12 +146,12 @@ def test_a_way_that_does_not_confine_is_not_proven(monkeypatch: pytest.MonkeyPat
     assert "protected" in why
 
 
-def test_a_way_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_cannot_start_reports_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "broken", lambda _plan, _argv, _cwd: ["sh", "-c", "echo no namespaces >&2; exit 1"])
     assert probe.probe_method("broken") == "no namespaces"
 
 
-def test_it_is_proven_also_where_temporary_files_lie_deep(
+def test_the_probe_works_with_a_deep_temporary_directory(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = tmp_path / ("deep" * 30)

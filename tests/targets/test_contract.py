@@ -1,4 +1,4 @@
-"""One table over all targets: what holds on one holds on each."""
+"""One contract for all targets."""
 
 import asyncio
 from uuid import uuid4
@@ -24,7 +24,7 @@ async def launchers(where: TargetCase, nonce: str) -> int:
     return int(await there(where, counted))
 
 
-async def test_both_streams_and_the_exit_code_come_back(piped: TargetCase, nonce: str) -> None:
+async def test_both_streams_and_the_exit_code_are_returned(piped: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     assert await run(piped, "pwd; echo oops >&2; exit 7", taken, nonce) == Finished(7)
     assert taken.output == {"stdout": f"{piped.root}\n".encode(), "stderr": b"oops\n"}
@@ -34,7 +34,7 @@ async def test_a_signal_is_a_negative_exit_code(where: TargetCase, nonce: str) -
     assert await run(where, "kill -9 $$", CapturedOutput(), nonce) == Finished(-9)
 
 
-async def test_output_comes_while_the_command_runs(where: TargetCase, nonce: str) -> None:
+async def test_output_arrives_while_the_command_runs(where: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     running = asyncio.create_task(run(where, "echo first; while ! [ -e go ]; do sleep 0.05; done", taken, nonce))
     await taken.wait_for(b"first\n")
@@ -43,7 +43,7 @@ async def test_output_comes_while_the_command_runs(where: TargetCase, nonce: str
     assert await running == Finished(0)
 
 
-async def test_a_command_is_given_as_it_is(where: TargetCase, nonce: str) -> None:
+async def test_a_command_is_passed_on_unchanged(where: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     await run(where, "printf '%s|' '$HOME' \"a'b\" '`id`' 'x\ny' \\\\; echo ü", taken, nonce)
     assert taken.output["stdout"].decode() == "$HOME|a'b|`id`|x\ny|\\|ü\n"
@@ -53,7 +53,7 @@ async def test_a_command_that_starts_with_a_dash_is_not_an_option(where: TargetC
     assert await run(where, "-c 'echo no'", CapturedOutput(), nonce) == Finished(127)
 
 
-async def test_the_environment_has_the_nonce_and_what_was_given(piped: TargetCase, nonce: str) -> None:
+async def test_the_environment_has_the_nonce_and_the_passed_variables(piped: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     env = {"MORE": "it's $HOME"}
     await piped.target.run("env", cwd=piped.root, nonce=nonce, on_output=taken, env=env)
@@ -73,14 +73,12 @@ async def test_a_large_binary_output_is_complete(piped: TargetCase, nonce: str) 
 
 
 @pytest.mark.parametrize("command", ["echo a\0b", "echo \ud800"])
-async def test_a_command_that_cannot_be_started_is_the_models_to_fix(
-    where: TargetCase, nonce: str, command: str
-) -> None:
+async def test_a_command_that_cannot_be_started_is_a_tool_error(where: TargetCase, nonce: str, command: str) -> None:
     with pytest.raises(ToolError, match="the command contains invalid bytes"):
         await run(where, command, CapturedOutput(), nonce)
 
 
-async def test_a_missing_directory_is_the_models_to_fix(where: TargetCase, nonce: str) -> None:
+async def test_a_missing_directory_is_a_tool_error(where: TargetCase, nonce: str) -> None:
     with pytest.raises(ToolError, match="does not exist"):
         await where.target.run("true", cwd=f"{where.root}/no", nonce=nonce, on_output=CapturedOutput())
 
@@ -88,7 +86,7 @@ async def test_a_missing_directory_is_the_models_to_fix(where: TargetCase, nonce
 STUBBORN = "trap '' TERM; (trap '' TERM; setsid sleep 600 & ) ; echo up; sleep 600; sleep 600"
 
 
-async def test_a_cancelled_command_leaves_nothing(where: TargetCase, nonce: str) -> None:
+async def test_a_cancelled_command_leaves_no_process(where: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     running = asyncio.create_task(run(where, STUBBORN, taken, nonce))
     await taken.wait_for(b"up")
@@ -99,18 +97,20 @@ async def test_a_cancelled_command_leaves_nothing(where: TargetCase, nonce: str)
     assert await launchers(where, nonce) == 0
 
 
-async def test_a_timeout_ends_the_command_and_all_it_started(piped: TargetCase, nonce: str) -> None:
+async def test_a_timeout_ends_the_command_and_everything_it_started(piped: TargetCase, nonce: str) -> None:
     taken = CapturedOutput()
     finished = await run(piped, STUBBORN, taken, nonce, timeout=1.0)
     assert finished.timed_out
     assert await launchers(piped, nonce) == 0
 
 
-async def test_a_background_job_does_not_hold_the_call_and_is_found_as_a_stray(where: TargetCase, nonce: str) -> None:
+async def test_a_background_job_does_not_block_the_call_and_is_found_as_an_orphan(
+    where: TargetCase, nonce: str
+) -> None:
     async with asyncio.timeout(PATIENCE):
         assert await run(where, "setsid sleep 600 & echo left", CapturedOutput(), nonce) == Finished(0)
     assert await where.target.kill_orphans(nonce[:-1]) == 0
-    # What is confined ends with its command.
+    # Confined processes end with their command.
     assert await where.target.kill_orphans(nonce) == (0 if where.kind == "confined" else 1)
     assert await launchers(where, nonce) == 0
 
@@ -123,7 +123,7 @@ async def test_output_cannot_look_like_the_end(piped: TargetCase, nonce: str) ->
 
 
 @pytest.mark.parametrize("content", [b"", bytes(range(256)) * 5000 + b"\n\n\n"])
-async def test_a_file_comes_back_as_it_was_written(where: TargetCase, content: bytes) -> None:
+async def test_a_file_is_read_back_as_written(where: TargetCase, content: bytes) -> None:
     await where.target.write_file("a/b c/'d'\n.bin", content, root=where.root)
     assert await where.target.read_file("a/b c/'d'\n.bin", root=where.root, limit=10_000_000) == content
     assert await where.target.read_file("a/b c/'d'\n.bin", root=where.root, limit=3) == content[:3]
@@ -132,13 +132,13 @@ async def test_a_file_comes_back_as_it_was_written(where: TargetCase, content: b
     assert (found.size, found.is_dir) == (len(content), False)
 
 
-async def test_replacing_keeps_the_mode_and_leaves_no_other_file(where: TargetCase) -> None:
+async def test_replacing_a_file_keeps_its_mode_and_leaves_no_other_file(where: TargetCase) -> None:
     await there(where, f"cd {where.root}; echo old >tool; chmod 751 tool")
     await where.target.write_file("tool", b"new", root=where.root)
     assert await there(where, f"cd {where.root}; stat -c %a tool; cat tool; ls -A") == b"751\nnewtool\n"
 
 
-async def test_a_change_shows_in_the_time(where: TargetCase) -> None:
+async def test_a_change_updates_the_modification_time(where: TargetCase) -> None:
     await where.target.write_file("file", b"x", root=where.root)
     first = await where.target.stat("file", root=where.root)
     await there(where, f"touch -d '2020-01-01 00:00:00' {where.root}/file")
@@ -157,7 +157,7 @@ async def test_a_directory_is_listed(where: TargetCase) -> None:
     assert await where.target.list_dir("d/sub", root=where.root) == []
 
 
-async def test_what_is_not_there_is_said(where: TargetCase) -> None:
+async def test_a_missing_file_is_reported(where: TargetCase) -> None:
     assert await where.target.stat("no", root=where.root) is None
     assert await where.target.stat("no/deeper", root=where.root) is None
     for asked in (where.target.read_file("no", root=where.root, limit=1), where.target.list_dir("no", root=where.root)):
@@ -197,7 +197,7 @@ async def test_an_absolute_path_below_the_root_can_be_used(where: TargetCase) ->
     assert await where.target.read_file("x", root=where.root, limit=9) == b"1"
 
 
-async def test_the_root_itself_can_be_named_in_full(where: TargetCase) -> None:
+async def test_the_root_can_be_named_by_its_absolute_path(where: TargetCase) -> None:
     await there(where, f"cd {where.root}; echo >x; ln -s . same")
     for path in (where.root, f"{where.root}/", ".", "same", f"{where.root}/same"):
         found = await where.target.stat(path, root=where.root)
@@ -222,7 +222,7 @@ async def test_an_invalid_path_is_refused(where: TargetCase, path: str) -> None:
         await where.target.read_file(path, root=where.root, limit=10)
 
 
-async def test_a_path_is_never_script(where: TargetCase) -> None:
+async def test_a_path_is_never_run_as_a_script(where: TargetCase) -> None:
     name = f"$(touch {uuid4().hex}); `id` 'x' \"y\" -rf"
     await where.target.write_file(name, b"safe", root=where.root)
     assert [entry.name for entry in await where.target.list_dir(".", root=where.root)] == [name]

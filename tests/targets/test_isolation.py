@@ -1,4 +1,4 @@
-"""A container counts as a sandbox only where a look from inside says so."""
+"""A container counts as a sandbox only if an inspection from inside proves it."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def places(tmp_path: Path) -> OwnDirectories:
 
 @pytest.fixture
 def started(engine: Engine) -> Generator[Started]:
-    """Starts a container that is removed again."""
+    """Starts a container and removes it afterwards."""
     names: list[str] = []
 
     def start(*flags: str) -> str:
@@ -41,7 +41,7 @@ def started(engine: Engine) -> Generator[Started]:
         engine.remove(name)
 
 
-async def test_a_container_is_looked_at_before_its_first_use(
+async def test_a_container_is_inspected_before_its_first_use(
     container: str, places: OwnDirectories, nonce: str
 ) -> None:
     chosen = choose(TargetRequest(f"container:{container}", "/work"), places)
@@ -60,7 +60,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("why", ODD)
-async def test_what_is_not_apart_from_this_machine_is_refused(
+async def test_a_container_that_is_not_isolated_is_refused(
     started: Started, places: OwnDirectories, nonce: str, why: str
 ) -> None:
     places.state_dir.mkdir()
@@ -79,7 +79,7 @@ async def test_what_is_not_apart_from_this_machine_is_refused(
         await chosen.target.write_file("here", b"", root="/work")
 
 
-async def test_such_a_container_can_be_worked_in_where_nothing_is_claimed_of_it(
+async def test_such_a_container_can_be_used_without_a_sandbox_level(
     started: Started, places: OwnDirectories, nonce: str
 ) -> None:
     name = started("--privileged")
@@ -89,10 +89,10 @@ async def test_such_a_container_can_be_worked_in_where_nothing_is_claimed_of_it(
     assert await chosen.target.run("exit 3", cwd="/work", nonce=nonce, on_output=CapturedOutput()) == Finished(3)
 
 
-async def test_this_machine_is_not_taken_for_a_container(
+async def test_this_machine_is_not_mistaken_for_a_container(
     tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch, nonce: str
 ) -> None:
-    """An engine that runs everything here, whatever it is asked."""
+    """An engine that runs everything on this machine."""
     pretended = tmp_path / "bin" / "docker"
     pretended.parent.mkdir()
     pretended.write_text('#!/bin/sh\n[ "$1" = exec ] || { echo true; exit; }\nshift 3\nexec "$@"\n')
@@ -104,7 +104,7 @@ async def test_this_machine_is_not_taken_for_a_container(
         )
 
 
-async def test_looking_at_the_levels_enters_no_container(
+async def test_listing_the_levels_enters_no_container(
     tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tmp_path / "bin" / "docker"
@@ -130,7 +130,7 @@ async def test_an_engine_that_fails_is_reported(tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture
 def nerdctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Path:
-    """A machine that has nerdctl alone: the same words, with podman behind them."""
+    """A machine that only has nerdctl: podman with the same options."""
     assert engine.place
     programs = tmp_path / "only"
     programs.mkdir()
@@ -143,7 +143,7 @@ def nerdctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> 
     return tmp_path / "asked"
 
 
-async def test_nerdctl_is_asked_in_the_words_that_it_has(
+async def test_nerdctl_is_called_with_its_own_options(
     container: str, nerdctl: Path, places: OwnDirectories, nonce: str
 ) -> None:
     target = choose(TargetRequest(f"container:{container}", "/work"), places).target
@@ -156,7 +156,7 @@ async def test_nerdctl_is_asked_in_the_words_that_it_has(
     assert set(nerdctl.read_text().split()) == {"container", "exec"}  # noqa: ASYNC240 - a look
 
 
-async def test_a_container_that_says_nothing_of_itself_proves_nothing(
+async def test_a_container_without_information_proves_nothing(
     tmp_path: Path, places: OwnDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = tmp_path / "bin" / "docker"

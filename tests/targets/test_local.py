@@ -1,3 +1,5 @@
+"""This machine as a target."""
+
 import asyncio
 import os
 import signal
@@ -6,7 +8,6 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -14,27 +15,7 @@ from buddy.errors import ToolError
 from buddy.targets import orphans
 from buddy.targets.contract import Finished, Target
 from buddy.targets.local import Local
-
-Stream = Literal["stdout", "stderr"]
-
-
-class CapturedOutput:
-    """Takes output, and lets a test wait for a text in it."""
-
-    def __init__(self) -> None:
-        self.output: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self.largest = 0
-        self._grew = asyncio.Event()
-
-    async def __call__(self, stream: Stream, chunk: bytes) -> None:
-        self.output[stream] += chunk
-        self.largest = max(self.largest, len(chunk))
-        self._grew.set()
-
-    async def wait_for(self, text: bytes) -> None:
-        while text not in self.output["stdout"]:
-            self._grew.clear()
-            await self._grew.wait()
+from tests.targets.captured_output import CapturedOutput, Stream
 
 
 @pytest.fixture
@@ -77,7 +58,7 @@ def test_local_is_a_target() -> None:
     assert target.name == "local"
 
 
-async def test_both_streams_and_the_exit_code_come_back(tmp_path: Path, nonce: str) -> None:
+async def test_both_streams_and_the_exit_code_are_returned(tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     finished = await run("pwd; echo oops >&2; exit 7", tmp_path, nonce, taken)
     assert finished == Finished(exit_code=7)
@@ -88,7 +69,7 @@ async def test_a_signal_is_a_negative_exit_code(tmp_path: Path, nonce: str) -> N
     assert await run("kill -9 $$", tmp_path, nonce, CapturedOutput()) == Finished(exit_code=-9)
 
 
-async def test_a_command_sees_the_environment_without_what_is_ours(
+async def test_a_command_sees_the_environment_without_our_variables(
     tmp_path: Path, nonce: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUDDY_API_KEY", "sk-canary")
@@ -116,14 +97,14 @@ async def test_a_command_that_starts_with_a_dash_is_not_an_option(tmp_path: Path
 
 
 @pytest.mark.parametrize("command", ["echo a\0b", "echo " + "x" * 200_000, "echo \ud800"])
-async def test_a_command_that_cannot_be_started_is_the_models_to_fix(tmp_path: Path, nonce: str, command: str) -> None:
+async def test_a_command_that_cannot_be_started_is_a_tool_error(tmp_path: Path, nonce: str, command: str) -> None:
     before = open_descriptors()
     with pytest.raises(ToolError):
         await run(command, tmp_path, nonce, CapturedOutput())
     assert open_descriptors() == before
 
 
-async def test_a_directory_that_is_not_there_is_named(tmp_path: Path, nonce: str) -> None:
+async def test_a_missing_directory_is_reported_by_name(tmp_path: Path, nonce: str) -> None:
     with pytest.raises(ToolError, match="missing"):
         await run("true", tmp_path / "missing", nonce, CapturedOutput())
 
@@ -136,7 +117,7 @@ async def test_a_timeout_ends_the_group_and_keeps_the_output_until_then(tmp_path
     assert orphans.find(nonce) == []
 
 
-async def test_a_child_that_ends_when_asked_may_still_say_goodbye(tmp_path: Path, nonce: str) -> None:
+async def test_output_after_sigterm_is_still_captured(tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     command = "trap 'echo bye; exit 3' TERM; echo begun; sleep 100 & wait"
     finished = await Local(grace=10).run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken, timeout=1)
@@ -144,7 +125,7 @@ async def test_a_child_that_ends_when_asked_may_still_say_goodbye(tmp_path: Path
     assert taken.output["stdout"] == b"begun\nbye\n"
 
 
-async def test_cancelling_ends_a_child_that_ignores_being_asked(tmp_path: Path, nonce: str) -> None:
+async def test_cancelling_ends_a_child_that_ignores_sigterm(tmp_path: Path, nonce: str) -> None:
     await cancel_once(b"begun", "trap '' TERM HUP INT; echo begun; while :; do sleep 100; done", tmp_path, nonce)
     assert orphans.find(nonce) == []
 
@@ -178,7 +159,7 @@ async def test_cancelling_twice_still_ends_everything(tmp_path: Path, nonce: str
     assert orphans.find(nonce) == []
 
 
-async def test_no_child_and_no_descriptor_is_left_behind(tmp_path: Path, nonce: str) -> None:
+async def test_no_child_or_descriptor_is_left_behind(tmp_path: Path, nonce: str) -> None:
     await run("true", tmp_path, nonce, CapturedOutput())
     before = open_descriptors()
     await run("true", tmp_path, nonce, CapturedOutput())
@@ -200,9 +181,7 @@ async def test_a_background_job_keeps_running_and_does_not_hang_the_call(tmp_pat
     assert orphans.find(nonce) == []
 
 
-async def test_all_that_a_child_wrote_arrives_although_a_background_job_keeps_the_pipe(
-    tmp_path: Path, nonce: str
-) -> None:
+async def test_all_output_arrives_although_a_background_job_holds_the_pipe(tmp_path: Path, nonce: str) -> None:
     received = 0
 
     async def take_slowly(_stream: Stream, chunk: bytes) -> None:
@@ -218,7 +197,7 @@ async def test_all_that_a_child_wrote_arrives_although_a_background_job_keeps_th
     assert received == 1_000_000
 
 
-async def test_a_background_job_that_never_stops_writing_does_not_hang_the_call(tmp_path: Path, nonce: str) -> None:
+async def test_a_background_job_that_never_stops_writing_does_not_block_the_call(tmp_path: Path, nonce: str) -> None:
     try:
         assert await run("yes & exit 4", tmp_path, nonce, CapturedOutput()) == Finished(exit_code=4)
     finally:
@@ -236,7 +215,7 @@ async def test_a_child_that_closed_its_output_can_time_out(tmp_path: Path, nonce
     assert finished.timed_out
 
 
-async def test_a_slow_taker_slows_the_child_and_chunks_stay_small(tmp_path: Path, nonce: str) -> None:
+async def test_a_slow_reader_slows_the_child_and_chunks_stay_small(tmp_path: Path, nonce: str) -> None:
     total, largest = 0, 0
 
     async def count(_stream: Stream, chunk: bytes) -> None:
@@ -248,7 +227,7 @@ async def test_a_slow_taker_slows_the_child_and_chunks_stay_small(tmp_path: Path
     assert largest <= 64 * 1024
 
 
-async def test_an_endless_writer_does_not_keep_the_loop_from_ending_it(tmp_path: Path, nonce: str) -> None:
+async def test_an_endless_writer_can_be_ended(tmp_path: Path, nonce: str) -> None:
     async def ignore(_stream: Stream, _chunk: bytes) -> None:
         pass
 
@@ -256,7 +235,7 @@ async def test_an_endless_writer_does_not_keep_the_loop_from_ending_it(tmp_path:
     assert finished.timed_out
 
 
-async def test_an_error_of_the_taker_ends_the_command_and_is_raised_as_it_is(tmp_path: Path, nonce: str) -> None:
+async def test_an_error_of_the_reader_ends_the_command_and_is_raised_unchanged(tmp_path: Path, nonce: str) -> None:
     async def fail(_stream: Stream, _chunk: bytes) -> None:
         raise LookupError("no room")
 
@@ -272,7 +251,7 @@ async def test_many_commands_at_once_do_not_mix(tmp_path: Path, nonce: str) -> N
         assert one.output == {"stdout": f"{number}\n".encode(), "stderr": f"{number}\n".encode()}
 
 
-async def test_strays_of_another_nonce_are_left_alone(tmp_path: Path, nonce: str) -> None:
+async def test_orphans_of_another_nonce_are_left_alone(tmp_path: Path, nonce: str) -> None:
     await run("sleep 100 &", tmp_path, nonce, CapturedOutput())
     assert await Local().kill_orphans("another") == 0
     assert await Local().kill_orphans(nonce[:-1]) == 0
@@ -280,7 +259,7 @@ async def test_strays_of_another_nonce_are_left_alone(tmp_path: Path, nonce: str
     os.kill(stray, signal.SIGKILL)
 
 
-async def test_a_cancelled_write_has_happened_or_not_but_not_later(tmp_path: Path) -> None:
+async def test_a_cancelled_write_does_not_happen_later(tmp_path: Path) -> None:
     writing = asyncio.create_task(Local().write_file("file", b"x" * 1_000_000, root=str(tmp_path)))
     await asyncio.sleep(0)
     writing.cancel()
@@ -289,7 +268,7 @@ async def test_a_cancelled_write_has_happened_or_not_but_not_later(tmp_path: Pat
     assert names_in(tmp_path) in ([], ["file"])
 
 
-async def test_files_are_read_written_and_looked_at_below_the_root(tmp_path: Path) -> None:
+async def test_files_below_the_root_can_be_read_written_and_inspected(tmp_path: Path) -> None:
     target, root = Local(), str(tmp_path)
     await target.write_file("a/b", b"hello", root=root)
     assert await target.read_file("a/b", root=root, limit=4) == b"hell"
@@ -313,7 +292,7 @@ def test_the_boundaries_of_a_call_are_passed_in_order(tmp_path: Path) -> None:
     assert listing.read_text().split() == ["tool.start.before:1", "tool.start.after:1", "tool.end:1"]
 
 
-def test_a_process_never_ends_itself_by_its_own_nonce(nonce: str) -> None:
+def test_a_process_never_kills_itself_by_its_own_nonce(nonce: str) -> None:
     program = f"from buddy.targets import orphans; print(orphans.kill({nonce!r}))"
     source = str(Path(orphans.__file__).parents[2])
     env = {**os.environ, "BUDDY_CALL": nonce, "PYTHONPATH": source}

@@ -1,4 +1,4 @@
-"""No process is left: not after a cancel, not after the daemon was killed, on any target."""
+"""No process is left on any target after a cancellation or after the daemon was killed."""
 
 import os
 import shlex
@@ -18,14 +18,14 @@ from tests.harness.scripts import section, shell_call
 from tests.harness.wire_client import WireClient
 from tests.targets.machines import SshServer
 
-# It ignores what asks it to end, and so does its child, which left for a session of its own.
+# It ignores SIGTERM, and so does its child, which has its own session.
 STUBBORN = "trap '' TERM HUP; (trap '' TERM HUP; setsid sleep 600 &); echo up $BUDDY_CALL; sleep 600; sleep 600"
 FAR = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("container", "ssh")]
 KINDS = ["local", "confined", *FAR]
 
 
 class Site(Struct, frozen=True):
-    """A daemon, how a session on the target is asked for, and a way to the same place past all of it."""
+    """A daemon, the options for a session on the target, and direct access to the same machine."""
 
     kind: str
     daemon: Daemon
@@ -38,7 +38,7 @@ class Site(Struct, frozen=True):
         return int((await ask(self.beside, ["sh", "-c", counted])).output)
 
     async def begin(self, client: WireClient) -> tuple[str, str, str]:
-        """A session with a command under way: its id, its run's, and the mark of the command."""
+        """Start a session with a running command; returns its id, its run's and the mark of the command."""
         repo = {"rootPath": self.root}
         request = {"mode": "interactive", "provider": "default", "sandboxProvider": "local", "repo": repo}
         reply = await client.ask("start_session", {**request, "options": {"approvalPolicy": "all", **self.options}})
@@ -74,7 +74,7 @@ def site(
 
 
 def _ssh_with(server: SshServer, place: Path) -> Path:
-    """An ssh that knows the server: its own configuration is found by the user's number, not by HOME."""
+    """An ssh with the server's options: ssh finds its configuration by user id, not by HOME."""
     folder = place / "bin"
     folder.mkdir()
     program = folder / "ssh"
@@ -83,7 +83,7 @@ def _ssh_with(server: SshServer, place: Path) -> Path:
     return folder
 
 
-# What cancelling does on the other targets, test_contract shows without a daemon in between.
+# test_contract covers cancelling on the other targets, without a daemon.
 HERE = pytest.mark.parametrize("site", ["local", "confined"], indirect=True)
 
 
@@ -105,7 +105,7 @@ async def test_stopping_the_daemon_leaves_no_process(site: Site) -> None:
     assert await site.launchers(nonce) == 0
 
 
-async def test_what_a_killed_daemon_left_is_ended_at_the_next_start(site: Site) -> None:
+async def test_orphans_of_a_killed_daemon_are_ended_at_the_next_start(site: Site) -> None:
     async with wire_client(site.daemon) as client:
         session_id, _, nonce = await site.begin(client)
     site.daemon.kill()

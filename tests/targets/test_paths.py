@@ -42,7 +42,7 @@ def open_descriptors() -> int:
         "\ud800",
     ],
 )
-def test_a_path_that_cannot_be_below_the_root_is_refused_cleanly(root: Path, path: str) -> None:
+def test_a_path_outside_the_root_is_refused(root: Path, path: str) -> None:
     for use in (lambda: files.read(path, str(root), 10), lambda: files.write(path, b"x", str(root))):
         with pytest.raises(ToolError):
             use()
@@ -51,7 +51,7 @@ def test_a_path_that_cannot_be_below_the_root_is_refused_cleanly(root: Path, pat
 
 
 @pytest.mark.parametrize("target", ["../secret", "/etc/passwd", "..", "/", "a/b/../../../secret"])
-def test_a_link_that_leads_outside_is_refused_for_reading_writing_and_looking(root: Path, target: str) -> None:
+def test_a_link_that_leads_outside_is_refused_for_read_write_and_stat(root: Path, target: str) -> None:
     (root / "link").symlink_to(target)
     for path in ("link", "link/secret"):
         with pytest.raises(ToolError):
@@ -74,20 +74,20 @@ def test_links_inside_the_root_are_followed_and_written_through(root: Path) -> N
     assert locate("link", str(root)) == str((root / "real" / "file").resolve())
 
 
-def test_a_dangling_link_inside_the_root_makes_its_target(root: Path) -> None:
+def test_writing_to_a_dangling_link_inside_the_root_creates_its_target(root: Path) -> None:
     (root / "link").symlink_to("made/later")
     files.write("link", b"x", str(root))
     assert (root / "made" / "later").read_bytes() == b"x"
 
 
-def test_a_ring_of_links_is_refused(root: Path) -> None:
+def test_a_loop_of_links_is_refused(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     with pytest.raises(ToolError, match="more than 40 links"):
         files.read("a", str(root), 10)
 
 
-def test_absolute_paths_inside_the_root_are_fine_also_through_another_name_of_it(root: Path) -> None:
+def test_absolute_paths_inside_the_root_work_under_any_name_of_it(root: Path) -> None:
     (root / "file").write_text("x")
     other = root.parent / "other"
     other.symlink_to(root)
@@ -117,7 +117,7 @@ def test_special_files_are_refused_at_once(root: Path) -> None:
             files.write(name, b"x", str(root))
 
 
-def test_a_missing_file_says_so_by_its_code(root: Path) -> None:
+def test_a_missing_file_has_its_own_error_code(root: Path) -> None:
     for path in ("missing", "missing/deeper", "missing/../x"):
         with pytest.raises(ToolError) as caught:
             files.read(path, str(root), 10)
@@ -132,7 +132,7 @@ def test_a_file_is_not_a_directory(root: Path) -> None:
         files.read("file/inner", str(root), 10)
 
 
-def test_reading_is_bounded_and_stat_tells_size_and_kind(root: Path) -> None:
+def test_reading_is_bounded_and_stat_returns_size_and_kind(root: Path) -> None:
     (root / "file").write_bytes(b"x" * 3_000_000)
     assert files.read("file", str(root), 2_000_000) == b"x" * 2_000_000
     info, place = files.stat("file", str(root)), files.stat(".", str(root))
@@ -140,7 +140,7 @@ def test_reading_is_bounded_and_stat_tells_size_and_kind(root: Path) -> None:
     assert place is not None and place.is_dir
 
 
-def test_writing_keeps_the_mode_of_a_file_and_leaves_nothing_else_behind(root: Path) -> None:
+def test_writing_keeps_the_mode_of_a_file_and_leaves_no_other_file(root: Path) -> None:
     (root / "script").write_text("old")
     (root / "script").chmod(0o750)
     files.write("script", b"new", str(root))
@@ -220,7 +220,7 @@ def _move(source: Path, destination: Path) -> None:
         try:
             source.rename(destination)
         except OSError:
-            shutil.rmtree(destination, ignore_errors=True)  # the writer made its missing parent meanwhile
+            shutil.rmtree(destination, ignore_errors=True)  # the writer created its missing parent meanwhile
         else:
             return
 

@@ -1,4 +1,4 @@
-"""A target of another package: the one of the documentation, installed and worked on."""
+"""A target from another package: the one in the documentation, installed and used."""
 
 import importlib
 import os
@@ -23,7 +23,7 @@ Install = Callable[[str, str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a module of that text, named after the test, that brings the target `pod`."""
+    """Installs a module with that text, named after the test, that provides the target `pod`."""
     packages = tmp_path / "site"
     packages.mkdir()
     monkeypatch.setattr(sys, "path", [str(packages), *sys.path])
@@ -42,7 +42,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that knows a single pod, which is here."""
+    """A kubectl with a single pod, which is this machine."""
     program = tmp_path / "bin" / "kubectl"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\n[ "$1 $2 $3 $4" = "exec -i web --" ] || exit 1\nshift 4\nexec "$@"\n')
@@ -55,12 +55,12 @@ def places(tmp_path: Path) -> OwnDirectories:
     return OwnDirectories(tmp_path / "config", tmp_path / "state", tmp_path / "run")
 
 
-def test_the_entry_point_of_the_documentation_is_what_is_installed_here() -> None:
+def test_the_documented_entry_point_is_the_one_installed_here() -> None:
     assert ENTRY == '[project.entry-points."buddy.targets"]\npod = "pods:Pod"\n'
 
 
 @pytest.mark.usefixtures("kubectl")
-async def test_the_target_of_the_documentation_can_be_installed_and_worked_on(
+async def test_the_documented_target_can_be_installed_and_used(
     install: Install, tmp_path: Path, places: OwnDirectories, nonce: str
 ) -> None:
     install("pods", TARGET)
@@ -91,7 +91,7 @@ def test_a_broken_target_plugin_is_reported(install: Install, places: OwnDirecto
     assert refused.value.code == "SANDBOX_UNAVAILABLE"
 
 
-def test_what_is_installed_proves_no_level_and_gets_no_odd_name(install: Install, places: OwnDirectories) -> None:
+def test_a_plugin_proves_no_level_and_cannot_use_an_invalid_name(install: Install, places: OwnDirectories) -> None:
     install("pods", TARGET)
     with pytest.raises(ProtocolError, match="cannot be proven"):
         choose(TargetRequest("pod:web", "/srv", "container"), places)

@@ -1,4 +1,4 @@
-"""A program with its pipes in our hands, on each target: what it is given, what it says, and that it is gone after."""
+"""Third-party programs on each target: their environment, their output, and that they end."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> TargetCase:
     return await make(request, tmp_path)
 
 
-async def test_a_program_is_heard_and_hears(place: TargetCase, nonce: str) -> None:
+async def test_a_program_is_connected_to_stdin_and_stdout(place: TargetCase, nonce: str) -> None:
     program = await start_program(place.target, ECHO, cwd=place.root, nonce=nonce, env={"WORD": 'it\'s $HOME "quoted"'})
     try:
         assert (await program.stdout.readline()).decode() == f'it\'s $HOME "quoted" in {place.root}\n'
@@ -33,7 +33,7 @@ async def test_a_program_is_heard_and_hears(place: TargetCase, nonce: str) -> No
     assert not program.is_running
 
 
-async def test_what_its_environment_holds_is_in_no_list_of_processes(place: TargetCase, nonce: str) -> None:
+async def test_the_environment_of_a_program_is_not_in_the_process_list(place: TargetCase, nonce: str) -> None:
     program = await start_program(
         place.target, ECHO, cwd=place.root, nonce=nonce, env={"WORD": "a-secret-of-the-agents"}
     )
@@ -45,7 +45,7 @@ async def test_what_its_environment_holds_is_in_no_list_of_processes(place: Targ
         await program.end()
 
 
-async def test_all_it_started_is_gone_after_its_end(place: TargetCase, nonce: str) -> None:
+async def test_everything_a_program_started_is_gone_after_its_end(place: TargetCase, nonce: str) -> None:
     words = ["sh", "-c", "trap '' TERM; (trap '' TERM; sleep 4321) & echo up; wait"]
     program = await start_program(place.target, words, cwd=place.root, nonce=nonce, env={})
     assert await program.stdout.readline() == b"up\n"
@@ -53,7 +53,7 @@ async def test_all_it_started_is_gone_after_its_end(place: TargetCase, nonce: st
     assert await place.target.kill_orphans(nonce) == 0
 
 
-async def test_how_it_ended_is_reported_with_its_complaint(place: TargetCase, nonce: str) -> None:
+async def test_the_exit_code_and_the_last_error_are_reported(place: TargetCase, nonce: str) -> None:
     program = await start_program(
         place.target, ["sh", "-c", "echo no good >&2; exit 3"], cwd=place.root, nonce=nonce, env={}
     )
@@ -62,12 +62,12 @@ async def test_how_it_ended_is_reported_with_its_complaint(place: TargetCase, no
     await program.end()
 
 
-async def test_a_program_that_is_not_there_is_an_error(nonce: str, tmp_path: Path) -> None:
+async def test_a_missing_program_is_an_error(nonce: str, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="could not be started"):
         await start_program(Local(), ["no-such-program"], cwd=str(tmp_path), nonce=nonce, env={})
 
 
-async def test_a_program_of_anothers_cannot_be_confined(nonce: str, tmp_path: Path) -> None:
+async def test_a_third_party_program_cannot_be_confined(nonce: str, tmp_path: Path) -> None:
     confined = Confined(ConfinementPolicy(str(tmp_path), home=str(tmp_path), own=()), probe)
     with pytest.raises(ToolError, match="cannot be confined"):
         await start_program(confined, ECHO, cwd=str(tmp_path), nonce=nonce, env={})

@@ -1,4 +1,4 @@
-"""What is true of containers and hosts alone: names, engines, connections that end."""
+"""What is specific to containers and hosts: names, engines, lost connections."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from tests.targets.machines import Engine, SshServer, ssh_server
 
 
 @pytest.mark.parametrize("name", ["x --privileged", "-it", "", "a;b", "a/b", "$(id)", "a\nb", "x" * 300])
-def test_a_container_name_that_means_something_else_is_refused(name: str) -> None:
+def test_an_invalid_container_name_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match="container name"):
         ContainerLauncher(name)
 
@@ -31,13 +31,13 @@ HOSTS = ["-oProxyCommand=id", "a b", "", "a;id", "u@-oX", "-l@host", "a\nb", "$(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_that_means_something_else_is_refused(host: str, tmp_path: Path) -> None:
+def test_an_invalid_host_is_refused(host: str, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="ssh host"):
         SshLauncher(host, tmp_path)
 
 
 @pytest.mark.parametrize("host", ["host", "me@host.example", "10.0.0.1", "::1", "me@[fe80::1]", "alias_1"])
-def test_a_host_as_people_write_it_is_taken(host: str) -> None:
+def test_common_forms_of_a_host_are_accepted(host: str) -> None:
     assert names.host(host) == host
 
 
@@ -56,7 +56,7 @@ async def test_a_control_directory_that_is_open_to_others_is_refused(open_dir: P
         await Remote(SshLauncher("host", open_dir)).run("true", cwd="/", nonce=nonce, on_output=CapturedOutput())
 
 
-async def test_a_host_that_does_not_answer_is_unreachable(control_dir: Path, tmp_path: Path, nonce: str) -> None:
+async def test_a_host_that_does_not_respond_is_unreachable(control_dir: Path, tmp_path: Path, nonce: str) -> None:
     need("ssh")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -83,7 +83,7 @@ def own_sshd(tmp_path_factory: pytest.TempPathFactory) -> Generator[SshServer]:
         yield server
 
 
-async def test_a_connection_that_is_lost_leaves_the_outcome_unknown(
+async def test_a_lost_connection_leaves_the_outcome_unknown(
     own_sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
 ) -> None:
     ssh = SshLauncher("127.0.0.1", tmp_path_factory.mktemp("d"), own_sshd.options)
@@ -109,7 +109,7 @@ async def test_calls_share_one_connection(sshd: SshServer, control_dir: Path, tm
     assert names_in(control_dir) == sockets
 
 
-async def test_no_connection_is_left_after_hanging_up(
+async def test_no_connection_is_left_after_closing(
     sshd: SshServer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, nonce: str
 ) -> None:
     shared = tmp_path_factory.mktemp("h")
@@ -141,7 +141,7 @@ async def test_a_container_that_was_removed_fails_the_call(engine: Engine, nonce
 def docker(
     engine: Engine, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[None]:
-    """The docker command, with podman behind it."""
+    """A docker command that runs podman."""
     need("docker")
     door = tmp_path_factory.mktemp("s") / "p"
     words = ["podman", "system", "service", "--time=0", f"unix://{door}"]
@@ -174,7 +174,7 @@ def _wait_for(door: Path) -> None:
     pytest.skip("podman's service does not start here")
 
 
-async def test_an_engine_that_knows_the_container_is_found(engine: Engine, container: str, nonce: str) -> None:
+async def test_the_engine_that_has_the_container_is_found(engine: Engine, container: str, nonce: str) -> None:
     assert shutil.which("podman")
     assert engine.containers
     assert await Remote(ContainerLauncher(container)).run(

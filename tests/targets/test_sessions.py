@@ -35,7 +35,7 @@ SCRIPT = [
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Short: sockets lie in it."""
+    """Short: it contains sockets."""
     return tmp_path_factory.mktemp("s")
 
 
@@ -105,9 +105,7 @@ argv = ["./connect", "PORT"]
 """
 
 
-async def test_a_confined_command_has_network_only_where_its_call_was_approved_with_it(
-    place: Path, listener: int
-) -> None:
+async def test_a_confined_command_has_network_only_if_its_call_was_approved_with_it(place: Path, listener: int) -> None:
     proof = probe.probe()
     if not proof.method:
         pytest.skip(proof.reason)
@@ -149,7 +147,7 @@ async def test_approving_all_in_a_headless_run_does_not_open_the_network(place: 
     assert sorted(path.name for path in daemon.workspace.iterdir()) == ["a.txt", "confined"]
 
 
-async def test_a_container_is_named_in_everything_that_happens_in_it(container: str, place: Path) -> None:
+async def test_events_in_a_container_name_it(container: str, place: Path) -> None:
     with Daemon(place / "c", script=SCRIPT) as daemon:
         async with wire_client(daemon) as client:
             session_id = await begin(client, "/work", target=f"container:{container}")
@@ -163,7 +161,7 @@ async def test_a_container_is_named_in_everything_that_happens_in_it(container: 
             assert not written["isError"]
 
 
-async def test_what_is_not_to_be_had_is_refused(daemon: Daemon, place: Path) -> None:
+async def test_an_unavailable_target_or_sandbox_is_refused(daemon: Daemon, place: Path) -> None:
     need("ssh", "podman")
     async with wire_client(daemon) as client:
         with pytest.raises(ErrorResponse, match="SANDBOX_UNAVAILABLE"):

@@ -39,7 +39,7 @@ def panes(server: Path) -> list[str]:
     return sorted(path.name for path in (server / "buddy-panes").iterdir())
 
 
-def test_it_is_a_target_that_can_be_watched_and_found_again(tmux: Tmux) -> None:
+def test_tmux_is_a_terminal_and_reattachable(tmux: Tmux) -> None:
     target: Target = tmux
     assert isinstance(target, Terminal)
     assert isinstance(target, Reattachable)
@@ -47,7 +47,7 @@ def test_it_is_a_target_that_can_be_watched_and_found_again(tmux: Tmux) -> None:
     assert tmux.attach_hint() == "tmux attach -t buddy-test"
 
 
-async def test_a_command_runs_in_the_pane_and_its_output_and_code_come_back(
+async def test_a_command_runs_in_the_pane_and_returns_its_output_and_code(
     tmux: Tmux, tmp_path: Path, nonce: str, server: Path
 ) -> None:
     taken = CapturedOutput()
@@ -61,7 +61,7 @@ async def test_a_command_runs_in_the_pane_and_its_output_and_code_come_back(
     assert "pwd; printf" in await tmux.snapshot()
 
 
-async def test_commands_follow_each_other_in_one_pane(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_commands_run_one_after_another_in_one_pane(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     for count in range(3):
         taken = CapturedOutput()
         finished = await tmux.run(f"echo n{count}", cwd=str(tmp_path), nonce=f"{nonce}{count}", on_output=taken)
@@ -73,7 +73,7 @@ async def test_commands_follow_each_other_in_one_pane(tmux: Tmux, tmp_path: Path
     assert listed.output == b"buddy-shared 1\n"
 
 
-async def test_output_comes_while_the_command_runs(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_output_arrives_while_the_command_runs(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     command = "echo first; while ! [ -e go ]; do sleep 0.05; done"
     running = asyncio.create_task(tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken))
@@ -83,7 +83,7 @@ async def test_output_comes_while_the_command_runs(tmux: Tmux, tmp_path: Path, n
     assert await running == Finished(0)
 
 
-async def test_a_command_is_given_as_it_is(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_a_command_is_passed_on_unchanged(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     taken = CapturedOutput()
     command = "printf '%s|' '$HOME' \"a'b\" '`id`' '!!' 'x\ny' \\\\\n\necho ü; touch 'C-c Enter'"
     await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=taken)
@@ -92,7 +92,7 @@ async def test_a_command_is_given_as_it_is(tmux: Tmux, tmp_path: Path, nonce: st
 
 
 async def test_a_program_cannot_forge_the_end_of_its_call(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
-    """It knows its nonce, the form of the marks, and can look at the screen."""
+    """It knows its nonce and the format of the marks, and can read the screen."""
     taken = CapturedOutput()
     forged = (
         f"printf '\\033]7770;{nonce}\\033\\\\'; printf '\\n[buddy {nonce}: 0] $ \\n';"
@@ -118,7 +118,7 @@ async def test_after_the_wait_the_command_keeps_running(tmux: Tmux, tmp_path: Pa
     assert (tmp_path / "result").read_text() == "done\n"
 
 
-async def test_a_command_need_not_be_waited_for(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_a_command_can_be_started_without_waiting(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     finished = await tmux.run(
         "echo up; cat >typed", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0
     )
@@ -132,7 +132,7 @@ async def test_a_command_need_not_be_waited_for(tmux: Tmux, tmp_path: Path, nonc
     assert (tmp_path / "typed").read_text() == "Enter C-c; $(id)\n"
 
 
-async def test_a_running_command_is_found_again_by_another_process(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_another_process_can_reattach_to_a_running_command(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late; exit 5"
     await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0)
     taken = CapturedOutput()
@@ -144,7 +144,7 @@ async def test_a_running_command_is_found_again_by_another_process(tmux: Tmux, t
     assert await tmux.reattach(nonce, CapturedOutput()) is None
 
 
-async def test_a_cancelled_command_leaves_nothing_and_the_pane_can_be_used(
+async def test_a_cancelled_command_leaves_nothing_and_the_pane_stays_usable(
     tmux: Tmux, tmp_path: Path, nonce: str, server: Path
 ) -> None:
     taken = CapturedOutput()
@@ -160,9 +160,7 @@ async def test_a_cancelled_command_leaves_nothing_and_the_pane_can_be_used(
 
 
 @pytest.mark.parametrize("kill", ["kill-server", "kill-pane"])
-async def test_a_pane_that_is_gone_leaves_the_outcome_unknown(
-    tmux: Tmux, tmp_path: Path, nonce: str, kill: str
-) -> None:
+async def test_a_closed_pane_leaves_the_outcome_unknown(tmux: Tmux, tmp_path: Path, nonce: str, kill: str) -> None:
     taken = CapturedOutput()
     running = asyncio.create_task(tmux.run("echo up; sleep 600", cwd=str(tmp_path), nonce=nonce, on_output=taken))
     await taken.wait_for(b"up")
@@ -173,7 +171,7 @@ async def test_a_pane_that_is_gone_leaves_the_outcome_unknown(
     await tmux.kill_orphans(nonce)
 
 
-async def test_an_alternate_screen_is_fallen_back_from(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
+async def test_capturing_a_missing_alternate_screen_falls_back(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     await tmux.run("echo seen", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput())
     shown = await tmux.capture(Capture(include_alternate_screen=True))
     assert shown.startswith("[there is no alternate screen")
@@ -194,7 +192,7 @@ async def test_the_pane_this_program_runs_in_is_refused(
 
 
 @pytest.mark.parametrize("name", ["a;kill-server", "a:b", "-x", "", "a b", "$(id)", "a.b", "x" * 100])
-def test_a_session_name_that_means_something_else_is_refused(name: str) -> None:
+def test_an_invalid_session_name_is_refused(name: str) -> None:
     with pytest.raises(ProtocolError, match="tmux session name"):
         Pane(LocalLauncher(), name, "/")
 
@@ -207,9 +205,7 @@ async def test_an_invalid_pane_or_line_is_refused(tmux: Tmux, bad: Capture) -> N
         await tmux.capture(bad)
 
 
-async def test_a_private_directory_that_is_a_trap_is_refused(
-    tmux: Tmux, tmp_path: Path, nonce: str, server: Path
-) -> None:
+async def test_an_unsafe_private_directory_is_refused(tmux: Tmux, tmp_path: Path, nonce: str, server: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (server / "buddy-panes").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolError, match="private"):

@@ -43,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             del sys.modules[name]
 
 
-def test_the_entry_point_of_the_documentation_is_what_is_installed_here() -> None:
+def test_the_documented_entry_point_is_the_one_installed_here() -> None:
     assert ENTRY == '[project.entry-points."buddy.tools"]\nword_count = "word_count:WordCount"\n'
 
 
