@@ -119,7 +119,7 @@ class Child:
         return in_time
 
     async def end(self, grace: float, on_output: "OnOutput | None" = None) -> None:
-        """End the whole group: SIGTERM, a grace period, then SIGKILL. Output is dropped without `on_output`."""
+        """End the entire group: SIGTERM, a grace period, then SIGKILL. Output is dropped without `on_output`."""
         take = on_output or _discard
         self._signal(signal.SIGTERM)
         self._expect_ends()
@@ -216,7 +216,7 @@ def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes,
 
 @contextmanager
 def _stdin_file(stdin: bytes) -> "Generator[IO[bytes] | None]":
-    """The child's stdin as an unnamed file, because a pipe buffers only so much before it is read."""
+    """The child's stdin as an unnamed file, because a pipe has a limited buffer."""
     if not stdin:
         yield None
         return

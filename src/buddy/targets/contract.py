@@ -50,7 +50,7 @@ class Target(Protocol):
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        """Run a shell command in its own process group; cancelling the caller ends the whole group."""
+        """Run a shell command in its own process group; cancelling the caller ends the entire group."""
         ...
 
     async def read_file(self, path: str, *, root: str, limit: int) -> bytes:

@@ -13,8 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.targets.environment import environment
-from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, engines
+from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, engines, query_engine
 from buddy.targets.oneshot import ask
 from buddy.targets.scripts import script_argv
 
@@ -63,7 +62,7 @@ async def find_isolation_flaw(container: Launcher, own: Path) -> str:
 
 
 async def describe() -> str:
-    """The container level for `buddy doctor`, which enters no container: engines are asked what runs, nothing more."""
+    """The container level for `buddy doctor`, which enters no container: engines are only asked what is running."""
     found = engines()
     if not found:
         return f"unavailable: none of {', '.join(ENGINES)} is installed"
@@ -111,25 +110,13 @@ def _create_probe(own: Path) -> Path:
 
 
 async def _running(engine: str) -> list[str]:
-    listing = await asyncio.create_subprocess_exec(
-        *(engine, "ps", "--format", "{{.Names}}"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(),
-    )
     try:
-        async with asyncio.timeout(LIST_SECONDS):
-            output, errors = await listing.communicate()
+        listing = await query_engine(engine, ("ps", "--format", "{{.Names}}"), LIST_SECONDS)
     except TimeoutError:
         raise ToolError(f"no answer within {LIST_SECONDS:g} s") from None
-    finally:
-        if listing.returncode is None:
-            listing.kill()
-            await listing.wait()
-    if listing.returncode != 0:
-        raise ToolError(errors.decode("utf-8", "replace").strip()[-200:] or f"exit code {listing.returncode}")
-    return output.decode("utf-8", "replace").split()
+    if listing.code != 0:
+        raise ToolError(listing.errors.decode("utf-8", "replace").strip()[-200:] or f"exit code {listing.code}")
+    return listing.output.decode("utf-8", "replace").split()
 
 
 def _read(path: str) -> str:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from buddy.errors import ToolError
 from buddy.targets import names
 from buddy.targets.environment import environment, find_program
@@ -139,20 +141,34 @@ async def _find_engine(container: str) -> str:
 
 
 async def _is_running(engine: str, container: str) -> bool:
-    probe = await asyncio.create_subprocess_exec(
-        *(engine, "container", "inspect", "--format", "{{.State.Running}}", container),
+    words = ("container", "inspect", "--format", "{{.State.Running}}", container)
+    try:
+        answer = await query_engine(engine, words, PROBE_SECONDS)
+    except TimeoutError:
+        return False
+    return answer.output.strip() == b"true"
+
+
+class EngineAnswer(Struct, frozen=True):
+    code: int
+    output: bytes
+    errors: bytes
+
+
+async def query_engine(engine: str, words: Sequence[str], seconds: float) -> EngineAnswer:
+    """Run a command of a container engine; TimeoutError if it takes longer than `seconds`."""
+    process = await asyncio.create_subprocess_exec(
+        *(engine, *words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         env=environment(),
     )
     try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            answer, _ = await probe.communicate()
-    except TimeoutError:
-        return False
+        async with asyncio.timeout(seconds):
+            output, errors = await process.communicate()
     finally:
-        if probe.returncode is None:
-            probe.kill()
-            await probe.wait()
-    return answer.strip() == b"true"
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return EngineAnswer(process.returncode or 0, output, errors)

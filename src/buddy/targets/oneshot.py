@@ -19,13 +19,13 @@ from buddy.targets.launchers import Launcher
 SECONDS = 30.0
 
 
-class Answer(Struct, frozen=True):
+class ShellAnswer(Struct, frozen=True):
     code: int
     output: bytes
     errors: str
 
 
-async def ask(launcher: Launcher, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> Answer:
+async def ask(launcher: Launcher, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS) -> ShellAnswer:
     """Run `words` there to completion."""
     argv = await launcher.argv(words)
     try:
@@ -49,7 +49,7 @@ async def ask(launcher: Launcher, words: Sequence[str], stdin: bytes = b"", seco
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return Answer(process.returncode or 0, output, errors.decode("utf-8", "replace").strip())
+    return ShellAnswer(process.returncode or 0, output, errors.decode("utf-8", "replace").strip())
 
 
 def unreachable(launcher: Launcher, why: str) -> ToolError:

@@ -107,7 +107,9 @@ class Remote:
         if ending.stage == "nodir":
             raise ToolError(f"the directory {cwd!r} does not exist on {self.name}; use another cwd")
         if ending.stage == "waiting":
-            raise unreachable(self.launcher, ending.preamble() or f"it ended with {code} before the command started")
+            raise unreachable(
+                self.launcher, ending.preamble() or f"it exited with code {code} before the command started"
+            )
         raise OutcomeUnknown(f"the connection to {self.name} was lost while the command ran (it may still be running)")
 
 

@@ -85,12 +85,12 @@ class EventMapper:
             case _:
                 return []  # plans, modes and commands are not used
 
-    def asked(self, call: dict[str, Any]) -> tuple[list[AgentEvent], PermissionSubject]:
+    def permission_subject(self, call: dict[str, Any]) -> tuple[list[AgentEvent], PermissionSubject]:
         """The events to publish before a permission request, and its subject."""
         events = self._call(call)
         known = self._calls[text(call.get("toolCallId"))]
         events += self._announce(text(call.get("toolCallId")), known)
-        return events, _asked(known.fields, self.directory)
+        return events, _subject(known.fields, self.directory)
 
     def _text(self, update: dict[str, Any], *, thinking: bool) -> list[AgentEvent]:
         piece = _content_text(update.get("content"))
@@ -152,7 +152,7 @@ def usage_of(reply: dict[str, Any]) -> list[AgentEvent]:
     return [UsageReport(count(usage.get("inputTokens")), count(usage.get("outputTokens")), cached)]
 
 
-def _asked(call: dict[str, Any], directory: str) -> PermissionSubject:
+def _subject(call: dict[str, Any], directory: str) -> PermissionSubject:
     args, name = mapping(call.get("rawInput")), _name(call)
     details: dict[str, Any] = {"title": text(call.get("title"))}
     match KINDS.get(text(call.get("kind"))):

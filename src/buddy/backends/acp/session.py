@@ -60,7 +60,9 @@ class AcpSession(EventChannel):
         except ConnectionError:
             code = await self._program.end()
             why = self._program.stderr_tail or (str(self.errors[-1]) if self.errors else "no output")
-            raise ProviderError(f"{self._name} ended with {code} while starting: {why}", retryable=False) from None
+            raise ProviderError(
+                f"{self._name} exited with code {code} while starting: {why}", retryable=False
+            ) from None
         self._is_open = True
 
     async def _initialize(self) -> dict[str, Any]:
@@ -209,14 +211,14 @@ class AcpSession(EventChannel):
         call = mapping(said.get("toolCall"))
         if said.get("sessionId") != self._session_id or not call:
             return {"outcome": {"outcome": "cancelled"}}
-        events, about = self._mapper.asked(call)
+        events, about = self._mapper.permission_subject(call)
         for event in events:
             await self.publish(event)
         answer: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
 
-        async def reply(given: PermissionAnswer) -> None:
+        async def reply(decision: PermissionAnswer) -> None:
             if not answer.done():
-                answer.set_result(given)
+                answer.set_result(decision)
 
         self._asked.add(answer)
         call_id = text(call.get("toolCallId"))

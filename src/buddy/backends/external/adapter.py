@@ -137,7 +137,7 @@ class ExternalBackend:
             raise failed.exceptions[0] from None
         code = await executor.wait()
         why = f": {executor.errors[-1]}" if executor.errors else ""
-        raise ProviderError(f"{self.name} ended with {code} while working{why}", retryable=False)
+        raise ProviderError(f"{self.name} exited with code {code} while working{why}", retryable=False)
 
     async def _ready(self, run: Run) -> Executor:
         """The conversation, resumed from the log if there is one."""
@@ -151,7 +151,7 @@ class ExternalBackend:
         nonce = agent_nonce(self._session_id, self._history.starts)
         try:
             agent = await self._start_agent(run.place.target, run.place.root)
-            self._executor = await self._continued(run, agent, nonce)
+            self._executor = await self._open_conversation(run, agent, nonce)
         except UserError as error:
             raise ProviderError(str(error), retryable=False, hint=error.hint) from error
         except ToolError as error:
@@ -162,7 +162,7 @@ class ExternalBackend:
             await run.finish()
         return self._executor
 
-    async def _continued(self, run: Run, agent: Agent, nonce: str) -> Executor:
+    async def _open_conversation(self, run: Run, agent: Agent, nonce: str) -> Executor:
         request = AgentRequest(
             "",
             run.place.root,

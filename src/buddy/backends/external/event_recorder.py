@@ -85,7 +85,7 @@ class EventRecorder:
                 self._announce(event.call_id, event.name, event.args)
                 self._bridge.take(event, self._ours[event.call_id], asking)
             case UsageReport():
-                self._spent(event)
+                self._record_usage(event)
             case SystemNote():
                 self._run.emit(Status(source="delegate", phase=self._model.profile, detail=event.text))
             case Failure():
@@ -96,7 +96,7 @@ class EventRecorder:
     async def finish(self, completion: Completion) -> None:
         """The message is done: open calls are closed, and its last text is the answer."""
         for call in list(self._run.state.open_calls.values()):
-            self._run.emit(self._unanswered(call))
+            self._run.emit(self._unreported(call))
         text = "".join(self._pieces)
         if not text and completion.text != self._last_said:
             text = completion.text
@@ -176,32 +176,32 @@ class EventRecorder:
         call = self._run.state.open_calls.get(self._ours.get(event.call_id, ""))
         if call is None:
             return
-        whole, kept = self._run.scrub(event.text), None
-        text = shorten_middle(whole)
-        if text is not whole:
-            kept = await self._run.store_text(whole)
-            text = shorten_middle(whole, output=kept)
+        full, stored = self._run.scrub(event.text), None
+        text = shorten_middle(full)
+        if text is not full:
+            stored = await self._run.store_text(full)
+            text = shorten_middle(full, output=stored)
         failure, outcome = None, "returned"
         if event.is_error and call.stage == "denied":
-            failure, outcome = ToolFailure("AUTH_FAILURE", False, whole[:200]), "denied"
+            failure, outcome = ToolFailure("AUTH_FAILURE", False, full[:200]), "denied"
         elif event.is_error:
-            failure, outcome = ToolFailure("UNKNOWN", False, whole[:200]), "failed"
-        self._run.emit(self._ended(call, text, outcome, failure, kept))
+            failure, outcome = ToolFailure("UNKNOWN", False, full[:200]), "failed"
+        self._run.emit(self._result_of(call, text, outcome, failure, stored))
         self.between_turns = not self._run.state.open_calls
 
-    def _unanswered(self, call: OpenCall) -> ToolResult:
+    def _unreported(self, call: OpenCall) -> ToolResult:
         """The result of a call whose end the agent never reported."""
         if call.stage == "denied":
             text = f"denied by {call.by}"
-            return self._ended(call, text, "denied", ToolFailure("AUTH_FAILURE", False, text))
+            return self._result_of(call, text, "denied", ToolFailure("AUTH_FAILURE", False, text))
         if call.stage == "awaiting":
             text = "not run: the decision is no longer needed"
-            return self._ended(call, text, "rejected", ToolFailure("UNKNOWN", False, text))
+            return self._result_of(call, text, "rejected", ToolFailure("UNKNOWN", False, text))
         text = str(OutcomeUnknown(f"{self._model.profile} did not report how this call ended"))
-        return self._ended(call, text, "unknown", ToolFailure("UNKNOWN_OUTCOME", False, text))
+        return self._result_of(call, text, "unknown", ToolFailure("UNKNOWN_OUTCOME", False, text))
 
-    def _ended(
-        self, call: OpenCall, text: str, outcome: ToolOutcome, failure: ToolFailure | None, kept: str | None = None
+    def _result_of(
+        self, call: OpenCall, text: str, outcome: ToolOutcome, failure: ToolFailure | None, stored: str | None = None
     ) -> ToolResult:
         call_id = call.item.call_id
         started = self._started.get(call_id, self._run.seconds())
@@ -214,13 +214,13 @@ class EventRecorder:
             structured_error=failure,
             call_id=call_id,
             target=self._run.place.target.name,
-            output=kept,
+            output=stored,
             outcome=outcome,
         )
 
     # --- usage ------------------------------------------------------------------------------------------------------
 
-    def _spent(self, event: UsageReport) -> None:
+    def _record_usage(self, event: UsageReport) -> None:
         run, limit = self._run, event.context_limit or self._model.context_limit
         used = event.context_used if event.context_used is not None else event.input_tokens + event.output_tokens
         usage = TokenUsage(event.input_tokens, event.output_tokens, event.cached_tokens, event.cost_usd)

@@ -9,7 +9,7 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]
     words += ["--share-net"] if plan.network else []
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    # Left writable for root otherwise: the kernel's own settings are in there.
+    # Contains kernel settings, which would otherwise stay writable for root.
     words += ["--remount-ro", "/proc"]
     for place in plan.private:
         words += ["--tmpfs", place]
@@ -23,7 +23,7 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     for place in plan.readonly:
         words += ["--ro-bind", place, place]
     for place in plan.sockets:
-        # A bind is without devices, so that this one cannot be opened.
+        # A bind mount has no device access, so this one cannot be opened.
         words += ["--ro-bind", "/dev/null", place]
     return [*words, "--chdir", cwd, "--", *argv]
 

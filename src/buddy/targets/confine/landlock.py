@@ -16,13 +16,13 @@ from typing import NoReturn, TypedDict
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY, ATTR_NODEV = -100, 0x8000, 1, 4
-# The same on every architecture, as those of all newer calls are.
+# The same on every architecture, as for all newer system calls.
 MOUNT_SETATTR, CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 442, 444, 445, 446
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
-# Everything that changes something: writing, removing, making of each kind, linking across, truncating.
+# Everything that changes something: writing, removing, creating of each kind, linking across, truncating.
 CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 14)) | TRUNCATE
 WANTED_ABI = 3
 
@@ -62,7 +62,7 @@ def _become(plan: Plan, cwd: str, argv: Sequence[str]) -> NoReturn:
         _landlock(plan)
         _drop_capabilities()
         os.chdir(cwd)
-        # The first process of a namespace heeds no signals and inherits every orphan: the command is the second.
+        # The first process of a namespace ignores signals and adopts orphans, so the command is the second.
         child = os.fork()
         if child:
             _reap(child)
@@ -77,13 +77,13 @@ def _unshare(*, network: bool) -> None:
     _check(_libc.unshare(flags), "make namespaces")
     if uid:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - as small as can be
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - no pathlib in here
                 file.write(text)
 
 
 def _mount_all(plan: Plan) -> None:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    # Held open from before: what stands in their way is mounted over.
+    # Opened before their parents are mounted over.
     root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan["root"], *plan["visible"]))
     _set_readonly("/", on=True, recursive=True)
     _mount_devices()
@@ -106,7 +106,7 @@ def _mount_all(plan: Plan) -> None:
 
 
 def _show(opened: int, place: str) -> None:
-    """What was opened, at its own path again."""
+    """Mount an opened file or directory at its own path again."""
     if not os.path.isdir(place):  # noqa: PTH112 - no pathlib in here
         os.makedirs(place)  # noqa: PTH103 - no pathlib in here
     _mount(f"/proc/self/fd/{opened}", place, None, MS_BIND | MS_REC)
@@ -114,9 +114,9 @@ def _show(opened: int, place: str) -> None:
 
 
 def _mount_devices() -> None:
-    """A /dev of its own: without disks, other people's terminals and shared memory."""
+    """A private /dev: without disks, other terminals and shared memory."""
     held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110 - no pathlib in here
-    # Not open to all with the sticky bit, as it is by default: `>/dev/null` would be refused to who is not root.
+    # Not world-writable with the sticky bit, the default: `>/dev/null` would fail for anyone but root.
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, b"mode=0755")
     for name, opened in held.items():
         os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY))
@@ -187,7 +187,7 @@ def _drop_capabilities() -> None:
 
 
 def _pass_on(child: int) -> NoReturn:
-    """Wait for the command; what ends this ends it, and all of its namespace with it."""
+    """Wait for the command; a signal that ends this process ends it and its entire namespace."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
@@ -196,7 +196,7 @@ def _pass_on(child: int) -> NoReturn:
 
 
 def _reap(child: int) -> NoReturn:
-    """Wait for the command; when this one ends, so does all that is left of the namespace."""
+    """Wait for the command; when this process ends, so does the rest of the namespace."""
     while True:
         ended, status = os.wait()
         if ended == child:

@@ -24,14 +24,14 @@ from buddy.targets.confine.repositories import (
 )
 from buddy.targets.confine.sockets import bound_sockets
 
-# What a program that comes by later would run: git, an editor, a shell, another agent, this one. An empty directory
-# stands in for what is missing, for a file too: `git add` passes it by, and nobody takes it for a configuration.
+# What other programs would run later: git, an editor, a shell, another agent, Buddy itself. An empty directory replaces
+# what is missing, even a file: `git add` ignores it, and no program mistakes it for a configuration.
 PROJECT = (
     *(f".git/{name}" for name in DIRS),
     *(".vscode/tasks.json", ".vscode/settings.json", ".vscode/launch.json", ".envrc"),
     *(".mcp.json", ".opencode", "opencode.json", "opencode.jsonc", ".factory", "buddy.toml", "agent.toml"),
 )
-# These are read where they are found, by git and by shells: an empty file stands in.
+# Git and shells read these if they exist, so an empty file replaces missing ones.
 PROJECT_FILES = tuple(f".git/{name}" for name in FILES)
 HOME_DIRS = (".ssh", ".config/fish", ".config/git", ".config/autostart", ".config/systemd")
 HOME_FILES = (
@@ -45,8 +45,8 @@ PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 
 
 class Plan(Struct, frozen=True):
-    """For one command: `private` directories are its own and empty, but for what is `visible` in them; `pins` stay
-    where they are, `readonly` is not written, `hidden` is not seen, `sockets` do not answer."""
+    """For one command: `private` directories are its own and empty except for what is `visible` in them; `pins` cannot
+    be moved, `readonly` cannot be written, `hidden` cannot be seen, `sockets` cannot be connected to."""
 
     root: str
     private: tuple[str, ...]
@@ -59,16 +59,15 @@ class Plan(Struct, frozen=True):
 
 
 class Placeholders:
-    """What stands in for missing paths, counted over all commands of this process.
+    """Replacements for missing paths, counted over all commands of this process.
 
-    A mount inside one command's view ends when the path below it is removed, so that nothing is removed while any
-    command runs.
+    Removing a path ends the mounts on it in every command, so nothing is removed while any command runs.
     """
 
     def __init__(self) -> None:
         self._users = 0
         self._places: dict[Path, bytes | None] = {}
-        self._lock = Lock()  # plans are made in threads
+        self._lock = Lock()  # plans are created in threads
 
     def make(self, place: Path, *, is_dir: bool) -> None:
         with self._lock, suppress(FileExistsError):
@@ -82,7 +81,7 @@ class Placeholders:
                 self._places[place] = content
 
     @contextmanager
-    def used(self) -> Generator[None]:
+    def hold(self) -> Generator[None]:
         with self._lock:
             self._users += 1
         try:
@@ -128,7 +127,7 @@ class ConfinementPolicy:
 
     def active(self) -> AbstractContextManager[None]:
         """While this is open, the placeholders of a plan stay."""
-        return _placeholders.used()
+        return _placeholders.hold()
 
     def plan(self, *, network: bool) -> Plan:
         """The plan for one command that starts now. It scans the workspace: do not call it in an event loop."""

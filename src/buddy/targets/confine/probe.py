@@ -22,8 +22,8 @@ from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.environment import environment, find_program
 
 SECONDS = 20
-# Runs inside. Each attempt says by its name whether it went through; one to write outside may find a private directory
-# of the same name, so that is judged by what is there afterwards.
+# Runs inside and prints the name of each attempt that succeeded. Writing outside may hit a private directory of the
+# same name, so that is checked afterwards.
 ATTEMPTS = """
 import json, os, socket, sys
 work, outside, home, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -54,7 +54,7 @@ print(json.dumps(through))
 
 
 class ProbeResult(Struct, frozen=True):
-    """`how` confinement was proven to work, or, where that is empty, `why` it was not."""
+    """The `method` that was proven to work or, if that is empty, the `reason` why none was."""
 
     method: str = ""
     reason: str = ""
@@ -97,7 +97,7 @@ def probe_method(how: str) -> str:
     ):
         work = Path(place) / "work"
         work.mkdir()
-        # Where temporary files lie too deep for a socket's name, there can be none to connect to.
+        # If the temporary directory is too deep for a socket path, there can be no socket to connect to.
         with suppress(OSError):
             door.bind(str(work / "door"))
             door.listen()
@@ -123,7 +123,7 @@ def _judge(how: str, work: Path, port: int) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"it could not be tried ({error})"
     finally:
-        with suppress(OSError):  # it is not there, or the home directory cannot be written to at all
+        with suppress(OSError):  # it does not exist, or the home directory is not writable at all
             outside[1].unlink()
     if through is None:
         return done.stderr.decode("utf-8", "replace").strip()[-300:] or f"it gave {done.returncode}"

@@ -14,7 +14,7 @@ MAX_DEPTH = 3
 MAX_CONFIG = 256 * 1024
 SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"})
 DIRS = ("hooks",)
-# With a `commondir` of its own a repository would take its configuration and its hooks from there.
+# A `commondir` file would make a repository take its configuration and hooks from elsewhere.
 FILES = ("config", "config.worktree", "commondir")
 
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
@@ -56,12 +56,12 @@ def protected_paths(repository: str) -> Iterator[tuple[str, bool]]:
 
 
 def configured_paths(repository: str) -> Iterator[tuple[str, bool]]:
-    """What its configuration has git run or read: a directory of hooks, a file to include."""
+    """What its configuration makes git run or read: a directory of hooks, a file to include."""
     section = ""
     for line in _text(f"{repository}/config").splitlines():
         opened = _SECTION.match(line)
         section = opened[1].lower() if opened else section
-        # A pair may stand behind its section's head.
+        # A pair may follow its section header on the same line.
         pair = _PAIR.match(line.partition("]")[2] if opened else line)
         if not pair:
             continue
@@ -87,7 +87,7 @@ def _modules(directory: str) -> Iterator[str]:
 
 def _names(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208 - names alone
+        return os.listdir(directory)  # noqa: PTH208 - only names
     except OSError:
         return []
 

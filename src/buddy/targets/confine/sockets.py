@@ -1,4 +1,4 @@
-"""The Unix sockets of other programs in the file system: a read-only mount does not keep them from answering."""
+"""The Unix sockets of other programs in the file system: a read-only mount does not disable them."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ LISTED = Path("/proc/net/unix")
 
 
 def bound_sockets() -> list[str]:
-    """The paths of all that are there now; sockets of other network namespaces are not listed."""
+    """The paths of all current ones; sockets of other network namespaces are not listed."""
     try:
         lines = LISTED.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
     except OSError:

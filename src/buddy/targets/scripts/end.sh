@@ -1,5 +1,5 @@
-# Ends every process that carries a nonce. argv: NONCE TENTHS; between asking and killing it waits that many tenths
-# of a second. Prints how many there were.
+# Ends every process that carries a nonce. argv: NONCE TENTHS; it waits that many tenths of a second between SIGTERM and
+# SIGKILL. Prints how many there were.
 carriers() { grep -lszxF -- "BUDDY_CALL=$nonce" /proc/[0-9]*/environ 2>/dev/null | sed 's|^/proc/||;s|/environ$||'; }
 note() {
   for pid in $found; do

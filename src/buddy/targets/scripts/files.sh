@@ -1,15 +1,15 @@
-# Reads, replaces, lists and looks at files below a root. argv: OPERATION ROOT PATH [MORE...].
-# The first line of stdout is "ok" or one word for what is wrong. Every name is used relative to a directory that was
-# entered and then found to be below the root, so that swapping a directory meanwhile leads nowhere else.
+# Reads, replaces, lists and inspects files below a root. argv: OPERATION ROOT PATH [MORE...].
+# The first line of stdout is "ok" or one word for the error. Every name is used relative to a directory that was
+# entered and then verified to be below the root, so that swapping a directory meanwhile does not lead elsewhere.
 LC_ALL=C
 export LC_ALL
 fail() {
-  # What nobody reads can take the answer with it: some engines give up on both.
+  # Unread input can lose the answer: some engines then drop both.
   if [ "$operation" = write ]; then cat >/dev/null; fi
   printf '%s\n' "$1"
   exit 0
 }
-# A command substitution loses newlines at the end; the x keeps them.
+# A command substitution drops trailing newlines; the x preserves them.
 here() {
   at=$(pwd -P && printf x)
   at=${at%?x}
@@ -102,7 +102,7 @@ write)
   set -C
   trap 'rm -f -- "./$temporary"' EXIT
   trap 'exit 1' HUP INT TERM
-  # What comes may end early: a file is only replaced by all of it.
+  # The input may end early: a file is only replaced by complete content.
   cat 2>/dev/null >"./$temporary" || fail denied
   [ "$(wc -c <"./$temporary")" -eq "$length" ] || fail short
   if [ -n "$mode" ]; then

@@ -1,4 +1,4 @@
-# Tells how a command in the pane ended and what was not yet given on. argv: DIRECTORY SENT MARK. Prints "ended CODE",
+# Reports how a command in the pane ended and the output not yet forwarded. argv: DIRECTORY SENT MARK. Prints "ended CODE",
 # "lost" or "gone", and then the rest of the output.
 cd -- "$1" 2>/dev/null || { echo gone; exit 0; }
 round=0

@@ -1,10 +1,10 @@
-# Gives on what a command in the pane prints until it is over. argv: DIRECTORY.
+# Forwards the output of a command in the pane until it is over. argv: DIRECTORY.
 cd -- "$1" 2>/dev/null || exit 0
 is_over() {
   [ -e code ] && return 0
   [ -e pid ] || { round=$((round + 1)) && [ "$round" -gt 300 ]; return; }
   pid=$(cat pid)
-  # The number may belong to another process by now.
+  # The pid may belong to another process by now.
   ! grep -qsF "${1##*/}" "/proc/$pid/cmdline"
 }
 round=0

@@ -1,5 +1,5 @@
-# Runs one command in the pane, from files beside it, and leaves its exit code there. The marks around the output are
-# gone from the disk before the command starts, so that it cannot print the last one.
+# Runs one command in the pane, from files next to it, and stores its exit code there. The marks around the output are
+# deleted before the command starts, so that it cannot print the last one.
 dir=${0%/*}
 begin=$(cat "$dir/begin") end=$(cat "$dir/end") nonce=$(cat "$dir/nonce")
 command=$(cat "$dir/command" && printf x)
@@ -10,7 +10,7 @@ rm -f "$dir/begin" "$dir/end" "$dir/nonce" "$dir/command" "$dir/cwd"
 printf '%s\n' "$$" >"$dir/pid"
 printf '%s\n' "$command" | cat -v
 printf '\033]7770;%s\033\\' "$begin"
-# Caught, not ignored: an interrupt is for the command, which starts with its own default.
+# Trapped, not ignored: an interrupt is for the command, which must start with the default action.
 trap : INT QUIT
 shell=$(command -v bash) || shell=$(command -v sh)
 if cd -- "$cwd"; then

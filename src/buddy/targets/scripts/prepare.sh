@@ -1,6 +1,6 @@
-# Makes the shared pane if it is missing and types one command into it. argv: SESSION ROOT CWD NONCE OWN PANE_SH;
-# stdin: a mark, another mark, the command. Without a NONCE it only makes the pane. Prints "ok PANE DIRECTORY", or one
-# word for what is wrong.
+# Creates the shared pane if it is missing and types one command into it. argv: SESSION ROOT CWD NONCE OWN PANE_SH;
+# stdin: a mark, another mark, the command. Without a NONCE it only creates the pane. Prints "ok PANE DIRECTORY", or one
+# word for the error.
 LC_ALL=C.UTF-8
 export LC_ALL
 session=$1 root=$2 cwd=$3 nonce=$4 own=$5 program=$6
@@ -43,7 +43,7 @@ while ! idle; do
   sleep 0.05 2>/dev/null || sleep 1
 done
 [ -d "$cwd" ] || fail nodir
-# What nobody came back for in a day.
+# Files of commands that were abandoned a day ago.
 find "$private" -mindepth 1 -maxdepth 1 -mtime +0 -exec sh -c '[ -e "$1/code" ] && rm -rf -- "$1"' sh {} \; 2>/dev/null
 dir=$private/$nonce
 umask 077
@@ -59,7 +59,7 @@ printf '%s' "$pane" >"$dir/pane"
 cat >"$dir/command"
 : >"$dir/out"
 if [ "$(tmux display-message -p -t "$pane" '#{pane_in_mode}')" != 0 ]; then tmux send-keys -t "$pane" -X cancel; fi
-# Bounded: a command that prints for ever must not fill the disk.
+# Bounded: a command that prints forever must not fill the disk.
 tmux pipe-pane -t "$pane" "ulimit -f 65536; exec cat >>'$dir/out'"
 tmux send-keys -t "$pane" C-u
 tmux send-keys -t "$pane" -l " sh '$dir/start'"

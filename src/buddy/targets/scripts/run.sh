@@ -1,5 +1,5 @@
-# Runs one command in a session of its own. argv: CWD NONCE [NAME=VALUE...]; stdin: a token, then the command.
-# The token never reaches the command, so that nothing it prints can look like the end of it.
+# Runs one command in its own session. argv: CWD NONCE [NAME=VALUE...]; stdin: a token, then the command.
+# The token never reaches the command, so that its output cannot fake its end.
 exec 3>&2 2>/dev/null
 IFS= read -r token
 command=$(cat)

@@ -15,7 +15,7 @@ from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import names
 from buddy.targets.contract import Capture, Keys
 from buddy.targets.launchers import Launcher, LocalLauncher
-from buddy.targets.oneshot import Answer, ask, unreachable
+from buddy.targets.oneshot import ShellAnswer, ask, unreachable
 from buddy.targets.scripts import script_argv, script_text
 
 WINDOW = "buddy-shared"
@@ -44,13 +44,13 @@ class Pane:
         self._root = root
 
     async def type(self, command: bytes, cwd: str, nonce: str) -> PaneCommand:
-        """Type a command into the pane; ToolError where it is busy with something else."""
+        """Type a command into the pane; ToolError if it is busy."""
         begin, end = (secrets.token_hex(24).encode() for _ in range(2))
         _, directory = await self._prepare(cwd, nonce, b"\n".join((begin, end, command)))
         return PaneCommand(directory, begin, end)
 
     async def make(self) -> None:
-        """Have the pane there, for whoever wants to watch; ToolError where it cannot be had."""
+        """Create the pane if it is missing; ToolError if that fails."""
         await self._prepare("", "", b"")
 
     async def directory_of(self, nonce: str) -> str:
@@ -98,7 +98,7 @@ class Pane:
         pane, _ = await self._prepare("", "", b"")
         return pane
 
-    def _output(self, answer: Answer) -> str:
+    def _output(self, answer: ShellAnswer) -> str:
         if answer.code != 0:
             raise ToolError(f"tmux on {self._launcher.name}: {answer.errors[-300:] or f'it gave {answer.code}'}")
         return answer.output.decode("utf-8", "replace")
@@ -112,7 +112,7 @@ class Pane:
             return said[1], said[2]
         raise self._problem(said[0], answer)
 
-    def _problem(self, word: str, answer: Answer) -> ToolError:
+    def _problem(self, word: str, answer: ShellAnswer) -> ToolError:
         where = f"the shared pane ({self.attach_hint()})"
         match word:
             case "busy":

@@ -3,7 +3,7 @@
 Invariants:
 - a command is over when the pane's shell has recorded its exit code; nothing it prints can fake that;
 - after a timeout the command continues and the result says so; only a cancellation ends it;
-- a command that outlived the process that typed it can be found again by its nonce.
+- a command that outlived the process that typed it can be found by its nonce.
 """
 
 import re
@@ -135,7 +135,7 @@ class Tmux:
         return Finished(exit_code_of(int(ended[1])))
 
     async def _end(self, typed: PaneCommand, nonce: str) -> None:
-        # Where the place is gone there is nothing left to end.
+        # If the target is gone, there is nothing left to end.
         with suppress(ToolError):
             await ask(self._launcher, script_argv("end", nonce, GRACE_TENTHS))
             await ask(self._launcher, script_argv("finish", typed.directory, "0", ""))
