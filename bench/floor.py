@@ -1,7 +1,7 @@
 """The minimum a Python agent must do: `floor.py raw|asyncio|httpx2 PORT PROMPTS none|NORMAL|FULL`.
 
-It asks the model, does what the reply wants (reads `a.txt`, or runs `true` in a shell), keeps the history as encoded
-bytes, and asks again until there is an answer; with a log, it commits what happened before it goes on. It checks
+It asks the model, does what the reply asks for (reads `a.txt`, or runs `true` in a shell), keeps the history as encoded
+bytes, and asks again until there is an answer; with a log, it commits what happened before it continues. It checks
 nothing. Prompts, one per line, are played at once. `floor.py relay PORT SOCKET` is a daemon that only asks, and
 `floor.py thin SOCKET PROMPT` its client.
 

@@ -19,7 +19,7 @@ async def main(socket: str, count: int, size: int, database: str | None) -> None
         for start in range(0, count, PORTION):
             yield line * min(PORTION, count - start)
 
-    def logged() -> Iterator[bytes]:
+    def read_log() -> Iterator[bytes]:
         import apsw
 
         from buddy.log.database import connect
@@ -38,7 +38,7 @@ async def main(socket: str, count: int, size: int, database: str | None) -> None
             if asked == b"ping\n":
                 writer.write(line)
                 continue
-            for portion in logged() if asked == b"log\n" else ready():
+            for portion in read_log() if asked == b"log\n" else ready():
                 writer.write(portion)
                 await writer.drain()
 

@@ -31,14 +31,14 @@ def main() -> None:
         print(f"{name:28}{figures.false_hits(text) / len(text) * 1e6:6.1f} false/MB {rate:7.1f} MB/s")
     text = corpora.source()
     pieces = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
-    chunks = sorted(timed(lambda piece=piece: scrubber.text(piece)) for piece in pieces)
+    chunks = sorted(time_of(lambda piece=piece: scrubber.text(piece)) for piece in pieces)
     print(f"16 KiB chunk, p99           {chunks[int(len(chunks) * 0.99)] * 1e3:6.2f} ms")
     stream = scrubber.stream()
     words = [
         word + " "
         for word in ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "goes", "on"] * 2000
     ]
-    spent = timed(lambda: [stream.feed(word) for word in words])
+    spent = time_of(lambda: [stream.feed(word) for word in words])
     print(f"a word into a stream        {spent / len(words) * 1e6:6.2f} µs")
     show_growth()
 
@@ -59,7 +59,7 @@ def show_recall(name: str, recall: figures.Recall) -> None:
     print(f"{name:28}{recall.value:.4f} ({recall.found}/{recall.total}; {low:.3f} to {high:.3f})")
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_of(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

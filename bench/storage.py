@@ -182,7 +182,7 @@ async def fill_log(state_dir: Path, session_id: str, count: int) -> str:
     """A session with this number of events, written directly to the log of a daemon that is not running yet."""
     log = SqliteLog.open(state_dir, _now)
     lease = await log.create(_record(session_id), this_owner())
-    await log.append(Batch(session_id, lease.epoch, 0, [_started(session_id)]))
+    await log.append(Batch(session_id, lease.epoch, 0, [_started_event(session_id)]))
     for after in range(1, count, 1000):
         events = [_token(session_id, seq) for seq in range(after + 1, min(after + 1000, count) + 1)]
         await log.append(Batch(session_id, lease.epoch, after, events))
@@ -191,7 +191,7 @@ async def fill_log(state_dir: Path, session_id: str, count: int) -> str:
     return session_id
 
 
-def _started(session_id: str) -> Event:
+def _started_event(session_id: str) -> Event:
     body = SessionStarted(
         session_id=session_id,
         state="idle",

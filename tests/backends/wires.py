@@ -17,7 +17,7 @@ def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
 
 def _invalid_messages(items: Sequence[Item]) -> str | None:
     """Chat Completions: the tool messages after an assistant message answer its calls, each exactly once."""
-    sent = b"[" + Messages("here").joined(Prompt("be kind", items)) + b"]"
+    sent = b"[" + Messages("here").join(Prompt("be kind", items)) + b"]"
     messages: list[dict[str, Any]] = msgspec.json.decode(sent)
     waiting: set[str] = set()
     for message in messages:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
-from buddy.models.catalog import Facts, Prices, known_offline, shipped
+from buddy.models.catalog import Facts, Prices, known_offline, shipped_facts
 from buddy.models.catalog_provider import CatalogProvider
 from buddy.models.contract import Notice, Piece, Prompt, Reply, TextDelta, TokenUsage, UserItem
 from buddy.models.credentials import ApiKey
@@ -33,27 +33,27 @@ def resolved(model: str = "m", base_url: str = "http://127.0.0.1:9/v1", **more: 
 
 
 def test_a_model_is_known_by_its_name_its_vendor_and_its_date():
-    known = shipped("gpt-5", OPENAI)
+    known = shipped_facts("gpt-5", OPENAI)
     assert known.context_window == 400_000
     assert known.prices is not None
     for name in ("openai/gpt-5", "GPT-5", "gpt-5-2025-08-07", "vendor/gpt-5:free"):
-        assert shipped(name, OPENAI) == known
-    assert shipped("claude-sonnet-4-5-20250929").context_window == 200_000
+        assert shipped_facts(name, OPENAI) == known
+    assert shipped_facts("claude-sonnet-4-5-20250929").context_window == 200_000
 
 
 def test_a_price_applies_only_to_its_own_server():
-    assert shipped("gpt-5", OPENAI).prices is not None
+    assert shipped_facts("gpt-5", OPENAI).prices is not None
     for server in (
         "http://127.0.0.1:11434/v1",
         "https://openrouter.ai/api/v1",
         "https://api.openai.com.evil.example",
         "",
     ):
-        assert shipped("gpt-5", server) == Facts(400_000)
+        assert shipped_facts("gpt-5", server) == Facts(400_000)
 
 
 def test_unknown_facts_are_not_guessed():
-    assert shipped("a-model-of-my-own", OPENAI) == Facts()
+    assert shipped_facts("a-model-of-my-own", OPENAI) == Facts()
 
 
 def test_a_login_has_no_token_prices():
@@ -66,7 +66,7 @@ def test_the_table_is_small_and_every_rule_can_be_found():
     assert 100 < len(lines) <= 400
     for line in lines:
         pattern = line.split('pattern = "')[1].split('"')[0]
-        assert shipped(pattern).context_window is not None
+        assert shipped_facts(pattern).context_window is not None
 
 
 @pytest.mark.skipif(find_spec("genai_prices") is None, reason="genai-prices is not installed")

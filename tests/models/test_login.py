@@ -187,7 +187,7 @@ def auth_expiry(auth: AuthFile, issuer: Issuer) -> int:
 def test_logging_out_works_without_the_issuer(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     issuer = find_issuer("http://127.0.0.1:9", "client")
-    with auth.locked():
+    with auth.lock():
         auth.save(issuer.name, Tokens("a", "r", 0))
     assert log_out(issuer, auth) is True
 

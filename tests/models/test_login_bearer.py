@@ -50,7 +50,7 @@ class Scene:
         self.auth = AuthFile(folder / "auth.json")
         self.learned: list[str] = []
         granted = server.issue()
-        with self.auth.locked():
+        with self.auth.lock():
             tokens = Tokens(granted["access_token"], granted["refresh_token"], int(NOW + left))
             self.auth.save(self.issuer.name, tokens)
 
@@ -157,7 +157,7 @@ async def test_a_missing_login_names_the_command_to_run(server: OAuthServer, tmp
 
 async def test_without_a_refresh_token_the_login_ends_with_the_access_token(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path)
-    with scene.auth.locked():
+    with scene.auth.lock():
         scene.auth.save(scene.issuer.name, Tokens("a", "", int(NOW) - 1))
     with pytest.raises(ProviderError, match="the login has expired"):
         await scene.login().headers()
@@ -194,7 +194,7 @@ async def test_a_token_that_another_process_renewed_is_tried_before_renewing(ser
     scene = Scene(server, tmp_path)
     login = scene.login()
     await login.headers()
-    with scene.auth.locked():
+    with scene.auth.lock():
         scene.auth.save(scene.issuer.name, Tokens("access-token-9", "refresh-token-9", int(NOW) + 3600))
     async with FakeModel(only_for("access-token-9")) as model:
         assert await speak(model, login) == "welcome"
@@ -252,7 +252,7 @@ def test_a_file_that_is_not_ours_is_refused_without_showing_it(tmp_path: Path):
 
 def test_the_file_has_the_format_that_other_programs_use(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
-    with auth.locked():
+    with auth.lock():
         auth.save("openai", Tokens("a", "r", 5))
     provider = {"access_token": "a", "refresh_token": "r", "expires_at_unix": 5}
     assert json.loads(auth.path.read_text()) == {"version": 1, "providers": {"openai": provider}}
@@ -261,7 +261,7 @@ def test_the_file_has_the_format_that_other_programs_use(tmp_path: Path):
 
 def test_waiting_for_a_held_lock_times_out(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
-    with auth.locked(), pytest.raises(TimeoutError), auth.locked(seconds=0.05):
+    with auth.lock(), pytest.raises(TimeoutError), auth.lock(seconds=0.05):
         pass
-    with auth.locked(seconds=0.05):
+    with auth.lock(seconds=0.05):
         pass

@@ -19,7 +19,7 @@ from buddy.cli.settings import places_of, read_config
 from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import UserError
-from buddy.models.catalog import Facts, Prices, configured, known_offline
+from buddy.models.catalog import Facts, Prices, configured_facts, known_offline
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.listing import Listing, list_models
 from buddy.models.login.bearer import Login
@@ -63,7 +63,7 @@ def list_profiles(options: Options) -> int:
 def find_prices(resolved: Resolved, auth_file: Path) -> Prices | None:
     """What the model costs, if anybody says so."""
     if resolved.api == "scripted":
-        return configured(resolved).prices
+        return configured_facts(resolved).prices
     known = known_offline(resolved).prices
     if known is not None or resolved.auth == "login":
         return known
@@ -117,7 +117,7 @@ def _facts(resolved: Resolved, listing: Listing) -> Facts:
     server = listing.facts(resolved.model)
     if resolved.auth == "login":
         server = Facts(server.context_window)
-    return configured(resolved).or_else(server).or_else(known_offline(resolved))
+    return configured_facts(resolved).or_else(server).or_else(known_offline(resolved))
 
 
 def _shown(base_url: str) -> str:

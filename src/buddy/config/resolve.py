@@ -62,10 +62,10 @@ def resolve_profile(
     choice = _choose(config, env, name, model)
     profile = _profiles(config, env)[choice.profile]
     if profile.api == "scripted":
-        return _resolved(config, choice, profile, base_url="", api_key="")
+        return _build(config, choice, profile, base_url="", api_key="")
     base_url, key = _override(env, "BASE_URL"), _override(env, "API_KEY")
     if profile.auth == "login" and (choice.by_name or not (base_url or key)):
-        return _resolved(config, choice, profile, base_url=_login_server(choice, profile), api_key="")
+        return _build(config, choice, profile, base_url=_login_server(choice, profile), api_key="")
     if profile.auth == "login":
         profile = replace(profile, auth="api-key", api_base_url=profile.api_base_url or OPENAI_BASE_URL)
     if choice.by_name:
@@ -77,7 +77,7 @@ def resolve_profile(
             f"profile {choice.profile!r} has no api_base_url",
             hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
         )
-    return _resolved(config, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
+    return _build(config, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
 
 
 def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ def _relative_to_file(config: Config, path: str) -> Path:
     return Path(config.source).parent / Path(path).expanduser()
 
 
-def _resolved(config: Config, choice: _Choice, profile: Profile, *, base_url: str, api_key: str) -> Resolved:
+def _build(config: Config, choice: _Choice, profile: Profile, *, base_url: str, api_key: str) -> Resolved:
     return Resolved(
         profile=choice.profile,
         api=profile.api,

@@ -53,7 +53,7 @@ class Calls:
 
     def items(self, taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
         """The finished calls; `taken` are the call ids that the conversation has already."""
-        return finished(((call.id, call.name, "".join(call.arguments)) for call in self._calls), taken)
+        return finish_calls(((call.id, call.name, "".join(call.arguments)) for call in self._calls), taken)
 
     def rests(self, items: tuple[ToolCallItem, ...]) -> dict[str, dict[str, object]]:
         """Other fields of the finished calls, by call id; the server wants them back."""
@@ -73,12 +73,12 @@ class Calls:
         return candidate
 
 
-def finished(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
+def finish_calls(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
     """Calls (id, name, arguments) that can go into a history in which the ids `taken` are used."""
     mine: set[str] = set()
     items: list[ToolCallItem] = []
     for at, (wanted, name, arguments) in enumerate(calls):
-        call_id = _unused(wanted or f"call_{at}", taken, mine)
+        call_id = _unused_id(wanted or f"call_{at}", taken, mine)
         mine.add(call_id)
         # A call without a name is kept: its error result lets the model try again; dropping it would end the run.
         items.append(ToolCallItem(call_id, name or UNNAMED, arguments.strip() or "{}"))
@@ -137,7 +137,7 @@ def _arguments(delta: "CallDelta") -> str:
     return msgspec.json.encode(given).decode() if isinstance(given, dict) else given or ""
 
 
-def _unused(wanted: str, *used: AbstractSet[str]) -> str:
+def _unused_id(wanted: str, *used: AbstractSet[str]) -> str:
     found, again = wanted, 1
     while any(found in ids for ids in used):
         again += 1

@@ -49,7 +49,7 @@ class Facts(Struct, frozen=True):
         return self.context_window is not None and self.prices is not None
 
 
-def configured(resolved: Resolved) -> Facts:
+def configured_facts(resolved: Resolved) -> Facts:
     """What the profile says."""
     prices = None
     if resolved.input_price is not None and resolved.output_price is not None:
@@ -57,7 +57,7 @@ def configured(resolved: Resolved) -> Facts:
     return Facts(resolved.context_limit if resolved.context_known else None, prices)
 
 
-def shipped(model: str, base_url: str = "") -> Facts:
+def shipped_facts(model: str, base_url: str = "") -> Facts:
     """What the table shipped with Buddy says about the model, and its price at this server."""
     names, host = _names(model), urlsplit(base_url).hostname or ""
     rules = _rules(names)
@@ -68,8 +68,8 @@ def shipped(model: str, base_url: str = "") -> Facts:
 
 def known_offline(resolved: Resolved) -> Facts:
     """What is known without a request. A login is paid for as a plan, not by the token."""
-    known = configured(resolved)
-    table = shipped(resolved.model, resolved.base_url)
+    known = configured_facts(resolved)
+    table = shipped_facts(resolved.model, resolved.base_url)
     return known.or_else(Facts(table.context_window) if resolved.auth == "login" else table)
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from msgspec.structs import replace
 
 from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
-from buddy.models.catalog import Facts, configured, known_offline
+from buddy.models.catalog import Facts, configured_facts, known_offline
 from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.listing import Listing
 from buddy.models.retry import end_stream
@@ -31,7 +31,7 @@ class CatalogProvider:
         self._ask = ask
         self._facts = known_offline(resolved)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
-        self._is_known = configured(resolved).is_complete
+        self._is_known = configured_facts(resolved).is_complete
         self._is_notified = False
 
     async def learn(self) -> None:
@@ -41,7 +41,7 @@ class CatalogProvider:
         server = (await self._ask()).facts(self.model)
         if self._resolved.auth == "login":
             server = Facts(server.context_window)
-        self._facts = configured(self._resolved).or_else(server).or_else(self._facts)
+        self._facts = configured_facts(self._resolved).or_else(server).or_else(self._facts)
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
         self._is_known = True
 
@@ -63,7 +63,7 @@ class CatalogProvider:
                     await learning
                 for notice in self._notices():
                     yield notice
-                yield self._priced(piece)
+                yield self._add_cost(piece)
         finally:
             await end_stream(pieces)
             if learning is not None:
@@ -83,7 +83,7 @@ class CatalogProvider:
                 f"set context_limit in [models.{self.profile}]",
             )
 
-    def _priced(self, reply: Reply) -> Reply:
+    def _add_cost(self, reply: Reply) -> Reply:
         usage, prices = reply.usage, self._facts.prices
         if usage is None or usage.cost_usd is not None or prices is None:
             return reply

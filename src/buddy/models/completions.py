@@ -71,7 +71,7 @@ class Completions:
         return Fold(self._wire.origin)
 
     def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
-        parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.joined(prompt), b"]"]
+        parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.join(prompt), b"]"]
         if prompt.tools:
             parts += [b',"tools":', _shared_tools.of(prompt.tools)]
         if prompt.temperature is not None:
@@ -98,7 +98,7 @@ class Messages:
     def call_ids(self, prompt: Prompt) -> AbstractSet[str]:
         return self._items.call_ids(prompt.items)
 
-    def joined(self, prompt: Prompt) -> bytes:
+    def join(self, prompt: Prompt) -> bytes:
         encoded = self._items.of(prompt.items)
         if self._reasons != self._reasoned:
             self._reasoned = self._reasons

@@ -65,7 +65,7 @@ class _History(Struct):
     call_ids: set[str]
 
     def follow(self, items: Sequence[Item], encode: Callable[[Item], bytes]) -> None:
-        keep = _shared(self.items, items)
+        keep = _count_shared(self.items, items)
         if keep < len(self.items):
             del self.items[keep:], self.encoded[keep:]
             self.call_ids = call_ids(self.items)
@@ -89,7 +89,7 @@ class EncodedValue(Generic[Value]):
         return self._bytes
 
 
-def _shared(known: Sequence[Item], items: Sequence[Item]) -> int:
+def _count_shared(known: Sequence[Item], items: Sequence[Item]) -> int:
     """The length of the common prefix. All items are compared, as one may have been replaced; that takes 45 ns each."""
     differs = map(is_not, known, items)
     return next((at for at, _ in filter(_second, enumerate(differs))), min(len(known), len(items)))

@@ -83,7 +83,7 @@ class Exchange:
             try:
                 response = await self._wire.post(self._path, body(left_out))
             except ApiError as error:
-                named = self._named(error, left_out)
+                named = self._find_parameter(error, left_out)
                 if not named:
                     raise
                 left_out |= {named}
@@ -91,7 +91,7 @@ class Exchange:
                 self._left_out = left_out
                 return response
 
-    def _named(self, error: ApiError, left_out: LeftOut) -> str:
+    def _find_parameter(self, error: ApiError, left_out: LeftOut) -> str:
         """The first parameter that was sent and that the error names."""
         if error.status not in {400, 422}:
             return ""

@@ -47,7 +47,7 @@ class Fold:
             if self.done or data.strip() == b"[DONE]":
                 self.done = True
                 break
-            chunk = self._checked(data)
+            chunk = self._check(data)
             if chunk.choices and (delta := chunk.choices[0].delta):
                 self._say(delta, thoughts)
             if chunk.choices:
@@ -56,7 +56,7 @@ class Fold:
 
     def feed_object(self, body: bytes) -> list[Piece]:
         """Process a response that is one JSON object."""
-        chunk = self._checked(body) if body.strip() else Chunk()
+        chunk = self._check(body) if body.strip() else Chunk()
         thoughts: list[str] = []
         if chunk.choices and (message := chunk.choices[0].message):
             # Without a stream every entry is a separate call, with or without an id.
@@ -85,7 +85,7 @@ class Fold:
     def has_text(self) -> bool:
         return bool(self._text)
 
-    def _checked(self, data: bytes) -> Chunk:
+    def _check(self, data: bytes) -> Chunk:
         chunk = read_chunk(data)
         if chunk.error:
             raise stream_error(chunk.error)

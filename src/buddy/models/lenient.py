@@ -31,7 +31,7 @@ class Lenient(Generic[AnyStruct]):
         try:
             return self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return salvage(_repaired(bytes(data)), self._shape) or self._shape()
+            return salvage(_repair(bytes(data)), self._shape) or self._shape()
 
 
 def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
@@ -83,7 +83,7 @@ def _option(raw: Raw, option: object) -> object:
 _LONE_SURROGATE = r"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab]..)\\ud[c-f][0-9a-f]{2}"
 
 
-def _repaired(data: bytes) -> bytes:
+def _repair(data: bytes) -> bytes:
     text = re.sub(_LONE_SURROGATE, r"\\ufffd", data.decode("utf-8", "replace"))
     repaired = text.encode()
     try:

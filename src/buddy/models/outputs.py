@@ -49,35 +49,35 @@ class Outputs:
     def add(self, kind: Kind, index: int | None, *ids: str | None) -> Item:
         """Start an item, unless it is known."""
         known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
-        return self._named(known or self._begin(kind, index), ids)
+        return self._add_ids(known or self._begin(kind, index), ids)
 
     def find(self, kind: Kind, index: int | None, item_id: str | None) -> Item:
         """The item that a delta belongs to."""
         if item_id and (item := self._by_id.get(item_id)):
             return item
-        return self._named(self._unnamed(kind, index, "") or self._begin(kind, index), (item_id,))
+        return self._add_ids(self._find_growing(kind, index, "") or self._begin(kind, index), (item_id,))
 
     def finish(self, kind: Kind, index: int | None, output: Output) -> Item:
         """The item for a complete output item; it does not grow any more."""
         ids = (output.id, output.call_id)
         known = next((self._by_id[name] for name in ids if name and name in self._by_id), None)
-        item = known or self._unnamed(kind, index, output.call_id or "") or self._begin(kind, index)
+        item = known or self._find_growing(kind, index, output.call_id or "") or self._begin(kind, index)
         item.is_done = True
-        return self._named(item, ids)
+        return self._add_ids(item, ids)
 
-    def listed(self, kind: Kind, output: Output) -> Item:
+    def list_entry(self, kind: Kind, output: Output) -> Item:
         """The item for an entry of the final list: the one with its id, or the next of its kind not listed yet."""
         named = (self._by_id.get(name) for name in (output.id, output.call_id) if name)
         item = next((item for item in named if item is not None and not item.is_listed), None)
         item = item or next((item for item in self.items if item.kind == kind and not item.is_listed), None)
         item = item or self._begin(kind, None)
         item.is_listed = True
-        return self._named(item, (output.id, output.call_id))
+        return self._add_ids(item, (output.id, output.call_id))
 
     def of(self, kind: Kind) -> list[Item]:
         return [item for item in self.items if item.kind == kind]
 
-    def _unnamed(self, kind: Kind, index: int | None, call_id: str) -> Item | None:
+    def _find_growing(self, kind: Kind, index: int | None, call_id: str) -> Item | None:
         candidate = self._open if index is None else self._by_index.get(index)
         return candidate if candidate is not None and candidate.takes(kind, call_id) else None
 
@@ -88,7 +88,7 @@ class Outputs:
             self._by_index[index] = item
         return item
 
-    def _named(self, item: Item, ids: tuple[str | None, ...]) -> Item:
+    def _add_ids(self, item: Item, ids: tuple[str | None, ...]) -> Item:
         for name in ids:
             if name:
                 self._by_id.setdefault(name, item)

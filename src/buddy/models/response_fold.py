@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
-from buddy.models.calls import finished
+from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.folding import CUT_OFF
@@ -78,7 +78,7 @@ class ResponseFold:
             return Reply(text, (), self._ended, True, self._usage, self._opaque(is_cut=True))
         begun = self._outputs.of("function_call")
         made = ((call.call_id or call.item_id, call.name, "".join(call.arguments)) for call in begun)
-        calls = finished(made, taken)
+        calls = finish_calls(made, taken)
         finish = "tool_calls" if calls else "stop"
         return Reply(text, calls, finish, False, self._usage, self._opaque(is_cut=False))
 
@@ -134,7 +134,7 @@ class ResponseFold:
         for raw in final.output or ():
             output = read_output(raw)
             if kind := _kind(output):
-                self._settle(self._outputs.listed(kind, output), output, raw)
+                self._settle(self._outputs.list_entry(kind, output), output, raw)
         if final.output_text and not self._text:
             self._say(self._outputs.find("message", None, None), final.output_text)
         reason = (final.incomplete_details and final.incomplete_details.reason) or "length"

@@ -76,7 +76,7 @@ def _entries(outputs: Sequence[Output], *, has_parts: bool, has_calls: bool) -> 
 
 def _turn(item: AssistantItem, origin: str) -> Iterator[bytes]:
     calls = dict(enumerate(item.calls))
-    entries = _remembered(item, origin)
+    entries = _stored_entries(item, origin)
     texts = _texts(item.text, entries)
     for entry in entries:
         if entry.item is not None:
@@ -93,7 +93,7 @@ def _turn(item: AssistantItem, origin: str) -> Iterator[bytes]:
         yield _encode(_call(call))
 
 
-def _remembered(item: AssistantItem, origin: str) -> list[Entry]:
+def _stored_entries(item: AssistantItem, origin: str) -> list[Entry]:
     kept = item.opaque or {}
     if kept.get(ORIGIN) != origin:
         return []

@@ -59,7 +59,7 @@ class Wire:
         """Send a JSON body; return the response once its headers are there, or raise what its status means."""
         stream = await self._send_allowed(path, body)
         try:
-            return await self._accepted(stream)
+            return await self._check_status(stream)
         except BaseException as error:
             stream.close()
             if isinstance(error, ProviderError):
@@ -71,7 +71,7 @@ class Wire:
         if self._client is not None:
             self._client.close()
 
-    async def _accepted(self, stream: ResponseStream) -> "WireResponse":
+    async def _check_status(self, stream: ResponseStream) -> "WireResponse":
         response = WireResponse(stream, self)
         if stream.status != 200:
             raise response_error(stream.status, stream.headers, await response.read_some(MAX_REFUSAL), self._api)

@@ -114,14 +114,14 @@ def _local(request: TargetRequest, own: OwnDirectories, probe: "Callable[[], Pro
         case None | "host":
             return TargetChoice(_with_tmux(Local(), LocalLauncher(), root, request), root, "host")
         case "confined":
-            return TargetChoice(_confined(root, request, own, probe), root, "confined")
+            return TargetChoice(_choose_confined(root, request, own, probe), root, "confined")
         case "container":
             raise _unavailable("sandbox container requires a container: request the target container:NAME")
         case other:
             raise _unavailable(f"unknown sandbox {other[:80]!r}. Available: host, confined, container")
 
 
-def _confined(
+def _choose_confined(
     root: str, request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None"
 ) -> Target:
     if request.tmux:

@@ -17,7 +17,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**merged, "PATH": _absolute(merged.get("PATH", os.defpath))}
 
 
-def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
+def encode_variables(variables: Mapping[str, str]) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from buddy import faults
 from buddy.targets import files, paths
 from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
-from buddy.targets.environment import encoded, environment, find_program
+from buddy.targets.environment import encode_variables, environment, find_program
 
 if TYPE_CHECKING:
     from buddy.targets.child import Child
@@ -65,9 +65,9 @@ class Local:
     @cached_property
     def _environment(self) -> dict[bytes, bytes]:
         """The environment that its commands inherit; built once, as it does not change."""
-        return encoded(self._inherited())
+        return encode_variables(self._base_environment())
 
-    def _inherited(self) -> dict[str, str]:
+    def _base_environment(self) -> dict[str, str]:
         return environment()
 
     async def _start(
@@ -83,7 +83,7 @@ class Local:
         from buddy.targets.cancellation import finish_despite_cancel
 
         faults.reached("tool.start.before")
-        given = encoded({**(env or {}), orphans.NONCE_VARIABLE: nonce})
+        given = encode_variables({**(env or {}), orphans.NONCE_VARIABLE: nonce})
         started = child.start(argv, cwd, {**self._environment, **given})
         settled, in_time = False, True
         try:

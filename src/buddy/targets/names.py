@@ -15,18 +15,18 @@ _SESSION = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 
 
 def container(name: str) -> str:
-    return _checked(name, _CONTAINER, "container name", "letters, digits, _ . and -")
+    return _check(name, _CONTAINER, "container name", "letters, digits, _ . and -")
 
 
 def host(name: str) -> str:
-    return _checked(name, _HOST, "ssh host", "[user@]host, as in your ssh configuration")
+    return _check(name, _HOST, "ssh host", "[user@]host, as in your ssh configuration")
 
 
 def session(name: str) -> str:
-    return _checked(name, _SESSION, "tmux session name", "letters, digits, _ and -")
+    return _check(name, _SESSION, "tmux session name", "letters, digits, _ and -")
 
 
-def _checked(name: str, pattern: str, what: str, wanted: str) -> str:
+def _check(name: str, pattern: str, what: str, wanted: str) -> str:
     if re.fullmatch(pattern, name) is None:
         raise ProtocolError("INVALID_REQUEST", f"{name[:80]!r} is not a valid {what}; use {wanted}")
     return name

@@ -49,7 +49,7 @@ class Remote:
         words = script_argv("run", cwd, nonce, *_assignments(env or {}))
         ending = OutputParser(on_output)
         faults.reached("tool.start.before")
-        stdin = ending.token + b"\n" + encoded(command)
+        stdin = ending.token + b"\n" + encode_command(command)
         started = child.start(await self.launcher.argv(words), "/", environment(), stdin)
         settled, in_time = False, True
         try:
@@ -174,7 +174,7 @@ def _assignments(env: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in env.items()]
 
 
-def encoded(command: str) -> bytes:
+def encode_command(command: str) -> bytes:
     """A command as bytes for the shell; ToolError if it contains invalid bytes."""
     try:
         text = command.encode()

@@ -76,7 +76,7 @@ def subjects(asked: Confirmation) -> Iterator[Subject]:
             yield Subject("fetch", url=_text(args, "url"))
         case "edit" | "create" if path := _text(details, "filePath") or _text(args, "file_path"):
             yield Subject("write", path=path)
-        case "apply_patch" if paths := _patched(args):
+        case "apply_patch" if paths := _patched_paths(args):
             for path in paths:
                 yield Subject("write", path=path)
         case _:
@@ -94,7 +94,7 @@ def _details(asked: Confirmation) -> dict[str, Any]:
     return details
 
 
-def _patched(args: dict[str, Any]) -> list[str]:
+def _patched_paths(args: dict[str, Any]) -> list[str]:
     texts = [value for value in args.values() if isinstance(value, str)]
     return list(dict.fromkeys(path.strip() for text in texts for path in _PATCHED.findall(text)))
 

@@ -96,7 +96,7 @@ class EventRecorder:
     async def finish(self, completion: Completion) -> None:
         """The message is done: open calls are closed, and its last text is the answer."""
         for call in list(self._run.state.open_calls.values()):
-            self._run.emit(self._unreported(call))
+            self._run.emit(self._unknown_result(call))
         text = "".join(self._pieces)
         if not text and completion.text != self._last_said:
             text = completion.text
@@ -189,7 +189,7 @@ class EventRecorder:
         self._run.emit(self._result_of(call, text, outcome, failure, stored))
         self.between_turns = not self._run.state.open_calls
 
-    def _unreported(self, call: OpenCall) -> ToolResult:
+    def _unknown_result(self, call: OpenCall) -> ToolResult:
         """The result of a call whose end the agent never reported."""
         if call.stage == "denied":
             text = f"denied by {call.by}"

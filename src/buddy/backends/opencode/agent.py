@@ -153,7 +153,7 @@ class OpenCode:
                         continue
                     if event.kind == "server.connected":
                         wait = FIRST_WAIT
-                        self._connected()
+                        self._on_connect()
                     else:
                         self._route(event)
             except ProviderError as error:
@@ -161,7 +161,7 @@ class OpenCode:
             await asyncio.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
 
-    def _connected(self) -> None:
+    def _on_connect(self) -> None:
         if self._streaming.is_set():
             for session in list(self._sessions.values()):
                 session.inbox.mark_gap()

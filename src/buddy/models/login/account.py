@@ -32,13 +32,13 @@ def log_in(issuer: Issuer, auth: AuthFile, flow: Flow, screen: Screen) -> None:
             pairing = start_pairing(issuer, endpoints, http)
             screen.pairing(pairing)
             tokens = wait_for_tokens(pairing)
-    with auth.locked():
+    with auth.lock():
         auth.save(issuer.name, tokens)
 
 
 def log_out(issuer: Issuer, auth: AuthFile) -> bool:
     """Revoke the tokens at the issuer if it can be reached, and delete them; False if there were none."""
-    with auth.locked():
+    with auth.lock():
         tokens = auth.read(issuer.name)
         was_in = auth.forget(issuer.name)
     if tokens is not None:

@@ -75,7 +75,7 @@ class Login:
 
     def _current(self) -> Tokens:
         """The tokens of the file, refreshed if it is time."""
-        tokens = self._stored()
+        tokens = self._load_tokens()
         if self._left(tokens) >= EARLY_SECONDS:
             return tokens
         try:
@@ -88,8 +88,8 @@ class Login:
 
     def _refresh(self, old: str) -> Tokens:
         try:
-            with self._auth.locked():
-                tokens = self._stored()
+            with self._auth.lock():
+                tokens = self._load_tokens()
                 if tokens.access_token != old and self._left(tokens) >= EARLY_SECONDS:
                     return tokens
                 refreshed = self._ask_issuer(tokens)
@@ -117,7 +117,7 @@ class Login:
         except LoginRefused as error:
             raise self._login_required("the login is no longer valid") from error
 
-    def _stored(self) -> Tokens:
+    def _load_tokens(self) -> Tokens:
         try:
             tokens = self._auth.read(self._issuer.name)
         except UserError as error:

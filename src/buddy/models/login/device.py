@@ -64,16 +64,16 @@ def wait_for_tokens(
         else:
             if tokens is not None:
                 return tokens
-    raise _expired()
+    raise _expired_error()
 
 
-def _expired() -> UserError:
+def _expired_error() -> UserError:
     return UserError("the code has expired", hint="run buddy login again", exit_code=1)
 
 
 def _refusal(error: LoginRefused) -> UserError:
     if error.code == "expired_token":
-        return _expired()
+        return _expired_error()
     if error.code == "access_denied":
         return UserError("the login was denied", hint="if that was a mistake, run buddy login again", exit_code=1)
     return UserError(str(error), exit_code=1)

@@ -69,7 +69,7 @@ def find_endpoints(issuer: Issuer, http: "httpx2.Client") -> Endpoints:
     for path in _METADATA:
         response = get(http, issuer.url + path)
         if response.status_code == 200:
-            return _published(response.content, issuer)
+            return _parse_metadata(response.content, issuer)
     return _like_openai(issuer.url)
 
 
@@ -79,7 +79,7 @@ def _like_openai(url: str) -> Endpoints:
     )
 
 
-def _published(metadata: bytes, issuer: Issuer) -> Endpoints:
+def _parse_metadata(metadata: bytes, issuer: Issuer) -> Endpoints:
     try:
         found = msgspec.json.decode(metadata, type=_Metadata)
     except msgspec.DecodeError as error:

@@ -64,7 +64,7 @@ class AuthFile:
         return len(left) < len(held.providers)
 
     @contextmanager
-    def locked(self, seconds: float = LOCK_SECONDS) -> Generator[None]:
+    def lock(self, seconds: float = LOCK_SECONDS) -> Generator[None]:
         """Hold the lock of all processes; TimeoutError if another one does not release it."""
         self._make_folder()
         lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

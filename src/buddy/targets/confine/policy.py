@@ -133,7 +133,7 @@ class ConfinementPolicy:
         """The plan for one command that starts now. It scans the workspace: do not call it in an event loop."""
         readonly: dict[str, None] = {}
         pins: dict[str, None] = {}
-        for place, is_dir in self._protected():
+        for place, is_dir in self._protected_paths():
             *above, last = self._walk(place, is_dir=is_dir)
             pins.update(dict.fromkeys(above))
             readonly[last] = None
@@ -149,7 +149,7 @@ class ConfinementPolicy:
             network,
         )
 
-    def _protected(self) -> Iterator[tuple[str, bool]]:
+    def _protected_paths(self) -> Iterator[tuple[str, bool]]:
         """The paths below the root that must stay as they are, and whether a directory stands in for each."""
         places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
         places += [place for repository in repositories(self.root) for place in protected_paths(repository)]

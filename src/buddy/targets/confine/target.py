@@ -32,7 +32,7 @@ class Confined(Local):
         network: bool = False,
         grace: float = GRACE,
     ) -> None:
-        super().__init__(grace=grace, groups=False)  # its process namespace ends as a whole
+        super().__init__(grace=grace, groups=False)  # its process namespace ends all at once
         self._policy = policy
         self._proof = proof
         self._network = network
@@ -64,11 +64,11 @@ class Confined(Local):
         self._policy.check(paths.locate(path, root))
         await super().write_file(path, content, root=root)
 
-    def _inherited(self) -> dict[str, str]:
+    def _base_environment(self) -> dict[str, str]:
         """Without this process's secrets: even without a network, a command could show them to the model."""
-        whole = super()._inherited()
-        secret = set(secrets_of(whole))
-        return {name: value for name, value in whole.items() if value not in secret}
+        complete = super()._base_environment()
+        secret = set(secrets_of(complete))
+        return {name: value for name, value in complete.items() if value not in secret}
 
     async def _proven(self) -> Wrap:
         proof = await asyncio.to_thread(self._proof)

@@ -62,7 +62,7 @@ class Pane:
         target = await self._target(request.target)
         for name, line in (("-S", request.start), ("-E", request.end)):
             if line is not None:
-                words += [name, _checked(line, _LINE, "line: give a number, or - for the start or end of the history")]
+                words += [name, _check(line, _LINE, "line: give a number, or - for the start or end of the history")]
         alternate = ["-a"] if request.include_alternate_screen else []
         answer = await ask(self._launcher, [*words, *alternate, "-t", target])
         notice = ""
@@ -77,7 +77,7 @@ class Pane:
             if "\0" in keys.literal_text:
                 raise ToolError("literal_text has a NUL byte; leave it out")
             self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "-l", "--", keys.literal_text]))
-        named = [_checked(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
+        named = [_check(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
         named += ["Enter"] if keys.enter else []
         if named:
             self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "--", *named]))
@@ -94,7 +94,7 @@ class Pane:
 
     async def _target(self, asked: str | None) -> str:
         if asked is not None:
-            return _checked(asked, _PANE, "pane: give %1 or session:window.pane")
+            return _check(asked, _PANE, "pane: give %1 or session:window.pane")
         pane, _ = await self._prepare("", "", b"")
         return pane
 
@@ -117,20 +117,20 @@ class Pane:
         match word:
             case "busy":
                 return ToolError(
-                    f"{where} is busy: a program runs in it. See it with capture-pane; wait, or end it with C-c."
+                    f"{where} is busy: a program is running in it. See it with capture-pane; wait, or end it with C-c."
                 )
             case "nodir":
                 return ToolError(f"the directory does not exist on {self._launcher.name}; use another cwd")
             case "own":
-                return ToolError(f"{where} is the one that this program runs in; start it from another terminal")
+                return ToolError(f"{where} is the pane that Buddy itself runs in; use another terminal")
             case "notmux":
                 return ToolError(f"tmux is not installed on {self._launcher.name}", code="SANDBOX_UNREACHABLE")
             case "noprivate":
-                return ToolError(f"there is no private directory for {where}", code="SANDBOX_UNREACHABLE")
+                return ToolError(f"no private directory for {where}", code="SANDBOX_UNREACHABLE")
             case "again":
                 return OutcomeUnknown("this call was already typed into the pane")
             case _:
-                return unreachable(self._launcher, answer.errors or "tmux made no pane")
+                return unreachable(self._launcher, answer.errors or "tmux created no pane")
 
 
 def _flags(request: Capture) -> list[str]:
@@ -143,7 +143,7 @@ def _flags(request: Capture) -> list[str]:
     return [flag for flag, wanted in flags.items() if wanted]
 
 
-def _checked(text: str, pattern: "re.Pattern[str]", what: str) -> str:
+def _check(text: str, pattern: "re.Pattern[str]", what: str) -> str:
     if pattern.fullmatch(text) is None:
-        raise ToolError(f"{text[:80]!r} is no {what}")
+        raise ToolError(f"{text[:80]!r} is not a {what}")
     return text

@@ -20,7 +20,7 @@ from buddy.targets.environment import environment
 from buddy.targets.launchers import Launcher
 from buddy.targets.oneshot import ask, unreachable
 from buddy.targets.orphans import NONCE_VARIABLE
-from buddy.targets.remote import encoded, exit_code_of
+from buddy.targets.remote import encode_command, exit_code_of
 from buddy.targets.scripts import script_argv
 from buddy.targets.tmux.pane import Pane, PaneCommand
 from buddy.targets.tmux.screen import MARK, Screen
@@ -52,7 +52,7 @@ class Tmux:
         if env:
             raise ToolError("a command in the shared pane takes its environment from there; set variables in it")
         faults.reached("tool.start.before")
-        typed = await finish_despite_cancel(self._pane.type(encoded(command), cwd, nonce))
+        typed = await finish_despite_cancel(self._pane.type(encode_command(command), cwd, nonce))
         faults.reached("tool.start.after")
         if timeout is not None and timeout <= 0:
             return Finished(0, timed_out=True, still_running=True)
