@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from buddy.approvals.rules import Opinion, Rule, Rules, Subject, read_rules, suggest
 from buddy.errors import UserError
 from buddy.tools.shell.grammar import parse
+from tests.harness.processes import PATIENCE
 
 GENEROUS = Rules(
     [
@@ -349,6 +350,6 @@ def _what_bash_runs(command: str) -> Counter[tuple[str, ...]]:
         # Each command is noted by a process of its own, in a file of its own: the parts of a pipe run at once.
         trap = f"command_not_found_handle() {{ printf '%s\\0' \"$@\" > {folder}/ran.$BASHPID; }}\n"
         shell = [str(BASH), "--norc", "-c", trap + command]
-        subprocess.run(shell, env={"PATH": folder}, cwd=folder, check=False, timeout=20)
+        subprocess.run(shell, env={"PATH": folder}, cwd=folder, check=False, timeout=PATIENCE)
         notes = [path.read_bytes() for path in Path(folder).glob("ran.*")]
     return Counter(tuple(word.decode() for word in note.split(b"\0")[:-1]) for note in notes)

@@ -18,7 +18,7 @@ from tests.harness.clients import attach, connect, decide, read_log, send, start
 from tests.harness.daemon import Daemon
 from tests.harness.files import read_ledger
 from tests.harness.logs import read_state_dir as read_state
-from tests.harness.processes import CANARY, is_answering, wait_until
+from tests.harness.processes import CANARY, PATIENCE, is_answering, wait_until
 from tests.harness.wire_client import ErrorResponse, Message, WireClient
 
 
@@ -88,7 +88,7 @@ async def test_without_descriptors_it_refuses_and_comes_back(tmp_path: Path) -> 
             assert (await client.ask("ping"))["pong"]
             for other in crowd:
                 await other.close()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 async with wire_client(daemon) as late:
                     assert (await late.ask("ping"))["pong"]
             await send(client, session_id, "make")
@@ -208,7 +208,7 @@ def _catches(pid: int, number: int) -> bool:
 
 async def active_session(client: WireClient) -> str:
     """The session whose run is active, once there is one."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             listed = (await client.ask("list_sessions", {"limit": 5}))["sessions"]
             active = [session["sessionId"] for session in listed if session["state"] == "running"]

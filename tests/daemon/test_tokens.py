@@ -11,6 +11,7 @@ from buddy.client.socket import connect_unix
 from tests.daemon.history import write_history
 from tests.harness.clients import TransportName, attach, send, start, wait_for_connections, wire_client
 from tests.harness.daemon import Daemon
+from tests.harness.processes import PATIENCE
 from tests.harness.wire_client import ErrorResponse, WebSocketTransport, WireClient
 
 
@@ -127,7 +128,7 @@ async def test_our_client_gives_up_after_a_permanent_refusal(shared: Daemon) -> 
         async with Client(await connect_unix(shared.socket), "cli", reconnect=again) as client:
             await client.attach(session_id, 0, token)
             await owner.ask("revoke_token", {"attachToken": token}, session_id)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 received = [event.type async for event in client.events()]
             assert received == ["session_started"]
             assert tries == 1

