@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from buddy.errors import ProtocolError
 from buddy.protocol.actors import acts_on_session
 from buddy.protocol.events import (
     ApprovalPolicyChanged,
@@ -23,6 +22,7 @@ from buddy.protocol.events import (
     SessionStarted,
     UserMessage,
 )
+from buddy.protocol.ids import Ids
 from buddy.protocol.requests import (
     CancelRun,
     SendUserMessage,
@@ -32,7 +32,7 @@ from buddy.protocol.requests import (
     SwitchModel,
 )
 from buddy.protocol.shapes import AcceptanceOptions, RunOptions
-from buddy.replay.process_spans import ProcessSpan
+from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.compaction import compact
 from buddy.sessions.fork import Entry
 from buddy.sessions.model_switch import switch_model
@@ -52,7 +52,7 @@ class ExternalInput(Struct, frozen=True):
 def inputs_in(entries: Sequence[Entry], span: ProcessSpan) -> list[ExternalInput]:
     """The requests of a span, in their order."""
     found: list[ExternalInput] = []
-    polled, cancelled = 0, set[str | None]()
+    polled = 0
     for at, (event, body) in enumerate(entries):
         is_steer = isinstance(body, UserMessage) and body.steers
         # A message that joined a run was waiting when the run last looked for one.
@@ -60,11 +60,8 @@ def inputs_in(entries: Sequence[Entry], span: ProcessSpan) -> list[ExternalInput
         if isinstance(body, ModelRequest | RunStarted):
             polled = event.seq
         act = _act(entries, at, body) if body is not None and _is_external(body) else None
-        settled = isinstance(body, ApprovalReceived) and event.run_id in cancelled  # denied by the cancel
-        if act is not None and not settled and span.first <= event.seq <= span.last:
+        if act is not None and span.first <= event.seq <= span.last:
             found.append(ExternalInput(max(gate, span.first - 1), act))
-        if isinstance(body, RunCancelling):
-            cancelled.add(event.run_id)
     return sorted(found, key=lambda given: given.gate)
 
 
@@ -131,34 +128,20 @@ def _message(session_id: str, body: UserMessage, next_body: EventBody | None) ->
     )
 
 
-class RecordedIds:
-    """The ids that were assigned, each kind in its order."""
+def ids_for(cursor: ReplayCursor, entries: Sequence[Entry], span: ProcessSpan) -> Ids:
+    """The ids that were assigned: each is in the event that is recorded next, but for those of steering messages."""
+    messages = (body for event, body in entries if event.seq >= span.first and isinstance(body, UserMessage))
+    steers = iter([message.message_id for message in messages if message.steers])
 
-    def __init__(self, known: dict[str, list[str]]) -> None:
-        self._known = known
-
-    def __call__(self, prefix: str) -> str:
-        waiting = self._known.get(prefix)
-        if not waiting:
-            raise ProtocolError("INTERNAL_ERROR", f"one more {prefix} id than was recorded")
-        return waiting.pop(0)
-
-
-def ids_in(entries: Sequence[Entry], span: ProcessSpan) -> RecordedIds:
-    """Those first seen in this span, or after it."""
-    seen: dict[tuple[str, str], int] = {}
-    for event, body in entries:
-        match body:
-            case RunStarted():
-                seen.setdefault(("run", body.run_id), event.seq)
-            case ApprovalRequired() | ApprovalReceived():
-                seen.setdefault(("appr", body.approval_id), event.seq)
-            case UserMessage() if body.steers:
-                seen.setdefault(("msg", body.message_id), event.seq)
+    def assign(prefix: str) -> str:
+        event, body = cursor.upcoming or (None, None)
+        match prefix:
+            case "msg":
+                found = next(steers, None)
+            case "run":
+                found = event.run_id if event else None
             case _:
-                pass
-    known: dict[str, list[str]] = {}
-    for (prefix, found), seq in seen.items():
-        if seq >= span.first:
-            known.setdefault(prefix, []).append(found)
-    return RecordedIds(known)
+                found = body.approval_id if isinstance(body, ApprovalRequired | ApprovalReceived) else None
+        return found or f"{prefix}_unrecorded"
+
+    return assign

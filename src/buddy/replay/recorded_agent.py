@@ -37,16 +37,22 @@ from buddy.protocol.events import (
     UserMessage,
     WarningRaised,
 )
-from buddy.protocol.intents import Other
-from buddy.replay.recorded_model import failure_of, model_names
-from buddy.replay.recorded_text import open_streams
+from buddy.replay.recorded_model import failure_of, model_names, open_streams
 from buddy.replay.recorded_tools import intent_of
-from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
+from buddy.replay.recording import ReplayCursor, wait_for_ever
 from buddy.targets.contract import Target
 
-_Said = AssistantDone | AssistantMessage | AssistantRestart | Status | WarningRaised
-_Did = ModelRequest | Progress | ToolCall | Usage
-_Approval = ApprovalRequired | ApprovalReceived
+_ADAPTERS = (
+    AssistantDone
+    | AssistantMessage
+    | AssistantRestart
+    | ModelRequest
+    | Progress
+    | Status
+    | ToolCall
+    | Usage
+    | WarningRaised
+)
 
 
 class RecordedExternal(ExternalBackend):
@@ -67,7 +73,7 @@ class RecordedExternal(ExternalBackend):
         with open_streams(run, self._cursor):
             await super().execute(run)
 
-    async def _work(self, run: Run, *, interrupted: bool) -> None:
+    async def work(self, run: Run, *, interrupted: bool) -> None:
         del interrupted
         try:
             async with asyncio.TaskGroup() as asking:
@@ -93,7 +99,7 @@ class _RecordedWork:
         self._denial: RunDenied | None = None
 
     async def perform(self) -> None:
-        for event, body in self._cursor.after(self._cursor.reached):
+        for event, body in self._cursor.rest_of_run():
             match body:
                 case UserMessage() | AcceptanceResult():
                     break
@@ -126,11 +132,11 @@ class _RecordedWork:
             case ApprovalRequired() | ApprovalReceived() if body.approval_id not in self._asked:
                 await self._cursor.wait_before(event.seq)
                 self._asked.add(body.approval_id)
-                ask = self._asking.create_task(self._ask(body, event.seq))
+                ask = self._asking.create_task(self._ask(body))
                 self._asks.setdefault(body.call_id or "", []).append(ask)
             case ToolResult() if body.outcome != "closed":
                 await self._result(event.seq, body)
-            case _ if isinstance(body, _Said | _Did):
+            case _ if isinstance(body, _ADAPTERS):
                 await self._cursor.wait_before(event.seq)
                 self._run.emit(body)
             case _:
@@ -146,25 +152,22 @@ class _RecordedWork:
         await self._cursor.wait_before(seq)
         self._run.emit(body)
 
-    async def _ask(self, approval: _Approval, seq: int) -> None:
+    async def _ask(self, approval: ApprovalRequired | ApprovalReceived) -> None:
         """Have a call decided, and claim it where it was approved, before the agent hears of that."""
-        call_id = approval.call_id or ""
-        call = self._run.state.open_calls[call_id]
-        claim_seq, claim, is_last = self._claim_after(call_id, approval.approval_id, seq)
-        tier = claim.tier if claim else "privileged"
-        name = call.item.name
-        intent = (
-            intent_of(approval) if isinstance(approval, ApprovalRequired) else Other(title=name, summary=name, shown={})
-        )
+        call_id, digest = approval.call_id or "", approval.digest or ""
+        name = self._run.state.open_calls[call_id].item.name
         try:
-            ruling = await self._run.ask(Question(call_id, tier, intent, approval.digest or "", name))
+            ruling = await self._run.ask(Question(call_id, "privileged", intent_of(name, approval), digest, name))
         except RunDenied as denial:
             self._denial = denial  # the agent hears of it, and may have done more, before the run ends
             return
-        if ruling.approved and is_last and call_id not in self._claimed:
+        seq, step = self._cursor.next_step(call_id)
+        is_asked_again = isinstance(step, ApprovalRequired | ApprovalReceived)
+        if ruling.approved and not is_asked_again and call_id not in self._claimed:
             self._claimed.add(call_id)
-            await self._cursor.wait_before(claim_seq)
-            await self._run.claim(call_id, tier, approval.digest or "")
+            claimed = step if isinstance(step, ToolClaimed) else None
+            await self._cursor.wait_before(seq if claimed else 0)
+            await self._run.claim(call_id, claimed.tier if claimed else "privileged", digest)
 
     async def _wait_decided(self, call_id: str) -> None:
         """An agent goes on with a call when it has heard the decision, and so after the claim."""
@@ -174,21 +177,6 @@ class _RecordedWork:
     def _stop_asking(self, call_id: str) -> None:
         for ask in self._asks[call_id]:
             ask.cancel()
-
-    def _claim_after(self, call_id: str, approval_id: str, seq: int) -> tuple[int, ToolClaimed | None, bool]:
-        """Where a call was claimed, and whether this was the last question about it before that."""
-        is_last = True
-        for event, body in self._cursor.after(seq):
-            match body:
-                case ToolClaimed() if body.call_id == call_id:
-                    return event.seq, body, is_last
-                case ApprovalRequired() | ApprovalReceived() if body.call_id == call_id:
-                    is_last = is_last and body.approval_id == approval_id
-                case RunComplete():
-                    break
-                case _:
-                    pass
-        return 0, None, is_last
 
     async def _end(self, complete: RunComplete) -> None:
         """How the run ended, where nothing before it says so."""

@@ -1,10 +1,13 @@
-"""A model that says what it said.
+"""A model that says what it said, and the text that came of it.
 
-Invariant: each piece waits for its place in the recording, so that the order is the recorded one.
+Invariant: each piece waits for its place in the recording.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from typing import Any
 
+from buddy.backends.contract import Run
 from buddy.backends.native.pinned import SEPARATOR
 from buddy.errors import ProviderError, RunEnded
 from buddy.models.contract import (
@@ -31,10 +34,12 @@ from buddy.protocol.events import (
     RunStarted,
     SessionCompacted,
     ThinkingToken,
+    ToolOutput,
     Usage,
     WarningRaised,
 )
-from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
+from buddy.replay.recording import ReplayCursor, wait_for_ever
+from buddy.scrub import Scrubber, Stream
 
 UNAFFORDABLE = 1e12
 
@@ -50,13 +55,12 @@ class RecordedProvider:
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         del prompt
-        compaction = self._cursor.at(self._cursor.reached + 1)
-        if compaction is not None and isinstance(compaction[1], SessionCompacted):
-            yield _summary_of(compaction[1])
+        upcoming = self._cursor.upcoming
+        if upcoming is not None and isinstance(upcoming[1], SessionCompacted):  # on request, outside a run
+            yield _summary_of(upcoming[1])
             return
-        is_summary = self._purpose() == "summary"
-        for event, body in self._cursor.after(self._cursor.reached):
-            piece = self._summary_piece(event.seq, body) if is_summary else self._piece(event.seq, body)
+        for event, body in self._cursor.rest_of_run():
+            piece = self._piece(event.seq, body)
             if piece is not None:
                 await self._cursor.wait_before(event.seq)
                 if isinstance(piece, Exception):
@@ -64,28 +68,22 @@ class RecordedProvider:
                 yield piece
                 if isinstance(piece, Reply):
                     return
-            if isinstance(body, RunCancelling | RunComplete):
+            if isinstance(body, RunCancelling):
                 break
         await wait_for_ever()
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
         """What was reserved for the next call; more than any limit where the run ended because of its cost."""
         del usage
-        for _, body in self._cursor.after(self._cursor.reached):
+        for _, body in self._cursor.rest_of_run():
             if isinstance(body, ModelRequest):
                 return body.reserved_cost_usd or 0.0
-            if isinstance(body, RunComplete):
-                return UNAFFORDABLE if body.limit == "cost" else 0.0
+            if isinstance(body, RunComplete) and body.limit == "cost":
+                return UNAFFORDABLE
         return 0.0
 
     async def close(self) -> None:
         """Nothing to close."""
-
-    def _purpose(self) -> str:
-        """What the call that was just recorded is for."""
-        entry = self._cursor.at(self._cursor.reached)
-        body = entry[1] if entry else None
-        return body.purpose if isinstance(body, ModelRequest) else "reply"
 
     def _piece(self, seq: int, body: EventBody) -> Piece | Exception | None:
         match body:
@@ -97,23 +95,12 @@ class RecordedProvider:
                 return Restart(body.reason)
             case ModelRequest() if body.attempt > 1:
                 return Retrying(body.attempt, body.reason or "", body.wait_ms or 0)
-            case WarningRaised() if body.code != "EVENT_GAP":
-                return Notice(body.code, body.message, body.detail or "")
+            case WarningRaised():
+                return _notice(body)
             case AssistantMessage():
                 usage = _usage(self._cursor.next(Usage, seq))
                 return Reply(body.text, body.tool_calls, body.finish, body.truncated, usage, body.opaque)
-            case Error():
-                return failure_of(body)
-            case _:
-                return None
-
-    def _summary_piece(self, seq: int, body: EventBody) -> Piece | Exception | None:
-        match body:
-            case ModelRequest() if body.attempt > 1:
-                return Retrying(body.attempt, body.reason or "", body.wait_ms or 0)
-            case WarningRaised() if body.code == "SUMMARY_FAILED":
-                return ProviderError(body.detail or body.message, retryable=False)
-            case Usage():
+            case Usage():  # without a message before it: the call was for a summary
                 return Reply(self._summary_after(seq), usage=_usage(body))
             case Error():
                 return failure_of(body)
@@ -154,6 +141,16 @@ def failure_of(error: Error) -> Exception:
             return RuntimeError(error.message)
 
 
+def _notice(warning: WarningRaised) -> Piece | Exception | None:
+    match warning.code:
+        case "EVENT_GAP":
+            return None  # of a client that came back
+        case "SUMMARY_FAILED":
+            return ProviderError(warning.detail or warning.message, retryable=False)
+        case _:
+            return Notice(warning.code, warning.message, warning.detail or "")
+
+
 def _usage(usage: Usage | None) -> TokenUsage | None:
     if usage is None:
         return None
@@ -164,3 +161,52 @@ def _summary_of(compaction: SessionCompacted) -> Reply:
     text = compaction.summary.rpartition(SEPARATOR)[2] if compaction.strategy == "model" else ""
     usage = TokenUsage(compaction.input_tokens or 0, compaction.output_tokens or 0, cost_usd=compaction.cost_usd)
     return Reply(text, usage=usage)
+
+
+class RecordedScrubber(Scrubber):
+    """Changes nothing: whatever was recorded is scrubbed."""
+
+    def __init__(self, cursor: ReplayCursor) -> None:
+        super().__init__()
+        self._cursor = cursor
+
+    def text(self, text: str) -> str:
+        return text
+
+    def registered(self, text: str) -> str:
+        return text
+
+    def tree(self, value: Any) -> Any:
+        return value
+
+    def stream(self) -> Stream:
+        return _RecordedStream(self._cursor)
+
+
+class _RecordedStream(Stream):
+    """What the scrubber held back came out when the stream ended."""
+
+    def __init__(self, cursor: ReplayCursor) -> None:
+        self._cursor = cursor
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def flush(self) -> str:
+        return ""
+
+    def finish(self) -> str:
+        body = self._cursor.upcoming[1] if self._cursor.upcoming else None
+        return body.text if isinstance(body, AssistantToken | ThinkingToken | ToolOutput) else ""
+
+
+@contextmanager
+def open_streams(run: Run, cursor: ReplayCursor) -> Generator[None]:
+    """Whatever stops the work of a run: text that was held back until then needs a stream to come out of."""
+    try:
+        yield
+    except BaseException:
+        tokens = (body for _, body in cursor.rest_of_run() if isinstance(body, AssistantToken | ThinkingToken))
+        for kind in dict.fromkeys(map(type, tokens)):
+            run.stream("assistant_token" if kind is AssistantToken else "thinking_token", "")
+        raise

@@ -1,179 +1,231 @@
-"""Tools and rules as they were recorded: they answer what they answered then.
+"""Tools, rules and acceptance checks that answer what they answered.
 
-Invariants: nothing is run; each answer waits for its place in the recording, so that the order is the recorded one.
+Invariants: nothing is run or written; each answer waits for its place in the recording.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from msgspec import Struct
 
 from buddy.approvals.permissions import ALWAYS, Permissions
 from buddy.approvals.questions import Opinion, Question
+from buddy.backends.contract import Run
+from buddy.backends.native.dispatch import Dispatch, PreparedCall
+from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
 from buddy.protocol.codes import Source, Tier
-from buddy.protocol.events import ApprovalRequired, ToolResult
+from buddy.protocol.events import (
+    AcceptanceResult,
+    ApprovalReceived,
+    ApprovalRequired,
+    Error,
+    Progress,
+    RunCancelling,
+    ToolCall,
+    ToolOutput,
+    ToolResult,
+)
 from buddy.protocol.intents import Intent, Other, recorded_intent
-from buddy.replay.recorded_calls import RecordedCall
-from buddy.replay.replay_cursor import ReplayCursor, wait_for_ever
+from buddy.replay.recording import ReplayCursor, wait_for_ever
+from buddy.sessions.fork import Entry
+from buddy.targets.contract import Finished, OnOutput
+from buddy.targets.local import Local
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import Definition, Registry
 
 
-class RecordedArgs(Struct, frozen=True):
-    arguments: str
+class NoArgs(Struct, frozen=True):
+    """What a call is about is recorded with it."""
 
 
 class RecordedTool:
     """Satisfies `Tool`."""
 
     description = "recorded"
-    args: type[Struct] = RecordedArgs
+    args: type[Struct] = NoArgs
     timeout: float | None = None
 
-    def __init__(self, name: str, tier: Tier, source: Source, tools: "RecordedTools") -> None:
+    def __init__(self, name: str, tier: Tier, source: Source, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
         self.name = name
         self.tier: Tier = tier
         self.source: Source = source
-        self._tools = tools
-
-    async def intent(self, args: RecordedArgs, place: Place) -> Intent:
-        del place
-        call = self._tools.open_call(self.name, args.arguments)
-        asked = self._tools.question_about(call)
-        if asked is None:
-            return Other(title=self.name, summary=self.name, shown={"digest": call.digest if call else ""})
-        return intent_of(asked)
-
-    async def run(self, args: RecordedArgs, call: Call) -> Output:
-        del args
-        return await self._tools.answer(call)
-
-
-class RecordedTools(Registry):
-    """The tools of a recording; `blobs` has the texts that were stored separately."""
-
-    def __init__(
-        self,
-        cursor: ReplayCursor,
-        calls: Mapping[str, RecordedCall],
-        tiers: Mapping[str, Tier],
-        blobs: Mapping[str, bytes],
-        specs: tuple[Definition, ...] = (),
-    ) -> None:
         self._cursor = cursor
-        self._calls = calls
         self._blobs = blobs
-        self._recorded_specs = specs
-        super().__init__(RecordedTool(name, tier, self._source_of(name), self) for name, tier in tiers.items())
 
-    def get(self, name: str) -> Any:
-        if name not in self._tools:
-            named = (call.rejected for call in self._calls.values() if call.item.name == name)
-            raise _error_of(next((result for result in named if result is not None), None))
-        return super().get(name)
+    async def intent(self, args: NoArgs, place: Place) -> NoReturn:
+        raise NotImplementedError(f"{self.name} is prepared by `RecordedDispatch` ({args}, {place.root})")
 
-    def specs(self) -> tuple[Definition, ...]:
-        """Those of the tools that the session had: the length of a prompt depends on them."""
-        return self._recorded_specs
-
-    def parse(self, tool: Any, arguments_json: str) -> Struct:
-        call = self.open_call(tool.name, arguments_json)
-        if call is not None and call.rejected is not None:
-            raise _error_of(call.rejected)
-        return RecordedArgs(arguments_json)
-
-    def open_call(self, name: str, arguments: str) -> RecordedCall | None:
-        """The first call with these arguments that has no result yet."""
-        for call in self._calls.values():
-            is_open = call.result is None or call.ready_at > self._cursor.reached
-            if is_open and (call.item.name, call.item.arguments) == (name, arguments):
-                return call
-        return None
-
-    def question_about(self, call: RecordedCall | None) -> ApprovalRequired | None:
-        """What was asked about this call, or about one that would have done exactly the same."""
-        if call is None or call.asked is not None:
-            return call.asked if call else None
-        same = (other.asked for other in self._calls.values() if other.digest == call.digest and call.digest)
-        return next((asked for asked in same if asked is not None), None)
-
-    async def answer(self, running: Call) -> Output:
-        call = self._calls[running.call_id]
-        shown = 0
+    async def run(self, args: NoArgs, call: Call) -> Output:
+        del args
         try:
-            for seq, output in call.outputs:
-                await self._cursor.wait_before(seq)
-                shown += 1
-                await running.on_output(output.stream, output.text.encode())
-            if call.crash is not None:
-                await self._cursor.wait_before(call.crash[0])
-                raise RuntimeError(call.crash[1])
-            if call.result is None or call.result.outcome == "closed":
-                await wait_for_ever()
-            await self._cursor.wait_before(call.ready_at)
+            return await self._answer(call)
         except asyncio.CancelledError:
-            for _, output in call.outputs[shown:]:  # held back by the scrubber until the call was over
-                await running.on_output(output.stream, output.text.encode())
+            for _, body in self._cursor.rest_of_run():  # held back by the scrubber until the call was over
+                if isinstance(body, ToolOutput) and body.call_id == call.call_id:
+                    await call.on_output(body.stream, body.text.encode())
             raise
-        return self._output_of(call.result)
 
-    def _output_of(self, result: ToolResult | None) -> Output:
-        if result is None or result.outcome == "failed":
+    async def _answer(self, call: Call) -> Output:
+        for event, body in self._cursor.rest_of_run():
+            match body:
+                case ToolOutput() if body.call_id == call.call_id:
+                    await self._cursor.wait_before(event.seq)
+                    await call.on_output(body.stream, body.text.encode())
+                case ToolResult() if body.call_id == call.call_id and body.outcome != "closed":
+                    await self._cursor.wait_before(self._known_before(event.seq))
+                    return self._output_of(body)
+                case Error() if body.code == "INTERNAL_ERROR":
+                    await self._cursor.wait_before(event.seq)
+                    raise RuntimeError(body.message)
+                case _:
+                    pass
+        return await wait_for_ever()
+
+    def _known_before(self, seq: int) -> int:
+        """Adjacent results belong to calls that ran together: each of them was known before the first."""
+        while (entry := self._cursor.at(seq - 1)) is not None and isinstance(entry[1], ToolResult):
+            seq -= 1
+        return seq
+
+    def _output_of(self, result: ToolResult) -> Output:
+        if result.outcome == "failed":
             raise _error_of(result)
         stored = self._blobs.get(result.output or "")
         text = stored.decode(errors="replace") if stored is not None else result.text
         kind = result.structured_error.type if result.structured_error else "UNKNOWN"
         return Output(text, result.exit_code, result.is_error, kind)
 
-    def _source_of(self, name: str) -> Source:
-        """As the first call said that could be prepared, or whose result knew it."""
-        for call in self._calls.values():
-            for event in (call.called, call.result):
-                if call.item.name == name and event is not None and event.source != "unknown":
-                    return event.source
-        return "unknown"
+
+class RecordedTools(Registry):
+    """The tools that a recording names; `specs` are those that its prompts had, whose length depends on them."""
+
+    def __init__(
+        self,
+        cursor: ReplayCursor,
+        entries: Sequence[Entry],
+        blobs: Mapping[str, bytes],
+        specs: tuple[Definition, ...] = (),
+    ) -> None:
+        tiers: dict[str, Tier] = {}
+        sources: dict[str, Source] = {}
+        for _, body in entries:
+            if isinstance(body, Progress):
+                tiers |= body.tiers or {}
+            elif isinstance(body, ToolCall | ToolResult) and body.source != "unknown":
+                sources[body.tool_name] = body.source
+        super().__init__(
+            RecordedTool(name, tier, sources.get(name, "unknown"), cursor, blobs) for name, tier in tiers.items()
+        )
+        self._recorded_specs = specs
+
+    def specs(self) -> tuple[Definition, ...]:
+        return self._recorded_specs
 
 
-def _error_of(result: ToolResult | None) -> ToolError:
-    failure = result.structured_error if result else None
+class RecordedDispatch(Dispatch):
+    """Prepares each call as it was prepared."""
+
+    def __init__(self, cursor: ReplayCursor, registry: Registry, has_room: Callable[[], bool]) -> None:
+        super().__init__(registry, has_room)
+        self._cursor = cursor
+        self._recorded = registry
+
+    async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
+        del run
+        call_id, name = call.item.call_id, call.item.name
+        _, step = self._cursor.next_step(call_id)
+        if isinstance(step, ToolResult) and step.outcome == "rejected":
+            raise _error_of(step)
+        digest = "" if step is None or isinstance(step, ToolResult) else step.digest
+        tool, tier = self._recorded.get(name), self._recorded.tier_of(name)
+        return PreparedCall(
+            tool, NoArgs(), Question(call_id, tier, intent_of(name, step), digest or call.digest or "", name)
+        )
+
+
+def _error_of(result: ToolResult) -> ToolError:
+    failure = result.structured_error
     if failure is None:
-        return ToolError("no result was recorded")
+        return ToolError(result.text)
     return ToolError(failure.message, code=failure.type, retryable=failure.retryable, detail=failure.detail)
 
 
-def intent_of(asked: ApprovalRequired) -> Intent:
-    """What was shown, without what the rules added to it."""
-    details = {name: value for name, value in asked.details.items() if name not in (ALWAYS, "why")}
-    return recorded_intent(asked.kind, asked.title, asked.summary, details)
+def intent_of(name: str, step: object) -> Intent:
+    """What was shown, without what the rules added to it; of a call that nobody was asked about, its name."""
+    if isinstance(step, ApprovalRequired):
+        details = {key: value for key, value in step.details.items() if key not in (ALWAYS, "why")}
+        return recorded_intent(step.kind, step.title, step.summary, details)
+    # Where a policy that allows everything did not decide, the call was to open the network.
+    granted = isinstance(step, ApprovalReceived) and parse_actor(step.by) == SESSION_GRANT
+    return Other(title=name, summary=name, opens_network=granted)
 
 
 class RecordedPermissions(Permissions):
     """Rules that decide as they did."""
 
-    def __init__(self, root: str, calls: Mapping[str, RecordedCall]) -> None:
+    def __init__(self, root: str, cursor: ReplayCursor) -> None:
         super().__init__(root)
-        self._calls = calls
+        self._cursor = cursor
 
     def judge(self, question: Question) -> Opinion:
-        call = self._calls.get(question.call_id)
-        decided = call.decided if call else None
-        actor = parse_actor(decided.by) if decided is not None else None
-        if decided is not None and isinstance(actor, RuleActor) and actor != SESSION_GRANT:
-            decision = "allow" if decided.decision == "approve" else "deny"
-            return Opinion(decision, decided.comment or "", actor.id)
-        asked = call.asked if call else None
-        return Opinion("ask", str(asked.details.get("why", ""))) if asked else Opinion(None, "")
+        _, step = self._cursor.next_step(question.call_id)
+        if isinstance(step, ApprovalRequired):
+            return Opinion("ask", str(step.details.get("why", "")))
+        if not isinstance(step, ApprovalReceived):
+            return Opinion(None, "")
+        actor = parse_actor(step.by)
+        if isinstance(actor, RuleActor) and actor != SESSION_GRANT:
+            return Opinion("allow" if step.decision == "approve" else "deny", step.comment or "", actor.id)
+        return Opinion("ask" if question.tier == "read-only" else None, "")
 
     def offer(self, question: Question) -> dict[str, object]:
-        call = self._calls.get(question.call_id)
-        shown = call.asked.details.get(ALWAYS) if call and call.asked else None
-        return {ALWAYS: shown} if shown is not None else {}
+        _, step = self._cursor.next_step(question.call_id)
+        shown = step.details.get(ALWAYS) if isinstance(step, ApprovalRequired) else None
+        return {} if shown is None else {ALWAYS: shown}
 
     def remember(self, approval: object) -> None:
         """The rule was stored then."""
 
     def grant(self, approval: object, expires_at: int) -> None:
         """What it allowed is recorded like what any other rule allowed."""
+
+
+class RecordedTarget(Local):
+    """Acceptance checks end as they ended. Files are read from this machine, because prompts name some of them."""
+
+    def __init__(self, name: str, cursor: ReplayCursor) -> None:
+        super().__init__()
+        self.name = name
+        self.looking = self
+        self._cursor = cursor
+
+    async def run(
+        self,
+        command: str,
+        *,
+        cwd: str,
+        nonce: str,
+        on_output: OnOutput,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Finished:
+        del command, cwd, nonce, timeout, env
+        for event, body in self._cursor.rest_of_run():
+            if isinstance(body, AcceptanceResult):
+                await self._cursor.wait_before(event.seq)
+                await on_output("stdout", body.output.encode())
+                return Finished(body.exit_code)
+            if isinstance(body, RunCancelling):
+                break
+        return await wait_for_ever()
+
+    async def write_file(self, path: str, content: bytes, *, root: str) -> None:
+        del content, root
+        raise ToolError(f"a replay does not write {path}")
+
+    async def kill_orphans(self, nonce: str) -> int:
+        del nonce
+        return 0

@@ -1,8 +1,7 @@
 """A log in memory that accepts only what was recorded, event by event.
 
 Invariants: type, run, order, seq and payload of each event are compared. What is measured is not: times, and the
-estimated size of a prompt, which depends on notes and tools that are not part of a log. Digests are compared by what
-they distinguish.
+estimated size of a prompt, which depends on notes and tools that are not part of a log.
 """
 
 from collections.abc import Sequence
@@ -10,16 +9,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.errors import LogError
-from buddy.log.contract import ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, SessionRecord
+from buddy.log.contract import Batch, Lease, SessionRecord
 from buddy.log.memory import MemoryLog
-from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, ToolClaimed
 from buddy.protocol.shapes import Repo
-from buddy.replay.process_spans import ProcessSpan
-from buddy.replay.replay_cursor import ReplayCursor
+from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.fork import Entry
 
 OWNER = "replay"
@@ -45,7 +42,8 @@ class Difference(Struct, frozen=True):
 
 
 class ReplayLog(MemoryLog):
-    """`difference` is the first that was found; `compared` counts the events that were the same."""
+    """`difference` is the first that was found; `compared` counts the events that were the same; `is_over`: it refuses
+    whatever else happens."""
 
     def __init__(self, cursor: ReplayCursor, span: ProcessSpan, session_id: str) -> None:
         super().__init__(cursor.clock)
@@ -55,70 +53,48 @@ class ReplayLog(MemoryLog):
         self._cursor = cursor
         self._span = span
         self._session_id = session_id
-        self._digests: dict[str, str] = {}
 
     async def fill(self, earlier: Sequence[Entry]) -> Lease:
-        """Store what came before this span, with the rows that belong to it."""
+        """Store what came before this span."""
         record = SessionRecord(self._session_id, Repo("."), "interactive", "idle", 0, 0, 1, 0)
         lease = await self.create(record, OWNER)
-        pending: set[str] = set()
-        for event, body in earlier:
-            approval = decision = claim = None
-            match body:
-                case ApprovalRequired():
-                    approval = ApprovalRecord(
-                        body.approval_id, event.run_id or "", body.call_id or "", body.digest or "", body.expires_at
-                    )
-                    pending.add(body.approval_id)
-                case ApprovalReceived() if body.approval_id in pending:
-                    pending.discard(body.approval_id)
-                    decision = ApprovalDecision(body.approval_id, body.decision, body.by)
-                case ApprovalExpired() if body.approval_id in pending:
-                    pending.discard(body.approval_id)
-                    decision = ApprovalDecision(body.approval_id, "expired", RuntimeActor.TIMEOUT)
-                case ToolClaimed():
-                    claim = Claim(f"{event.run_id}/{body.call_id}", body.attempt, body.digest)
-                case _:
-                    pass
-            batch = Batch(
-                self._session_id, 1, event.seq - 1, [event], approval=approval, decision=decision, claim=claim
-            )
-            await super().append(batch)
+        events = [event for event, _ in earlier]
+        await super().append(Batch(self._session_id, lease.epoch, 0, events))
         return lease
 
     async def append(self, batch: Batch) -> int:
         for event in batch.events:
             self._check(event)
-        last_seq = await super().append(batch)
-        await self._cursor.wait_settled()
-        await self._cursor.wait_heartbeats()
+        # What the rows prevent (a second claim, a second decision) would be one event too many here.
+        last_seq = await super().append(replace(batch, approval=None, decision=None, claim=None))
+        await self._cursor.wait_turn()
         return last_seq
 
     def _check(self, event: Event) -> None:
+        recorded, problem = self._cursor.at(event.seq), None
         if event.seq > self._span.last and not self._span.is_complete:
-            self.is_over = True
-            self._cursor.notify()
-            raise LogError("the recording ends here")
-        recorded = self._cursor.at(event.seq)
-        problem = self._compare(recorded[0], event) if recorded else f"seq {event.seq}: one more than was recorded"
-        if problem is not None:
+            problem = "the recording ends here"
+        elif (problem := _compare(recorded[0] if recorded else None, event)) is not None:
             self.difference = Difference(problem, excerpt(recorded[0]) if recorded else "nothing", excerpt(event))
+        if problem is not None:
+            self.is_over = True
             self._cursor.notify()
             raise LogError(problem)
         self.compared += 1
 
-    def _compare(self, recorded: Event, replayed: Event) -> str | None:
-        """In words what differs; None where nothing does."""
-        seq = recorded.seq
-        if recorded.type != replayed.type:
-            return f"seq {seq}: {replayed.type} instead of {recorded.type}"
-        if recorded.run_id != replayed.run_id:
-            return f"seq {seq}: {recorded.type} belongs to another run"
-        theirs, ours = _comparable(recorded), _comparable(replayed)
-        if self._digests.setdefault(theirs.pop("digest", ""), ours.get("digest", "")) != ours.pop("digest", ""):
-            return f"seq {seq}: {recorded.type} is about something else (another digest)"
-        keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
-        return f"seq {seq}: {recorded.type} differs in {', '.join(keys)}" if keys else None
+
+def _compare(recorded: Event | None, replayed: Event) -> str | None:
+    """In words what differs; None where nothing does."""
+    seq = replayed.seq
+    if recorded is None:
+        return f"seq {seq}: one more than was recorded"
+    if recorded.type != replayed.type:
+        return f"seq {seq}: {replayed.type} instead of {recorded.type}"
+    if recorded.run_id != replayed.run_id:
+        return f"seq {seq}: {recorded.type} belongs to another run"
+    theirs, ours = _comparable(recorded), _comparable(replayed)
+    keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
+    return f"seq {seq}: {recorded.type} differs in {', '.join(keys)}" if keys else None
 
 
 def _comparable(event: Event) -> dict[str, Any]:

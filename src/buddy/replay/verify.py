@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -16,16 +17,11 @@ from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.models.contract import Provider
-from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
-from buddy.replay.external_inputs import ids_in, inputs_in
-from buddy.replay.process_spans import ProcessSpan, spans_of
-from buddy.replay.recorded_calls import calls_in, tiers_in
-from buddy.replay.recorded_model import RecordedProvider
-from buddy.replay.recorded_target import RecordedTarget
-from buddy.replay.recorded_text import RecordedScrubber, open_streams
-from buddy.replay.recorded_tools import RecordedPermissions, RecordedTools
-from buddy.replay.replay_cursor import ReplayCursor
+from buddy.replay.external_inputs import ids_for, inputs_in
+from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber, open_streams
+from buddy.replay.recorded_tools import RecordedDispatch, RecordedPermissions, RecordedTarget, RecordedTools
+from buddy.replay.recording import ProcessSpan, Recording, ReplayCursor, spans_of
 from buddy.replay.replay_log import Difference, ReplayLog, excerpt
 from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
@@ -36,13 +32,6 @@ from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 from buddy.tools.registry import Definition
 from buddy.tools.source import FixedSource
-
-
-class Recording(Struct, frozen=True):
-    """All events of a session, and the long texts that are stored separately."""
-
-    events: tuple[Event, ...]
-    blobs: Mapping[str, bytes]
 
 
 class Verdict(Struct, frozen=True):
@@ -100,102 +89,95 @@ def _check_recorded(entries: Sequence[Entry], spans: Sequence[ProcessSpan]) -> N
 
 
 def _verify_span(entries: Sequence[Entry], span: ProcessSpan, fixed: _Fixed) -> Verdict:
-    cursor = ReplayCursor(entries)
-    log = ReplayLog(cursor, span, entries[0][0].session_id)
+    player = _Player(entries, span, fixed)
     runner = asyncio.Runner(loop_factory=VirtualLoop)
     with suppress(Stalled):
-        runner.run(_Player(cursor, log, entries, span, fixed).play())
-    _close(runner)
-    if log.difference is not None:
-        return Verdict(log.compared, log.difference)
-    missing = cursor.at(span.first + log.compared) if span.first + log.compared <= span.last else None
-    if missing is not None:
-        message = f"seq {missing[0].seq}: nothing more happens"
-        return Verdict(log.compared, Difference(message, excerpt(missing[0]), "nothing"))
-    return Verdict(log.compared)
-
-
-def _close(runner: asyncio.Runner) -> None:
-    """What is left of a span waits forever on purpose; it is dropped."""
+        runner.run(player.play())
     try:
         runner.close()
-    except Stalled:
+    except Stalled:  # what is left of a span waits forever on purpose; it is dropped
         runner.get_loop().close()
+    log, cursor = player.log, player.cursor
+    missing = cursor.at(span.first + log.compared) if span.first + log.compared <= span.last else None
+    if log.difference is None and missing is not None:
+        message = f"seq {missing[0].seq}: nothing more happens"
+        return Verdict(log.compared, Difference(message, excerpt(missing[0]), "nothing"))
+    return Verdict(log.compared, log.difference)
 
 
 class _Player:
     """Replays one span."""
 
-    def __init__(
-        self,
-        cursor: ReplayCursor,
-        log: ReplayLog,
-        entries: Sequence[Entry],
-        span: ProcessSpan,
-        fixed: "_Fixed",
-    ) -> None:
-        self._cursor = cursor
-        self._log = log
+    def __init__(self, entries: Sequence[Entry], span: ProcessSpan, fixed: _Fixed) -> None:
+        self.cursor = ReplayCursor(entries)
+        self.log = ReplayLog(self.cursor, span, entries[0][0].session_id)
         self._entries = entries
         self._span = span
         self._fixed = fixed
-        self._calls = calls_in(entries)
-        self._started = next((body for _, body in entries if isinstance(body, SessionStarted)), None)
+        self._started = self.cursor.next(SessionStarted)
+        repo = self._started.repo if self._started else None
+        self._root = os.path.realpath(repo.root_path if repo else ".")
 
     async def play(self) -> None:
-        cursor, span = self._cursor, self._span
+        cursor, span = self.cursor, self._span
         session = await self._open()
         inputs = inputs_in(self._entries, span)
         cursor.expect([given.gate for given in inputs])
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(_tolerant(session.runs.recover()))] if span.first > 1 else []
         for given in inputs:
-            await cursor.wait_reached(given.gate)
+            await self._reach(given.gate)
+            if self.log.is_over:
+                break
             # Not awaited: a client does not wait for the answer to another one. Its first step comes before whatever
             # waits for it to begin.
             tasks.append(loop.create_task(_tolerant(given.act(session))))
             cursor.begin()
-        while cursor.reached < span.last and self._log.difference is None and not self._log.is_over:
-            await cursor.wait_change()
-        if span.is_complete:
+        await self._reach(span.last)
+        if span.is_complete and not self.log.is_over:
             await asyncio.gather(*tasks)
             await session.runs.wait_idle()  # one event too many is a difference, too
         session.broken = True
         await session.abandon()
 
+    async def _reach(self, seq: int) -> None:
+        while self.cursor.reached < seq and not self.log.is_over:
+            await self.cursor.wait_change()
+
     async def _open(self) -> Session:
         """The session as it was when this span began."""
-        span = self._span
+        span, run = self._span, self.cursor.next(RunStarted)
+        services, backend, fold = self._services(), self._backend(), SessionFold()
         earlier = [(event, body) for event, body in self._entries if event.seq < span.first]
-        lease = await self._log.fill(earlier)
-        backend, fold = self._backend(), SessionFold()
+        lease = await self.log.fill(earlier)
         for event, body in earlier:
             if body is not None:
                 fold.apply(event, body)
                 backend.observe(event.seq, body)
-        place = Place(RecordedTarget(span.target, self._cursor), self._root(), span.sandbox)
-        return Session(self._services(), lease, place, backend, fold, span.first - 1)
+        target = RecordedTarget((run and run.options.target) or "local", self.cursor)
+        place = Place(target, self._root, (run and run.options.sandbox) or "host")
+        return Session(services, lease, place, backend, fold, span.first - 1)
 
     def _backend(self) -> Backend:
-        cursor, started = self._cursor, self._started
+        started = self._started
         runtime = started.options.agent_runtime if started and started.options else None
         if started is None or runtime in (None, "native"):
             fixed = self._fixed
-            tools = RecordedTools(cursor, self._calls, tiers_in(self._entries), fixed.blobs, fixed.specs)
-            return _RecordedNative(cursor, tools, fixed.settings)
+            tools = RecordedTools(self.cursor, self._entries, fixed.blobs, fixed.specs)
+            return _RecordedNative(self.cursor, tools, fixed.settings)
         from buddy.replay.recorded_agent import RecordedExternal
 
-        return RecordedExternal(runtime, started.session_id, cursor)
+        return RecordedExternal(runtime, started.session_id, self.cursor)
 
     def _services(self) -> SessionServices:
-        root, calls = self._root(), self._calls
+        cursor, root = self.cursor, self._root
         return SessionServices(
-            self._log,
-            self._cursor.clock,
-            ids_in(self._entries, self._span),
-            RecordedScrubber(self._cursor),
+            self.log,
+            cursor.clock,
+            ids_for(cursor, self._entries, self._span),
+            RecordedScrubber(cursor),
             approval_timeout=self._approval_timeout(),
-            permissions=lambda _: RecordedPermissions(root, calls),
+            permissions=lambda _: RecordedPermissions(root, cursor),
             merge_seconds=0.0,
         )
 
@@ -204,10 +186,6 @@ class _Player:
             if isinstance(body, ApprovalRequired):
                 return max(0.001, (body.expires_at - event.ts) / 1000)
         return 300.0
-
-    def _root(self) -> str:
-        started = self._started
-        return os.path.realpath(started.repo.root_path if started and started.repo else ".")
 
 
 async def _tolerant(work: Awaitable[object]) -> None:
@@ -227,7 +205,8 @@ class _RecordedNative(Native):
             chosen.append(RecordedProvider(cursor, switched=bool(chosen)))
             return chosen[-1]
 
-        super().__init__(choose, FixedSource(tools), cursor.had_room, settings)
+        dispatch = partial(RecordedDispatch, cursor)
+        super().__init__(choose, FixedSource(tools), cursor.has_room, settings, dispatch=dispatch)
         self._cursor = cursor
 
     async def execute(self, run: Run) -> None:

@@ -99,12 +99,16 @@ class ExternalBackend:
             run.emit(AssistantRestart(reason="interrupted"))
         self._report_unknown_outcomes(run)
         while not run.state.answered or await run.record_steering():
-            await self._work(run, interrupted=interrupted)
+            await self.work(run, interrupted=interrupted)
             interrupted = False
         if run.state.truncated:
             raise RunEnded("truncated", "the agent's reply was cut off before it was complete")
 
-    async def _work(self, run: Run, *, interrupted: bool) -> None:
+    async def work(self, run: Run, *, interrupted: bool) -> None:
+        """Have the agent handle the latest message; a replay substitutes what it did.
+
+        `interrupted`: the agent had begun with it when its process died.
+        """
         executor = await self._ready(run)
         text = self._history.message(interrupted=interrupted)
         bridge = self.permission_bridge(run)

@@ -1,0 +1,180 @@
+"""A recorded session while it is replayed: its events, the position reached, and what may happen next.
+
+Invariants: nothing continues before everything that was recorded before it has happened; a client's request that is due
+comes first.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn, TypeVar
+
+from msgspec import Struct
+
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.envelopes import Event
+from buddy.protocol.events import (
+    ApprovalExpired,
+    ApprovalPolicyChanged,
+    ApprovalReceived,
+    ApprovalRequired,
+    Error,
+    EventBody,
+    Progress,
+    RunComplete,
+    RunStarted,
+    SessionForked,
+    ToolClaimed,
+    ToolResult,
+)
+from buddy.sessions.fork import Entry
+
+MAX_PAUSES = 24
+PAUSE_SECONDS = 0.5
+
+Body = TypeVar("Body", bound=EventBody)
+CallStep = ApprovalRequired | ApprovalReceived | ToolClaimed | ToolResult
+
+
+class Recording(Struct, frozen=True):
+    """All events of a session, and the long texts that are stored separately."""
+
+    events: tuple[Event, ...]
+    blobs: Mapping[str, bytes]
+
+
+class ProcessSpan(Struct, frozen=True):
+    """The events that one process recorded, from `first` to `last`; `is_complete`: no run was active at its end."""
+
+    first: int
+    last: int
+    is_complete: bool
+
+
+def spans_of(entries: Sequence[Entry]) -> list[ProcessSpan]:
+    """A span begins where a process opened the session and found something to recover."""
+    forks = [event.seq for event, body in entries if isinstance(body, SessionForked)]
+    first = forks[-1] + 1 if forks else 1  # what a fork copied happened elsewhere
+    starts = {first, *(_recovery_start(entries, at) for at, entry in enumerate(entries) if _is_restart(entry[1]))}
+    starts = sorted(start for start in starts if start >= first)
+    ends = [start - 1 for start in starts[1:]] + [entries[-1][0].seq]
+    spans = zip(starts, ends, strict=True)
+    return [ProcessSpan(start, end, _is_idle(entries, end)) for start, end in spans if start <= end]
+
+
+def _is_restart(body: EventBody | None) -> bool:
+    if isinstance(body, RunStarted):
+        return body.recovered
+    return isinstance(body, ApprovalPolicyChanged) and body.by == RuntimeActor.RESTART
+
+
+def _recovery_start(entries: Sequence[Entry], at: int) -> int:
+    """A recovery begins with the approvals that expired meanwhile and the end of an approval window."""
+    while at > 0 and (isinstance(before := entries[at - 1][1], ApprovalExpired) or _is_restart(before)):
+        at -= 1
+    return entries[at][0].seq
+
+
+def _is_idle(entries: Sequence[Entry], last: int) -> bool:
+    runs = [body for event, body in entries if event.seq <= last and isinstance(body, RunStarted | RunComplete)]
+    return not runs or isinstance(runs[-1], RunComplete)
+
+
+class ReplayCursor:
+    """`reached` is the seq of the last event that was replayed."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.reached = 0
+        self._entries = {event.seq: (event, body) for event, body in entries}
+        self._due: list[int] = []
+        self._changed = asyncio.Event()
+
+    # --- what was recorded ---
+
+    def at(self, seq: int) -> Entry | None:
+        return self._entries.get(seq)
+
+    @property
+    def upcoming(self) -> Entry | None:
+        return self.at(self.reached + 1)
+
+    def after(self, seq: int) -> Iterator[tuple[Event, EventBody]]:
+        """What was recorded after a seq, in order."""
+        while (entry := self.at(seq := seq + 1)) is not None:
+            if entry[1] is not None:
+                yield entry[0], entry[1]
+
+    def rest_of_run(self) -> Iterator[tuple[Event, EventBody]]:
+        """What is still to come of the active run in this process, the run's end included."""
+        for event, body in self.after(self.reached):
+            if isinstance(body, RunStarted):
+                return
+            yield event, body
+            if isinstance(body, RunComplete):
+                return
+
+    def next(self, kind: type[Body], after: int | None = None) -> Body | None:
+        start = self.reached if after is None else after
+        return next((body for _, body in self.after(start) if isinstance(body, kind)), None)
+
+    def next_step(self, call_id: str) -> tuple[int, CallStep | None]:
+        """What is recorded next about a call, and where."""
+        for event, body in self.rest_of_run():
+            if isinstance(body, CallStep) and body.call_id == call_id:
+                return event.seq, body
+        return 0, None
+
+    # --- what the session asks the world for ---
+
+    def clock(self) -> int:
+        """When the next event was recorded; after the last one, its time."""
+        entry = self.upcoming or self.at(self.reached)
+        return entry[0].ts if entry else 0
+
+    def has_room(self) -> bool:
+        """Whether the disk had room for the call that is about to be decided."""
+        ahead = (body for _, body in self.rest_of_run() if isinstance(body, Error | CallStep))
+        found = next(ahead, None)
+        return not (isinstance(found, Error) and found.code == "STORAGE_FULL")
+
+    # --- what may happen next ---
+
+    def expect(self, due: Sequence[int]) -> None:
+        """Requests of clients come, each as soon as its seq is reached, in this order."""
+        self._due = list(due)
+
+    def begin(self) -> None:
+        """The next request is made now."""
+        self._due.pop(0)
+        self.notify()
+
+    def advance(self, seq: int) -> None:
+        self.reached = seq
+        self.notify()
+
+    async def wait_before(self, seq: int) -> None:
+        """Until everything before `seq` has happened and no request is due."""
+        while self.reached < seq - 1 or (self._due and self._due[0] <= self.reached):
+            await self.wait_change()
+
+    async def wait_turn(self) -> None:
+        """Until every request that is due was made, and the heartbeat that was recorded next has come, if it does."""
+        await self.wait_before(0)
+        for _ in range(MAX_PAUSES):
+            body = self.upcoming[1] if self.upcoming else None
+            if not isinstance(body, Progress) or body.elapsed_seconds is None:
+                return
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def wait_change(self) -> None:
+        await self._changed.wait()
+
+    def notify(self) -> None:
+        """Have every waiter look again."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+async def wait_for_ever() -> NoReturn:
+    """What ran here was stopped from outside."""
+    while True:
+        await asyncio.Event().wait()
