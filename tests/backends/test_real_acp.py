@@ -24,7 +24,7 @@ async def test_a_real_agent_asks_before_it_runs_a_command(
     workspace.mkdir()
     async with at_home(host, monkeypatch):
         agent = Agent("acp-real", runtime=f"acp:{name}", env={"PATH": os.environ["PATH"]})
-        async with agent_host(agent, workspace) as house, house.client() as client:
+        async with agent_host(agent, workspace) as host, host.client() as client:
             await client.start(model=MODELS[name])
             run_id = await client.send("run echo once >> ledger.txt")
             asked = await decide(client, run_id, "approve")

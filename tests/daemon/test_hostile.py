@@ -89,13 +89,13 @@ async def test_endless_lines_end_their_connection_and_cost_no_memory(shared: Dae
     async with wire_client(shared) as bystander:
         before = shared.rss_kib()
         for content in (b"x" * (10 << 20) + b"\n", b" " * (10 << 20), b'{"a":"' + b"y" * (10 << 20)):
-            carrier = await SocketTransport.connect(shared.socket)
-            carrier.writer.write(content)
-            await carrier.writer.drain()
-            answer = json.loads(await carrier.reader.readline())
+            transport = await SocketTransport.connect(shared.socket)
+            transport.writer.write(content)
+            await transport.writer.drain()
+            answer = json.loads(await transport.reader.readline())
             assert (answer["ok"], answer["error"]["code"]) == (False, "FRAME_TOO_LARGE")
-            assert await carrier.reader.read() == b""
-            await carrier.close()
+            assert await transport.reader.read() == b""
+            await transport.close()
             assert (await bystander.ask("ping"))["pong"]
         assert shared.rss_kib() - before < ENOUGH_KIB
 
@@ -104,14 +104,14 @@ async def test_garbage_from_many_clients_costs_no_memory(shared: Daemon) -> None
     async with wire_client(shared) as bystander:
 
         async def throw() -> None:
-            carrier = await SocketTransport.connect(shared.socket)
+            transport = await SocketTransport.connect(shared.socket)
             for content, _ in GARBAGE.values():
-                await carrier.send(content)
-            carrier.writer.write(b"\n" * 500_000 + b"x\n" * 20_000)
-            reading = asyncio.ensure_future(carrier.reader.read(1 << 20))
-            await carrier.writer.drain()
+                await transport.send(content)
+            transport.writer.write(b"\n" * 500_000 + b"x\n" * 20_000)
+            reading = asyncio.ensure_future(transport.reader.read(1 << 20))
+            await transport.writer.drain()
             await reading
-            await carrier.close()
+            await transport.close()
 
         grown: list[int] = []
         for _ in range(4):  # memory that is allocated once or freed later is not a leak
@@ -199,17 +199,17 @@ async def test_a_role_comes_from_the_token_and_not_from_a_claim(shared: Daemon, 
 async def test_a_flood_is_refused_and_other_clients_hardly_notice(daemon: Daemon) -> None:
     async with wire_client(daemon, name="flood") as flood, wire_client(daemon) as bystander:
         assert isinstance(flood.transport, SocketTransport)
-        carrier, codes = flood.transport, dict[str, int]()
+        transport, codes = flood.transport, dict[str, int]()
         over = asyncio.Event()
 
         async def pour() -> None:
             while not over.is_set():
-                carrier.writer.write(b"".join(line(requestId=f"req_{number}") + b"\n" for number in range(500)))
-                await carrier.writer.drain()
+                transport.writer.write(b"".join(line(requestId=f"req_{number}") + b"\n" for number in range(500)))
+                await transport.writer.drain()
 
         async def drain() -> None:
             while not over.is_set():
-                answer = json.loads(await carrier.reader.readline())
+                answer = json.loads(await transport.reader.readline())
                 code = "ok" if answer["ok"] else answer["error"]["code"]
                 assert answer["ok"] or answer["error"]["retryable"]
                 codes[code] = codes.get(code, 0) + 1
@@ -235,19 +235,19 @@ async def test_clients_that_never_say_hello_are_disconnected(tmp_path_factory: p
         async with wire_client(daemon) as bystander:
             silent = [await SocketTransport.connect(daemon.socket) for _ in range(100)]
 
-            async def dribble(carrier: SocketTransport) -> None:
+            async def dribble(transport: SocketTransport) -> None:
                 """One byte now and then is as good as silence."""
                 try:
                     for byte in line(type="hello"):
-                        carrier.writer.write(bytes([byte]))
-                        await carrier.writer.drain()
+                        transport.writer.write(bytes([byte]))
+                        await transport.writer.drain()
                         await asyncio.sleep(0.05)
                 except ConnectionError:
                     return
 
-            dribbling = [asyncio.ensure_future(dribble(carrier)) for carrier in silent[:20]]
+            dribbling = [asyncio.ensure_future(dribble(transport)) for transport in silent[:20]]
             waits: list[float] = []
-            closing = asyncio.gather(*(WireClient(carrier).ended() for carrier in silent))
+            closing = asyncio.gather(*(WireClient(transport).ended() for transport in silent))
             while not closing.done():
                 began = time.perf_counter()
                 assert (await bystander.ask("ping"))["pong"]
@@ -255,7 +255,7 @@ async def test_clients_that_never_say_hello_are_disconnected(tmp_path_factory: p
                 await asyncio.wait([closing], timeout=0.02)
             await closing
             await asyncio.gather(*dribbling)
-            await asyncio.gather(*(carrier.close() for carrier in silent))
+            await asyncio.gather(*(transport.close() for transport in silent))
             sys.stdout.write(f"bystander's longest wait {max(waits) * 1000:.1f} ms\n")
             assert (await bystander.ask("daemon_status"))["connections"] == 1
 

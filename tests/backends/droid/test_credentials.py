@@ -16,7 +16,7 @@ from buddy.targets.remote import Remote
 from tests.backends.agents import Agent, agent_host
 from tests.backends.droid.program import agent_request, droid, environment, install, workspace
 
-CAST = Agent("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
+DROID = Agent("droid", runtime="droid", script="droid.py", env={"FACTORY_API_KEY": "fk-for-tests"})
 HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
 
 
@@ -83,7 +83,7 @@ async def test_a_session_works_after_its_folder_is_trusted(tmp_path: Path) -> No
     root = workspace(tmp_path)
     (root / ".factory").mkdir()
     (root / ".factory" / "settings.json").write_text(json.dumps(HOOKS))
-    async with agent_host(CAST, root) as host, host.client() as client:
+    async with agent_host(DROID, root) as host, host.client() as client:
         await client.start()
         await client.send("say hello")
         assert (await client.wait_for(RunComplete)).outcome == "failed"

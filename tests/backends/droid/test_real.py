@@ -82,7 +82,7 @@ def at_home(tmp_path: Path, model: FakeModel) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def house(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[RuntimeHost]:
+async def droid_host(env: dict[str, str], tmp_path: Path, log: MemoryLog) -> AsyncGenerator[RuntimeHost]:
     places = Places(tmp_path / "config", tmp_path / "state", tmp_path / "socket")
     config = Config(agent=AgentSettings(model="none"), server=ServerSettings("droid"))
     runtime = Runtime(config, places, env, RuntimeOverrides(log=log))
@@ -96,7 +96,7 @@ async def test_a_session_asks_answers_and_continues_after_a_crash(tmp_path: Path
     log = MemoryLog(unix_ms)
     async with FakeModel(obey) as model:
         env = at_home(tmp_path, model)
-        async with house(env, tmp_path, log) as host, host.client() as client:
+        async with droid_host(env, tmp_path, log) as host, host.client() as client:
             session_id = await client.start(model=MODEL, system_prompt="Speak of tea.")
             run_id = await client.send(execute("echo once >> ledger.txt"))
             asked = await client.wait_for(ApprovalRequired)
@@ -113,7 +113,7 @@ async def test_a_session_asks_answers_and_continues_after_a_crash(tmp_path: Path
             assert (await client.wait_for(RunComplete)).outcome == "success"
             assert "drink it first" in client.bodies(AssistantMessage)[-1].text
             await crash(host, session_id)
-        async with house(env, tmp_path, log) as host, host.client() as client:
+        async with droid_host(env, tmp_path, log) as host, host.client() as client:
             await client.api.attach(session_id)
             client.session_id = session_id
             run_id = await client.send("recall")
