@@ -59,6 +59,8 @@ def test_an_idle_session_is_resumed(home: Home) -> None:
     with Tmux(home, "resume", "--last") as terminal:
         screen = terminal.wait_for("↻ Session resumed")
         assert "one" in screen
+        assert "resumed session · /status shows its settings · /help" in screen
+        assert "Buddy asks first" not in screen
         terminal.enter("second")
         terminal.wait_for("two")
 

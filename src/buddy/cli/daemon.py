@@ -14,6 +14,7 @@ from buddy.cli.options import Options
 from buddy.cli.settings import places_of, preload_certificates, read_config
 from buddy.errors import UserError
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
+from buddy.terminal.phrases import plural
 
 START_SECONDS = 15.0
 NOT_RUNNING = 1
@@ -146,7 +147,8 @@ async def _status(options: Options) -> int:
         print(json.dumps(shown))
     else:
         print(f"running, pid {pid}, version {status.version}, up {status.uptime:.0f} s")
-        print(f"{status.sessions} sessions open, {status.runs} runs active, {status.connections} connections")
+        sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
+        print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
         print(f"socket {places_of(options).socket}")
     return 0
 

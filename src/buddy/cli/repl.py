@@ -121,7 +121,7 @@ async def _on_terminal(
     answer = None if sys.stdout.isatty() else _answer
     terminal = Repl(session, settings, screen, style, _history(places_of(options)), answer)
     wire.changed = terminal.set_connection_lost
-    _print_all([*greeting(session, VERSION, style, screen.columns), ""])
+    _print_all([*greeting(session, VERSION, style, screen.columns, is_new=wanted is None), ""])
     if wanted is not None:
         await session.open(await session.access.find(wanted))
     await terminal.run(options.prompt)
@@ -136,7 +136,7 @@ async def _in_lines(options: Options, session: CurrentSession, settings: Termina
     style = style_of(sys.stderr, os.environ)
     terminal = PlainRepl(session, settings, style, sys.stdout, sys.stderr, has_person=has_terminal())
     if has_terminal():
-        _print_all([*greeting(session, VERSION, style, WIDTH), ""])
+        _print_all([*greeting(session, VERSION, style, WIDTH, is_new=wanted is None), ""])
     if wanted is not None:
         await terminal.switch_session(await session.access.find(wanted))
     code = await terminal.run(options.prompt)

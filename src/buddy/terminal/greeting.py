@@ -11,13 +11,15 @@ from buddy.terminal.wrap import wrap_words
 _POLICIES = {"ask": "; Buddy asks first", "none": "; all are denied"}
 
 
-def greeting(session: CurrentSession, version: str, style: Style, columns: int) -> Iterator[str]:
-    """What runs, where, as whom, and whether Buddy asks."""
+def greeting(
+    session: CurrentSession, version: str, style: Style, columns: int, *, is_new: bool = True
+) -> Iterator[str]:
+    """What runs, where, as whom, and whether Buddy asks; a session that is not new has settings of its own."""
     facts, runtime = session.initial, session.client.runtime
-    model = " · ".join(dict.fromkeys(part for part in (facts.profile, facts.model) if part))
-    yield style.green(style.bold("buddy")) + style.dim(f" {version} · {escape(model)}")
-    asks = _POLICIES.get(facts.policy, ", without asking")
-    for line in wrap_words(f"{escape(_short(facts.root))} · commands {_runs(facts)}{asks} · /help", columns):
+    parts = (version, facts.profile, facts.model) if is_new else (version,)
+    yield style.green(style.bold("buddy")) + style.dim(f" {escape(' · '.join(dict.fromkeys(filter(None, parts))))}")
+    place = f"{escape(_short(facts.root))} · commands {_runs(facts)}{_POLICIES.get(facts.policy, ', without asking')}"
+    for line in wrap_words(f"{place if is_new else 'resumed session · /status shows its settings'} · /help", columns):
         yield style.dim(line)
     if runtime is not None and runtime.runtime_version != version:
         yield style.yellow(
