@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from buddy.cli.commands import parse
-from buddy.cli.exec import execute, heed_refusal
+from buddy.cli.exec import execute, on_cancel_refused
 from buddy.cli.report import Report
 from buddy.cli.run_follower import RunFollower
 from buddy.client import blocking, client
@@ -88,7 +88,7 @@ def test_a_run_that_cannot_be_cancelled_now_is_not_waited_for(code: str, error: 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         asking = BlockingClient(ours, "test", "1")
-        asking.tell("cancel_run", {"sessionId": "sess_1"}, "sess_1", heed_refusal)
+        asking.tell("cancel_run", {"sessionId": "sess_1"}, "sess_1", on_cancel_refused)
         asking._send()  # pyright: ignore[reportPrivateUsage] - the peer is in this thread
         _hello, cancel = (json.loads(line) for line in theirs.recv(65536).splitlines())
         refusal = {"code": code, "message": "no", "retryable": code == "STORAGE_FULL"}

@@ -1,10 +1,10 @@
-"""The `buddy` command. What is needed to answer is imported by the subcommand that needs it."""
+"""The `buddy` command. Each subcommand imports what it needs."""
 
 import sys
 
 
 def main() -> int:
-    """Run a command line; give its exit code."""
+    """Run a command line; returns its exit code."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_missing()
     arguments = sys.argv[1:]
@@ -15,7 +15,7 @@ def main() -> int:
         return _leave(0)
     import gc
 
-    # A start makes some 60,000 objects that stay; looking through them for garbage again and again is a tenth of it.
+    # A start creates some 60,000 objects that stay; collecting garbage among them takes a tenth of its time.
     gc.set_threshold(100_000, 20, 20)
     from buddy.cli.run import run
 
@@ -23,19 +23,19 @@ def main() -> int:
 
 
 def _leave(code: int) -> int:
-    """End at once: everything is closed by now, and taking the interpreter apart piece by piece takes 10 to 30 ms."""
+    """Exit immediately: everything is closed by now, and tearing down the interpreter takes 10 to 30 ms."""
     import os
 
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        code = code or 1  # whoever read our output is gone, or has no room for it
+        code = code or 1  # the reader of our output is gone, or its disk is full
     os._exit(code)
 
 
 def _open_missing() -> None:
-    """A stream that was closed before we were started is /dev/null: else the next file would be taken for it."""
+    """Open /dev/null for streams that were closed at the start: otherwise the next opened file would replace them."""
     import os
 
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:

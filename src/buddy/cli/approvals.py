@@ -11,7 +11,7 @@ import msgspec
 from buddy.approvals.rule_file import remove_rules
 from buddy.approvals.rules import Rules, Subject, read_rules
 from buddy.approvals.trust import Trust, effects_of
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.errors import UserError
@@ -62,7 +62,7 @@ def trust(options: Options) -> int:
     root = os.path.realpath(options.folder)
 
     async def work() -> int:
-        async with connected(options, "cli") as client:
+        async with async_client(options, "cli") as client:
             reply = await client.request(TrustFolder(root, not options.revoke), TrustFolderReply)
         print(f"{escape(root)} is {'not ' if options.revoke else ''}trusted ({reply.hash[:16]})", file=sys.stderr)
         for effect in effects_of(root):
@@ -74,7 +74,7 @@ def trust(options: Options) -> int:
 
 async def _list(options: Options) -> int:
     rules = _rules(options).rules
-    async with connected(options, "cli") as client:
+    async with async_client(options, "cli") as client:
         waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
     if options.json:
         shown = [{"id": rule.rule_id, **rule.as_table()} for rule in rules]

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.client.steps import find_session
 from buddy.errors import UserError
@@ -23,7 +23,7 @@ async def audit(options: Options) -> int:
     if not 1 <= options.limit <= MAX_LISTED:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     since = _moment(options.since) if options.since else 0
-    async with connected(options, "cli") as client:
+    async with async_client(options, "cli") as client:
         session = await client.perform(find_session(options.session, options.directory)) if options.session else None
         request = ListDecisions(options.limit, session, since)
         found = (await client.request(request, ListDecisionsReply)).decisions

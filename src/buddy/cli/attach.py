@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.client.client import Client
@@ -21,10 +21,10 @@ def attach(options: Options) -> int:
     if not options.config:
         from buddy.cli.daemon import launch
 
-        launch(options)  # leaving must stop nothing, so the session must not run in this process
+        launch(options)  # detaching must stop nothing, so the session must not run in this process
 
     async def work() -> int:
-        async with connected(options, "cli") as client:
+        async with async_client(options, "cli") as client:
             session_id = await client.perform(find_session(options.session_id, options.directory))
             token = await _observer(client, session_id) if options.read_only else None
             await client.attach(session_id, options.after, token)
@@ -45,7 +45,7 @@ def ps(options: Options) -> int:
     """The active runs."""
 
     async def work() -> int:
-        async with connected(options, "cli") as client:
+        async with async_client(options, "cli") as client:
             found = await client.request(ListSessions(200), ListSessionsReply)
         active = [session for session in found.sessions if session.state in ACTIVE]
         if options.json:
@@ -65,5 +65,5 @@ def ps(options: Options) -> int:
 
 
 async def _observer(client: Client, session_id: str) -> str:
-    """A token that can only observe: what the token cannot do, no key press can."""
+    """A token that can only observe, so that no key press can do more."""
     return (await client.request(MintToken("observer", 86400.0), MintTokenReply, session_id)).attach_token

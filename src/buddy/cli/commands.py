@@ -53,7 +53,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def build_parser(asked: str = "") -> Parser:
-    """The parser of one command, or of all: building all of them takes 20 ms."""
+    """The parser of one command, or of all, which takes 20 ms to build."""
     parser = Parser(
         prog="buddy",
         usage="buddy [PROMPT] [FLAGS]\n       buddy COMMAND ...",
@@ -63,7 +63,7 @@ def build_parser(asked: str = "") -> Parser:
     )
     parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")
-    # Given `prog`, argparse does not load what finds out the width of the terminal.
+    # With `prog`, argparse does not have to determine the width of the terminal.
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="buddy")
     for name in [asked] if asked else COMMANDS:
         _add(commands, name)

@@ -1,7 +1,7 @@
 """`buddy completion bash|zsh|fish`: completions for shells, generated from the parser.
 
-Invariants: commands and flags are in the script, so completing them asks nothing of a running Buddy; only ids of
-sessions are looked up, where one can stand. Words that are no commands (a prompt, a flag's value, an id) do not end it.
+Invariants: commands and flags are in the script, so completing them does not run Buddy; only session ids are looked up,
+where one is expected. Words that are not commands (a prompt, a flag's value, an id) do not stop the completion.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from msgspec import Struct
 from buddy.cli.options import Options
 
 MOST_SESSIONS = 50
-# What stands in a script for the sessions there are.
+# A placeholder in a script for the existing sessions.
 SESSIONS = "(sessions)"
-# What a value can be, by how the help calls it; any other value is a file for all that is known.
+# The values of a flag, by its name in the help; any other value may be a file.
 VALUES = {"POLICY": "ask all none", "LEVEL": "host confined container"}
 
 
 class Word(Struct, frozen=True):
-    """Something that can be typed after certain words; a flag may take a value."""
+    """A word that can be typed after certain others; a flag may take a value."""
 
     after: tuple[str, ...]
     text: str
@@ -39,13 +39,13 @@ def completion(parser: argparse.ArgumentParser, options: Options) -> int:
 
 
 async def _print_sessions(options: Options) -> int:
-    """Ids and what they began with, the last one used first."""
-    from buddy.cli.connect import connected
+    """Ids and first prompts, most recently used first."""
+    from buddy.cli.connect import async_client
     from buddy.client.opening import first_prompt
     from buddy.protocol.requests import ListSessions, ListSessionsReply
     from buddy.terminal.escape import one_line
 
-    async with connected(options, "cli") as client:
+    async with async_client(options, "cli") as client:
         for found in (await client.request(ListSessions(MOST_SESSIONS), ListSessionsReply)).sessions:
             prompt = one_line(await first_prompt(client, found.session_id), 60)
             print(f"{found.session_id}\t{prompt}")
@@ -81,20 +81,20 @@ def _choices(action: argparse.Action) -> "list[tuple[str, argparse.ArgumentParse
     return [(choice, None) for choice in choices if choice in shown]
 
 
-def _grouped(words: list[Word]) -> dict[tuple[str, ...], list[Word]]:
+def _group(words: list[Word]) -> dict[tuple[str, ...], list[Word]]:
     groups: dict[tuple[str, ...], list[Word]] = {}
     for word in words:
         groups.setdefault(word.after, []).append(word)
     return groups
 
 
-def _known(words: list[Word]) -> str:
-    """Every command with something behind it, as a pattern of `case`."""
-    return "|".join(f'"{" ".join(after)}"' for after in _grouped(words) if after)
+def _command_pattern(words: list[Word]) -> str:
+    """Every command that takes further words, as a pattern for `case`."""
+    return "|".join(f'"{" ".join(after)}"' for after in _group(words) if after)
 
 
-def _valued(words: list[Word]) -> Iterator[tuple[str, str]]:
-    """The flags that take a value, as patterns of `case`, and what to offer for it; files where that is nothing."""
+def _flags_with_values(words: list[Word]) -> Iterator[tuple[str, str]]:
+    """The flags that take a value, as patterns for `case`, and the values to offer; files if there are none."""
     values = {word.text: VALUES.get(word.value, "") for word in words if word.value}
     for offered in sorted(set(values.values()), reverse=True):
         yield "|".join(flag for flag, known in values.items() if known == offered), offered
@@ -102,32 +102,33 @@ def _valued(words: list[Word]) -> Iterator[tuple[str, str]]:
 
 def _bash(words: list[Word]) -> str:
     cases = "\n".join(
-        f'    "{" ".join(after)}") offered="{" ".join(_listed(word) for word in group)}" ;;'
-        for after, group in _grouped(words).items()
+        f'    "{" ".join(after)}") offered="{" ".join(_bash_word(word) for word in group)}" ;;'
+        for after, group in _group(words).items()
     )
     values = "\n".join(
         f'    {flags}) COMPREPLY=($(compgen -W "{offered}" -- "$current")); return ;;'
-        for flags, offered in _valued(words)
+        for flags, offered in _flags_with_values(words)
     )
-    return _BASH.replace("KNOWN", _known(words)).replace("VALUES", values).replace("CASES", cases)
+    return _BASH.replace("KNOWN", _command_pattern(words)).replace("VALUES", values).replace("CASES", cases)
 
 
-def _listed(word: Word) -> str:
+def _bash_word(word: Word) -> str:
     return "$(buddy completion sessions 2>/dev/null | cut -f 1)" if word.text == SESSIONS else word.text
 
 
 def _zsh(words: list[Word]) -> str:
     cases = "\n".join(
-        f'    "{" ".join(after)}") offered=({" ".join(_described(word) for word in group)}) ;;'
-        for after, group in _grouped(words).items()
+        f'    "{" ".join(after)}") offered=({" ".join(_zsh_word(word) for word in group)}) ;;'
+        for after, group in _group(words).items()
     )
     values = "\n".join(
-        f"    {flags}) {f'compadd {offered}' if offered else '_files'}; return ;;" for flags, offered in _valued(words)
+        f"    {flags}) {f'compadd {offered}' if offered else '_files'}; return ;;"
+        for flags, offered in _flags_with_values(words)
     )
-    return _ZSH.replace("KNOWN", _known(words)).replace("VALUES", values).replace("CASES", cases)
+    return _ZSH.replace("KNOWN", _command_pattern(words)).replace("VALUES", values).replace("CASES", cases)
 
 
-def _described(word: Word) -> str:
+def _zsh_word(word: Word) -> str:
     if word.text == SESSIONS:
         return '"${(@f)$(buddy completion sessions 2>/dev/null | tr "\\t" ":")}"'
     text = f"{word.text}:{word.help}".replace("'", "'\\''")

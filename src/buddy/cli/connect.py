@@ -1,7 +1,7 @@
-"""How a command reaches a runtime: the daemon where one runs, else a runtime in this process; the same protocol.
+"""How a command reaches a runtime: the daemon if it is running, else a runtime in this process, by the same protocol.
 
-A configuration that is named on the command line is read by a runtime in this process. Everything heavy is imported
-inside: `exec` sends its message through here before it loads anything else.
+A configuration that is named on the command line is always read by a runtime in this process. Heavy modules are
+imported inside the functions: `exec` sends its message through here before it loads anything else.
 """
 
 import os
@@ -45,11 +45,11 @@ def blocking_client(options: Options, name: str) -> Generator[BlockingClient, No
 
 
 @asynccontextmanager
-async def connected(options: Options, name: str) -> "AsyncGenerator[Client, None]":
+async def async_client(options: Options, name: str) -> "AsyncGenerator[Client, None]":
     """An asyncio client."""
     link = None if options.config else await find_daemon(options)
     if link is not None:
-        async with joined(link, options, name) as client:
+        async with daemon_client(link, options, name) as client:
             yield client
         return
     from buddy.client.client import Client
@@ -64,8 +64,8 @@ async def connected(options: Options, name: str) -> "AsyncGenerator[Client, None
 
 
 @asynccontextmanager
-async def joined(link: "SocketLink", options: Options, name: str) -> "AsyncGenerator[Client, None]":
-    """A client of the daemon that reconnects when the daemon was restarted."""
+async def daemon_client(link: "SocketLink", options: Options, name: str) -> "AsyncGenerator[Client, None]":
+    """A client of the daemon that reconnects if the daemon is restarted."""
     from buddy.client.client import Client
     from buddy.client.socket import connect_unix
 
@@ -85,7 +85,7 @@ async def joined(link: "SocketLink", options: Options, name: str) -> "AsyncGener
 
 
 async def find_daemon(options: Options) -> "SocketLink | None":
-    """A connection to the daemon; None where none runs."""
+    """A connection to the daemon; None if it is not running."""
     from buddy.client.socket import connect_unix
 
     try:

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from buddy.cli.connect import find_daemon, joined
+from buddy.cli.connect import daemon_client, find_daemon
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, preload_certificates, read_config
 from buddy.errors import UserError
@@ -37,7 +37,7 @@ def daemon(options: Options) -> int:
 
 
 def run(options: Options) -> int:
-    """In the foreground, until a signal or a shutdown request."""
+    """Run in the foreground until a signal or a shutdown request."""
     _no_core_dumps()
     config = read_config(options)
     preload_certificates(config)
@@ -54,19 +54,19 @@ def run(options: Options) -> int:
 
 
 def start(options: Options) -> int:
-    """In the background; returns once it answers."""
+    """Start in the background; returns once it answers."""
     started = launch(options)
     print(f"daemon {'started' if started else 'is already running'} on {places_of(options).socket}", file=sys.stderr)
     return 0
 
 
 def launch(options: Options) -> bool:
-    """Start the daemon if none is running, and wait until it answers; False where one was running already."""
+    """Start the daemon if it is not running, and wait until it answers; False if it was already running."""
     if asyncio.run(_is_running(options)):
         return False
     from buddy.daemon.instance_lock import safe_directory
 
-    read_config(options)  # what is wrong with it is better told here than in a log
+    read_config(options)  # report errors in it here rather than in a log
     output, lock = places_of(options).state_dir / "logs" / "daemon.out", places_of(options).state_dir / "daemon.lock"
     safe_directory(places_of(options).state_dir)
     safe_directory(output.parent)
@@ -78,7 +78,7 @@ def launch(options: Options) -> bool:
         stderr=descriptor,
         start_new_session=True,
         cwd="/",
-        # The pane of a session is where `tmux attach` looks for it, whatever terminal the daemon was started from.
+        # Panes belong to the default tmux server, whatever terminal the daemon was started from.
         env={name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")},
     )
     os.close(descriptor)
@@ -86,7 +86,7 @@ def launch(options: Options) -> bool:
     while time.monotonic() < deadline:
         if asyncio.run(_is_running(options)):
             return child.poll() is None
-        # One that was refused because another was quicker: that one has the lock, and will answer.
+        # If it lost the race for the lock, wait for the daemon that has it.
         if child.poll() is not None and (child.returncode != TAKEN or _is_free(lock)):
             hint = _last_line(output, "hint: ") or f"see {output}, and buddy doctor"
             why = _last_line(output, "error: ") or _last_line(output) or "it said nothing"
@@ -114,7 +114,7 @@ async def _stop(options: Options) -> int:
         print("no daemon is running", file=sys.stderr)
         return 0
     lock = places_of(options).state_dir / "daemon.lock"
-    async with joined(link, options, "cli") as client:
+    async with daemon_client(link, options, "cli") as client:
         await client.request(Shutdown(), AcceptedReply)
     deadline = time.monotonic() + START_SECONDS
     while not _is_free(lock):
@@ -130,7 +130,7 @@ async def _status(options: Options) -> int:
     if link is None:
         print("not running" if not options.json else json.dumps({"running": False}))
         return NOT_RUNNING
-    async with joined(link, options, "cli") as client:
+    async with daemon_client(link, options, "cli") as client:
         status = await client.request(DaemonStatus(), DaemonStatusReply)
     pid = _pid_of(places_of(options).state_dir / "daemon.lock")
     shown = {
@@ -157,7 +157,7 @@ async def _is_running(options: Options) -> bool:
     link = await find_daemon(options)
     if link is None:
         return False
-    async with joined(link, options, "cli"):
+    async with daemon_client(link, options, "cli"):
         return True
 
 
@@ -201,7 +201,7 @@ def _last_line(path: Path, sign: str = "") -> str:
 
 
 def _no_core_dumps() -> None:
-    """A core of the daemon would hold every secret it knows."""
+    """A core dump of the daemon would contain every secret it knows."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

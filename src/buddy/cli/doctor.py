@@ -1,7 +1,6 @@
 """`buddy doctor`: check everything a run needs and say, line by line, what is wrong and what to do about it.
 
-Invariants: looking changes nothing; a word says how each check went, colour only repeats it; a key is never
-shown.
+Invariants: checking changes nothing; each result is a word, and colour only repeats it; a key is never shown.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
 def doctor(options: Options) -> int:
     scrubber = Scrubber()
     scrubber.register_environment(os.environ)
-    checks = [_scrubbed(check, scrubber) for check in _checks(options, scrubber)]
+    checks = [_scrub(check, scrubber) for check in _checks(options, scrubber)]
     failed = any(check.status == "fail" for check in checks)
     if options.json:
         text = msgspec.json.encode({"ok": not failed, "checks": checks}).decode()
@@ -84,7 +83,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
 
 
 def check_sqlite(version: str) -> Check:
-    """Older ones can lose the end of a write-ahead log."""
+    """Older versions can lose the end of a write-ahead log."""
     if tuple(int(part) for part in version.split(".")[:3]) < WANTED_SQLITE:
         wanted = ".".join(map(str, WANTED_SQLITE))
         return Check("sqlite", "warn", f"{version}, older than {wanted}", f"pip install 'apsw>={wanted}'")
@@ -92,7 +91,7 @@ def check_sqlite(version: str) -> Check:
 
 
 def check_state(directory: Path) -> Check:
-    """Whether the state directory is ours alone, or can be made."""
+    """Whether the state directory is private, or can be created."""
     try:
         if not os.path.lexists(directory):
             above = next(parent for parent in directory.parents if parent.exists())
@@ -115,7 +114,7 @@ def check_state(directory: Path) -> Check:
 
 
 def check_space(directory: Path) -> Check:
-    """Below the limit nothing with side effects is done."""
+    """Below the limit, no call with side effects is started."""
     above = next((place for place in (directory, *directory.parents) if place.exists()), Path("/"))
     try:
         found = os.statvfs(above)
@@ -154,7 +153,7 @@ def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
 
 
 def check_login(resolved: Resolved, auth: AuthFile) -> Check:
-    """Whether there are tokens; their server is not asked, as that could renew them."""
+    """Whether there are tokens. Their server is not asked, because that could refresh them."""
     name, issuer = f"{resolved.profile}/{resolved.model}", find_issuer(resolved.issuer, resolved.client_id)
     tokens = auth.read(issuer.name)
     if tokens is None:
@@ -186,7 +185,7 @@ def _programs() -> Iterator[Check]:
 
 
 def _sandboxes() -> Iterator[Check]:
-    """Each sandbox level and what it is based on here."""
+    """Each sandbox level, and what provides it on this machine."""
     for level, word in asyncio.run(probe_levels()).items():
         missing = word.startswith("unavailable")
         hint = "install bubblewrap" if missing and level == "confined" else ""
@@ -214,7 +213,7 @@ def _failure(name: str, error: BuddyError) -> Check:
     return Check(name, "fail", str(error), error.hint if isinstance(error, UserError) else "")
 
 
-def _scrubbed(check: Check, scrubber: Scrubber) -> Check:
+def _scrub(check: Check, scrubber: Scrubber) -> Check:
     return Check(check.name, check.status, scrubber.text(check.text), scrubber.text(check.hint))
 
 

@@ -27,18 +27,18 @@ def check_endpoint(resolved: Resolved) -> Finding:
     try:
         answer = httpx2.get(f"{resolved.base_url}/models", headers=headers, timeout=SECONDS)
     except httpx2.TimeoutException:
-        return "fail", f"{_shown(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
+        return "fail", f"{_without_credentials(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
     except httpx2.InvalidURL:
-        return "fail", f"{_shown(resolved)} is not a URL", _CHECK_URL
+        return "fail", f"{_without_credentials(resolved)} is not a URL", _CHECK_URL
     except (httpx2.LocalProtocolError, UnicodeEncodeError):
         return "fail", "the key has characters that are not allowed in a header", "set BUDDY_API_KEY to the key alone"
     except httpx2.HTTPError as error:
-        return "fail", f"{_shown(resolved)} does not answer: {error}", _CHECK_URL
-    return _meaning(resolved, answer)
+        return "fail", f"{_without_credentials(resolved)} does not answer: {error}", _CHECK_URL
+    return _explain(resolved, answer)
 
 
-def _meaning(resolved: Resolved, answer: httpx2.Response) -> Finding:
-    place, code = _shown(resolved), answer.status_code
+def _explain(resolved: Resolved, answer: httpx2.Response) -> Finding:
+    place, code = _without_credentials(resolved), answer.status_code
     if code in (401, 403):
         word = "the key was refused" if resolved.api_key else "a key is needed"
         return "fail", f"{place}: {word} (HTTP {code})", "set BUDDY_API_KEY, or the profile's api_key_env"
@@ -56,7 +56,7 @@ def _meaning(resolved: Resolved, answer: httpx2.Response) -> Finding:
     return "ok", f"{place} answers", ""
 
 
-def _shown(resolved: Resolved) -> str:
+def _without_credentials(resolved: Resolved) -> str:
     """The address without credentials and query."""
     try:
         url = httpx2.URL(resolved.base_url)

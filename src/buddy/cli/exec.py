@@ -42,7 +42,7 @@ def execute(options: Options) -> int:
 
 def resume(options: Options) -> int:
     with blocking_client(options, _client_name(options)) as client:
-        session_id = client.perform(find_session(*_wanted(options)))
+        session_id = client.perform(find_session(*_session_to_resume(options)))
         try:
             attached = client.attach(session_id)
         except ProtocolError as error:
@@ -81,7 +81,7 @@ def _follow(options: Options, client: "BlockingClient", session_id: str, run_id:
         from buddy.cli.run_follower import RunFollower
 
         report = Report(json=options.json, stream_json=options.stream_json)
-        follower = RunFollower(client, report, session_id, run_id, has_person=_asks(options))
+        follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options))
         return follower.follow(replayed)
 
 
@@ -122,10 +122,10 @@ class _Interrupts:
             reason = STOPS.get(signal.Signals(number))
             if reason is not None:
                 cancel = {"sessionId": self._session_id, "runId": self._run_id, "reason": reason}
-                self._client.tell("cancel_run", cancel, self._session_id, heed_refusal)
+                self._client.tell("cancel_run", cancel, self._session_id, on_cancel_refused)
 
 
-def heed_refusal(refusal: ProtocolError) -> None:
+def on_cancel_refused(refusal: ProtocolError) -> None:
     """A refused cancel means that the run is over, unless the disk is full: that is not waited for."""
     if refusal.retryable:
         raise refusal
@@ -135,7 +135,7 @@ def _print_session(session_id: str) -> None:
     print(f"session {escape(session_id)}", file=sys.stderr)
 
 
-def _wanted(options: Options) -> tuple[str, str]:
+def _session_to_resume(options: Options) -> tuple[str, str]:
     wanted = "last" if options.last else options.session_id
     if not wanted:
         raise UserError("no session given", hint="buddy resume ID, or buddy resume --last; see 'buddy session list'")
@@ -161,15 +161,15 @@ def _policy(options: Options) -> str:
         from buddy.approvals.policy import parse_policy
 
         parse_policy(policy, 0)
-    return "none" if policy == "ask" and not _asks(options) else policy
+    return "none" if policy == "ask" and not _has_person(options) else policy
 
 
-def _asks(options: Options) -> bool:
+def _has_person(options: Options) -> bool:
     return options.approve in (None, "ask") and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _client_name(options: Options) -> str:
-    return "cli" if _asks(options) else "headless"
+    return "cli" if _has_person(options) else "headless"
 
 
 def _check_cost(options: Options) -> None:

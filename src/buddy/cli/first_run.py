@@ -1,7 +1,7 @@
-"""The first start: write a template, and where no model is configured, look for one that could be used.
+"""The first start: write a template, and if no model is configured, look for one that could be used.
 
-Invariants: the search runs only where nothing is configured, and for less than a second; a person at a terminal
-can choose one, and its profile is written; otherwise it is one error with hints and exit code 64.
+Invariants: the search runs only if nothing is configured, and takes less than a second; a person at a terminal can
+choose one, and its profile is written; otherwise the result is one error with hints and exit code 64.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def choose_model(options: Options, error: UserError | ProtocolError) -> None:
-    """Where no model is configured, find one and write its profile down; any other error is raised again."""
+    """If no model is configured, find one and write its profile; any other error is raised again."""
     if not _is_unconfigured(options, error):
         raise error
     import asyncio
@@ -45,7 +45,7 @@ def choose_model(options: Options, error: UserError | ProtocolError) -> None:
 
 
 def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool:
-    """Whether nothing is configured at all; a runtime only says that this session has no model."""
+    """Whether nothing is configured at all; a runtime only reports that this session has no model."""
     from buddy.cli.settings import read_config
     from buddy.config.resolve import NothingConfigured, resolve_profile
 
@@ -53,7 +53,7 @@ def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool
         return isinstance(error, NothingConfigured)
     config = read_config(options)
     if error.code != "PROVIDER_NOT_CONFIGURED" or (options.agent_runtime or config.server.agent_runtime) != "native":
-        return False  # another agent brings its own model
+        return False  # other agents have their own models
     try:
         resolve_profile(config, os.environ, options.profile, options.model)
     except NothingConfigured:
@@ -102,7 +102,7 @@ def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
 
 
 def prepare(options: Options) -> None:
-    """Write a starter configuration where there is none."""
+    """Write a starter configuration if there is none."""
     if options.config or os.environ.get("BUDDY_CONFIG"):
         return
     from buddy.config.places import find_places
@@ -124,7 +124,7 @@ def _can_ask() -> bool:
 
 
 def _choose(found: "Sequence[DiscoveredProfile]") -> "DiscoveredProfile | None":
-    """Ask which one to use; None where nothing was found or chosen."""
+    """Ask which one to use; None if nothing was found or chosen."""
     if not found:
         return None
     print("No model is configured yet. Found here:", file=sys.stderr)

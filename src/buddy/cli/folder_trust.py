@@ -1,7 +1,7 @@
 """Whether a folder's own settings are trusted: asked once in a terminal, noted elsewhere.
 
-Invariants: only a clear yes trusts; both answers are remembered until one of the files changes, an end of
-input is not; where there is nothing to ask, nothing is loaded.
+Invariants: only an explicit yes trusts; both answers are remembered until one of the files changes, but not an end of
+input; if there is nothing to ask, nothing is loaded.
 """
 
 import os
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from buddy.approvals.trust import Effect, Trust
 
-# The names in `trust.HONOURED`, checked before that module is loaded.
+# The names in `trust.TRUST_FILES`, checked before that module is loaded.
 NAMES = ("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory")
 
 
 def ask_for_trust(options: Options) -> None:
-    """Ask a person who can be asked and has not answered for these files yet."""
+    """Ask the person at the terminal, unless they have answered for these files before."""
     found = _undecided(options)
     if found is None:
         return
@@ -39,7 +39,7 @@ def ask_for_trust(options: Options) -> None:
 
 
 def note_untrusted(options: Options) -> None:
-    """Where nobody is asked, say that the folder's own files are ignored."""
+    """Without asking, report that the folder's own files are ignored."""
     found = _undecided(options)
     if found is not None:
         _note(found[0], found[2])
@@ -71,6 +71,6 @@ def _ask(root: str, effects: "list[Effect]") -> str:
     print(f"{escape(root)} has its own Buddy settings:", file=sys.stderr)
     for effect in effects:
         print(f"  {escape(effect.name)}  {one_line(effect.text, 300)}", file=sys.stderr)
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before the question does not answer it
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # keys typed before the question do not answer it
     print("Trust these files as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
     return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")

@@ -1,7 +1,7 @@
 """`buddy login` and `buddy logout`: tokens of a person's account instead of a key.
 
-Invariants: a token is never printed; what the person must open or type goes to stderr; an address is only opened
-in a browser where there is a desktop and a person.
+Invariants: a token is never printed; what the person must open or type goes to stderr; a browser is opened only if
+there is a desktop and a person.
 """
 
 import os
@@ -51,7 +51,7 @@ def logout(options: Options) -> int:
 
 
 def choose_profile(config: Config, name: str | None) -> tuple[str, Profile]:
-    """The profile that was named, else the active or first one that logs in, else OpenAI's, which is then added."""
+    """The named profile, else the active or first one that uses a login, else OpenAI's, which is then added."""
     logging_in = [known for known, profile in config.models.items() if profile.auth == "login"]
     if name is None:
         name = config.agent.model if config.agent.model in logging_in else (logging_in or [DEFAULT])[0]
@@ -72,9 +72,9 @@ def _flow(options: Options) -> Flow:
 
 
 def _has_desktop() -> bool:
-    is_far = bool(os.environ.get("SSH_CONNECTION"))
-    is_graphic = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return is_graphic and not is_far and sys.stderr.isatty()
+    is_remote = bool(os.environ.get("SSH_CONNECTION"))
+    is_graphical = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return is_graphical and not is_remote and sys.stderr.isatty()
 
 
 def _show_pairing(pairing: Pairing) -> None:

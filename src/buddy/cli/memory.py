@@ -1,6 +1,6 @@
 """`buddy memory search|forget`: search the memory, and remove from it.
 
-Invariants: it reads up what the log has first, so that what was just said is found; data goes to stdout, and how
+Invariants: it first indexes what is new in the log, so that the latest messages are found; data goes to stdout, and how
 it was searched to stderr.
 """
 
@@ -50,7 +50,7 @@ async def _with_memory(options: Options, action: Callable[[Memory, Options], Awa
 
 
 async def _search(found: Memory, options: Options) -> int:
-    with suppress(TimeoutError):  # vectors for a long backlog take a while; words are there at once
+    with suppress(TimeoutError):  # vectors for a long backlog take a while; words are available immediately
         async with asyncio.timeout(CATCH_UP_SECONDS):
             await found.catch_up()
     project = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits

@@ -1,7 +1,7 @@
 """`buddy model list`: the profiles, their models, and what their servers offer.
 
-Invariants: all servers are asked at once, for three seconds at most; what does not answer is a word in its line,
-not a failure of the command; no key and no token is shown.
+Invariants: all servers are asked concurrently, for at most three seconds; one that does not answer is marked in its
+line and does not fail the command; no key or token is shown.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from buddy.terminal.style import Style, style_of
 SHOWN = 5
 
 
-class Row(Struct, frozen=True, rename="camel", kw_only=True):
-    """One profile. `models` is what its server lists; `trouble` says why that is nothing."""
+class ModelRow(Struct, frozen=True, rename="camel", kw_only=True):
+    """One profile. `models` is what its server lists; `trouble` says why it lists nothing."""
 
     profile: str
     active: bool
@@ -61,7 +61,7 @@ def list_profiles(options: Options) -> int:
 
 
 def find_prices(resolved: Resolved, auth_file: Path) -> Prices | None:
-    """What the model costs, if anybody says so."""
+    """What the model costs, if that is known."""
     if resolved.api == "scripted":
         return configured_facts(resolved).prices
     known = known_offline(resolved).prices
@@ -76,7 +76,7 @@ def credentials_of(resolved: Resolved, auth_file: Path) -> Credentials:
     return Login(resolved.profile, find_issuer(resolved.issuer, resolved.client_id), AuthFile(auth_file))
 
 
-async def _rows(config: Config, auth_file: Path) -> list[Row]:
+async def _rows(config: Config, auth_file: Path) -> list[ModelRow]:
     try:
         active = resolve_profile(config, os.environ)
     except NothingConfigured:
@@ -84,23 +84,23 @@ async def _rows(config: Config, auth_file: Path) -> list[Row]:
     return await asyncio.gather(*(_row(config, name, active, auth_file) for name in profile_names(config, os.environ)))
 
 
-async def _row(config: Config, name: str, active: Resolved | None, auth_file: Path) -> Row:
+async def _row(config: Config, name: str, active: Resolved | None, auth_file: Path) -> ModelRow:
     is_active = active is not None and active.profile == name
     try:
         resolved = active if active is not None and is_active else resolve_profile(config, os.environ, name)
         if resolved.api == "scripted":
-            return Row(profile=name, active=is_active, api=resolved.api, model=resolved.model)
+            return ModelRow(profile=name, active=is_active, api=resolved.api, model=resolved.model)
         listing = await _ask(resolved, auth_file)
     except UserError as error:
-        return Row(profile=name, active=is_active, trouble=str(error))
+        return ModelRow(profile=name, active=is_active, trouble=str(error))
     facts = _facts(resolved, listing)
-    return Row(
+    return ModelRow(
         profile=name,
         active=is_active,
         api=resolved.api,
         model=resolved.model,
         auth=resolved.auth,
-        server=_shown(resolved.base_url),
+        server=_without_credentials(resolved.base_url),
         context_window=facts.context_window,
         input_price=facts.prices.input if facts.prices else None,
         output_price=facts.prices.output if facts.prices else None,
@@ -120,14 +120,14 @@ def _facts(resolved: Resolved, listing: Listing) -> Facts:
     return configured_facts(resolved).or_else(server).or_else(known_offline(resolved))
 
 
-def _shown(base_url: str) -> str:
+def _without_credentials(base_url: str) -> str:
     """The address without credentials and query."""
     parts = urlsplit(base_url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
-def _print(rows: Sequence[Row], style: Style) -> None:
+def _print(rows: Sequence[ModelRow], style: Style) -> None:
     width = max(len(row.profile) for row in rows)
     for row in rows:
         mark = "*" if row.active else " "
@@ -139,7 +139,7 @@ def _print(rows: Sequence[Row], style: Style) -> None:
             print(f"  {'':<{width}}  {escape(row.trouble)}")
 
 
-def _model(row: Row) -> str:
+def _model(row: ModelRow) -> str:
     window = f"{row.context_window:,} tokens" if row.context_window else "window unknown"
     price = "price unknown"
     if row.input_price is not None and row.output_price is not None:
@@ -150,7 +150,7 @@ def _model(row: Row) -> str:
     return f"{row.api}  {row.model}  {window}  {paid}"
 
 
-def _server(row: Row) -> str:
+def _server(row: ModelRow) -> str:
     if row.trouble:
         return f"{row.server}: {row.trouble}"
     more = len(row.models) - SHOWN

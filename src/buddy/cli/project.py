@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.client.client import Client
 from buddy.errors import UserError
@@ -27,7 +27,7 @@ def project(options: Options) -> int:
 
 
 async def _work(options: Options) -> int:
-    async with connected(options, "cli") as client:
+    async with async_client(options, "cli") as client:
         match options.action:
             case "create":
                 return await _create(client, options)
@@ -60,7 +60,8 @@ async def _list(client: Client, options: Options) -> int:
 async def _show(client: Client, options: Options) -> int:
     """One project by its name or id, or the one this folder is in; and the available agent runtimes."""
     projects = (await client.request(ListProjects(), ListProjectsReply)).projects
-    found = _named(projects, options.name) if options.name else _around(projects, os.path.realpath(options.directory))  # noqa: ASYNC240 - one look
+    folder = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    found = _find_by_name(projects, options.name) if options.name else _find_containing(projects, folder)
     runtimes = (await client.request(ProjectOptions(), ProjectOptionsReply)).agent_runtimes
     if options.json:
         return _print_json({"project": found, "agent_runtimes": runtimes})
@@ -73,14 +74,14 @@ async def _show(client: Client, options: Options) -> int:
     return 0
 
 
-def _named(projects: tuple[dict[str, Any], ...], name: str) -> dict[str, Any]:
+def _find_by_name(projects: tuple[dict[str, Any], ...], name: str) -> dict[str, Any]:
     for found in projects:
         if name in (found["name"], found["projectId"]):
             return found
     raise UserError(f"no project {name!r}", hint="see 'buddy project list'")
 
 
-def _around(projects: tuple[dict[str, Any], ...], folder: str) -> dict[str, Any] | None:
+def _find_containing(projects: tuple[dict[str, Any], ...], folder: str) -> dict[str, Any] | None:
     inside = [found for found in projects if f"{folder}/".startswith(f"{found['rootPath'].rstrip('/')}/")]
     return max(inside, key=lambda found: len(found["rootPath"]), default=None)
 

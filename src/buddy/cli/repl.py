@@ -1,7 +1,7 @@
 """Bare `buddy`, and `resume` on a terminal: the REPL as a client of the daemon, which is started when needed.
 
-Invariants: leaving stops nothing that the daemon runs; the editor and its libraries are loaded only where there
-is a terminal for them.
+Invariants: quitting stops nothing that the daemon runs; the editor and its libraries are loaded only if there is a
+terminal.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from buddy.approvals.policy import parse_policy
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.options import Options
 from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
@@ -33,15 +33,15 @@ from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession
 from buddy.terminal.current_session import CurrentSession, SessionAccess, SessionFacts
-from buddy.terminal.settings import BuddyProgram, DisplaySettings, ProfileDetails, Profiles, TerminalSettings
+from buddy.terminal.settings import BuddyProgram, DisplayOptions, ProfileDetails, Profiles, TerminalSettings
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
 
-# A daemon that is being restarted, upgraded, or debugged: the REPL is still there when it is back.
+# The daemon may be restarted, upgraded or debugged: the REPL waits for it.
 PATIENCE = 86_400.0
 
 
-class Wire:
+class DaemonLink:
     """Connects to the daemon and notifies the REPL when the connection is lost or back."""
 
     def __init__(self, socket: Path) -> None:
@@ -85,7 +85,7 @@ def has_terminal() -> bool:
 
 
 def _is_dumb() -> bool:
-    """Whether the terminal only shows lines: there is nothing to edit on, and nothing to draw."""
+    """Whether the terminal only shows lines, so that nothing can be edited or drawn."""
     return os.environ.get("TERM", "") in ("", "dumb")
 
 
@@ -94,11 +94,11 @@ def _run(options: Options, wanted: str | None) -> int:
     config = read_config(options)
 
     async def work() -> int:
-        async with _joined(options) as (client, wire):
+        async with _connect(options) as (client, daemon_link):
             session = CurrentSession(client, _session_access(client, options), _initial_facts(options, config))
             settings = _settings(options, config)
             if has_terminal() and not _is_dumb():
-                return await _on_terminal(options, session, settings, wire, wanted)
+                return await _on_terminal(options, session, settings, daemon_link, wanted)
             return await _in_lines(options, session, settings, wanted)
 
     return asyncio.run(work())
@@ -108,7 +108,7 @@ async def _on_terminal(
     options: Options,
     session: CurrentSession,
     settings: TerminalSettings,
-    wire: Wire,
+    daemon_link: DaemonLink,
     wanted: str | None,
 ) -> int:
     from buddy.terminal.greeting import farewell, greeting
@@ -120,7 +120,7 @@ async def _on_terminal(
     screen = Screen(BatchedOutput(sys.stderr, colour=style.on))
     answer = None if sys.stdout.isatty() else _answer
     terminal = Repl(session, settings, screen, style, _history(places_of(options)), answer)
-    wire.changed = terminal.set_connection_lost
+    daemon_link.changed = terminal.set_connection_lost
     _print_all([*greeting(session, VERSION, style, screen.columns, is_new=wanted is None), ""])
     if wanted is not None:
         await session.open(await session.access.find(wanted))
@@ -154,19 +154,19 @@ def _print_all(lines: Iterable[str]) -> None:
 
 
 @asynccontextmanager
-async def _joined(options: Options) -> AsyncGenerator[tuple[Client, Wire], None]:
-    wire = Wire(places_of(options).socket)
+async def _connect(options: Options) -> AsyncGenerator[tuple[Client, DaemonLink], None]:
+    daemon_link = DaemonLink(places_of(options).socket)
     if options.config:
-        async with connected(options, "cli") as client:
-            yield client, wire
+        async with async_client(options, "cli") as client:
+            yield client, daemon_link
         return
-    link = await _dial(options)
-    async with Client(link, "cli", VERSION, reconnect=wire.connect, patience=PATIENCE) as client:
-        yield client, wire
+    link = await _connect_daemon(options)
+    async with Client(link, "cli", VERSION, reconnect=daemon_link.connect, patience=PATIENCE) as client:
+        yield client, daemon_link
 
 
-async def _dial(options: Options) -> SocketLink:
-    """The daemon, started where none runs."""
+async def _connect_daemon(options: Options) -> SocketLink:
+    """Connect to the daemon, starting it if it is not running."""
     socket = places_of(options).socket
     try:
         return await connect_unix(socket)
@@ -195,7 +195,7 @@ def _session_access(client: Client, options: Options) -> SessionAccess:
 
 
 def _initial_facts(options: Options, config: Config) -> SessionFacts:
-    profile, model = _chosen(options, config)
+    profile, model = _initial_model(options, config)
     sandbox = options.sandbox or "host"
     policy, root = _policy(options), workspace_of(options)
     return SessionFacts(profile, model, target_of(options), sandbox, policy=policy, root=root)
@@ -210,7 +210,7 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
     models = {name: _model_of(config, name) for name in profile_names(config, os.environ)}
     display = config.display
     return TerminalSettings(
-        display=DisplaySettings(display.color, display.show_tokens, display.show_tool_calls),
+        display=DisplayOptions(display.color, display.show_tokens, display.show_tool_calls),
         profiles=Profiles(models, lambda profile, has_pane: _describe(config, profile, has_pane=has_pane)),
         buddy=BuddyProgram((sys.executable, "-P", "-m", "buddy"), _flags(options), restart_daemon),
     )
@@ -223,7 +223,7 @@ def _policy(options: Options) -> str:
 
 
 def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails:
-    """Loads the tools to know their names, which is slow."""
+    """Slow: it loads the tools to know their names."""
     from urllib.parse import urlsplit
 
     from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
@@ -233,13 +233,13 @@ def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails
         address = urlsplit(resolve_profile(config, os.environ, profile or None).base_url)
     except UserError:
         address = urlsplit("")
-    # Without a name and a password, which an address may carry.
+    # Without the user name and password that a URL may contain.
     endpoint = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if address.netloc else ""
     return ProfileDetails(endpoint, tuple(spec.name for spec in tools.specs()))
 
 
 async def _start(client: Client, payload: Fields, *, wants_pane: bool) -> str:
-    """A session, in a pane that a person can watch where one is available."""
+    """Start a session, in a tmux pane that a person can watch if that is available."""
     if wants_pane:
         paned = {**payload, "options": {**payload["options"], "tmux": True}}
         try:
@@ -250,8 +250,8 @@ async def _start(client: Client, payload: Fields, *, wants_pane: bool) -> str:
     return (await client.start_session(msgspec.convert(payload, StartSession))).session_id
 
 
-def _chosen(options: Options, config: Config) -> tuple[str, str]:
-    """The model as it would be chosen now, for show; a session that is resumed may have another."""
+def _initial_model(options: Options, config: Config) -> tuple[str, str]:
+    """The model that a new session would get, for display; a resumed session may have another."""
     try:
         named = options.profile, options.model
         found = resolve_profile(config, os.environ, *named)
@@ -265,7 +265,7 @@ def _model_of(config: Config, name: str) -> str:
 
 
 async def _export(client: Client, session_id: str, path: str) -> int:
-    """Every event into a file that is not there yet; it may hold anything that was said."""
+    """Write every event to a new file, private because it may contain anything that was said."""
     lines = [bytes(line) + b"\n" async for line in read_lines(client, session_id)]
 
     def write() -> None:
@@ -287,7 +287,7 @@ def _flags(options: Options) -> tuple[str, ...]:
 
 
 def _history(places: Places) -> Path:
-    """What was typed, for the person alone."""
+    """The file with the input history, private to the user."""
     path = places.state_dir / "history"
     places.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from buddy.backends.native.prompt import PromptSettings
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.cli.session_reader import event_in, read_lines
@@ -34,13 +34,13 @@ def replay(options: Options) -> int:
 async def _play(options: Options) -> int:
     report = Report(json=False, stream_json=options.stream_json)
     before: int | None = None
-    async with connected(options, "cli") as client:
+    async with async_client(options, "cli") as client:
         session_id = await client.perform(find_session(options.session_id, options.directory))
         report.session(session_id)
         async for line in read_lines(client, session_id):
             event = event_in(line)
             if before is not None and not options.fast:
-                # A pause of the recorded person is not worth waiting for.
+                # A person's long pause is not worth waiting for.
                 await asyncio.sleep(min(max(0, event.ts - before) / 1000 / options.speed, LONGEST_PAUSE))
             before = event.ts
             report.conversation(event)
@@ -60,8 +60,8 @@ def _verify(options: Options) -> int:
 
 
 async def _record(options: Options) -> Recording:
-    """All that the log has of the session, its long texts too."""
-    async with connected(options, "cli") as client:
+    """Everything the log has of the session, including its long texts."""
+    async with async_client(options, "cli") as client:
         session_id = await client.perform(find_session(options.session_id, options.directory))
         events = [event_in(line) async for line in read_lines(client, session_id)]
         blobs: dict[str, bytes] = {}
@@ -82,7 +82,7 @@ async def _read(client: Client, session_id: str, blob: str) -> bytes:
 
 
 def _prompt_parts(options: Options, recording: Recording) -> tuple[PromptSettings, tuple[Definition, ...]]:
-    """What prompts are made of here and now: how long they are decides when the history is shortened."""
+    """What prompts are built from today: their length decides when the history is compacted."""
     started = next((body for event in recording.events if isinstance(body := event.body(), SessionStarted)), None)
     requested = started.options if started else None
     config = read_config(options)

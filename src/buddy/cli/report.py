@@ -59,7 +59,7 @@ class Report:
             print(line, file=sys.stderr)
 
     def conversation(self, event: Event) -> None:
-        """Show one event of a session that is watched: also what was said in it."""
+        """Show one event of a session that is only watched, including messages."""
         body = event.body()
         self.event(event, body)
         if isinstance(body, (AssistantMessage, UserMessage)) and not self._stream_json and body.text:
@@ -77,7 +77,7 @@ class Report:
         return _exit_code(run)
 
     def _end_thought(self) -> None:
-        """A thought is shown when it is complete: its pieces are not lines."""
+        """Show a thought once it is complete: its pieces are not lines."""
         thought, self._thought = self._thought.strip(), ""
         if thought:
             print(f"✻ {escape(thought)}", file=sys.stderr)
@@ -115,7 +115,7 @@ def _outcome(session_id: str, run: RunView) -> dict[str, Any]:
 
 
 def _write_json(line: bytes) -> None:
-    """Exact for a pipe; for a terminal the same value, spelled so that nothing in it acts on the terminal."""
+    """Byte for byte to a pipe; to a terminal the same value, with control characters escaped."""
     sys.stdout.buffer.write(escape_json(line.decode()).encode() if sys.stdout.isatty() else line)
     sys.stdout.buffer.flush()
 
@@ -151,7 +151,7 @@ def _note_line(body: EventBody | None) -> str | None:
             return "recovered an interrupted run"
         case Recovery() if body.action == "unknown_outcome":
             return f"the outcome of {escape(body.call_id or 'a call')} is unknown"
-        case WarningRaised() if body.code != "FOLDER_NOT_TRUSTED":  # the command has said it
+        case WarningRaised() if body.code != "FOLDER_NOT_TRUSTED":  # the command has already said so
             return f"warning: {escape(body.message)}{_hint(body)}"
         case Error():
             return f"error: {escape(body.message)}{_hint(body)}"
@@ -160,6 +160,6 @@ def _note_line(body: EventBody | None) -> str | None:
 
 
 def _hint(body: WarningRaised | Error) -> str:
-    """What to do about it, where the detail says that."""
+    """The next step, for codes whose detail is one."""
     detail = body.detail if body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
     return f"\nhint: {escape(detail)}" if detail else ""

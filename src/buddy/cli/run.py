@@ -48,7 +48,7 @@ def _check_text(arguments: "Sequence[str]") -> None:
 
 
 def _run_command(options: Options) -> int:
-    """Run the command; where it needs a model and none is configured, help to choose one and run it again."""
+    """Run the command; if it needs a model and none is configured, help to choose one and run it again."""
     try:
         return options.command(options)
     except (UserError, ProtocolError) as error:
@@ -61,7 +61,7 @@ def _run_command(options: Options) -> int:
 
 
 def _report_system(error: OSError) -> int:
-    """An error of the system: a path that cannot be written, a full disk, a lost connection."""
+    """An operating system error: a path that can't be written, a full disk, a lost connection."""
     import errno
 
     what = error.strerror or str(error)

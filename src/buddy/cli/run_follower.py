@@ -1,7 +1,7 @@
-"""A run followed to its end: what it shows, what it asks, how it ends.
+"""Follows a run to its end: shows its events, asks for its approvals, returns its exit code.
 
-Invariants: at most one question is open; what was typed before it does not answer it; one that was settled elsewhere
-(a cancel, a timeout, another client) is withdrawn; where nobody can be asked, the answer is no at once.
+Invariants: at most one question is open; keys typed before it do not answer it; one that was decided elsewhere (a
+cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately.
 """
 
 import os
@@ -18,7 +18,7 @@ from buddy.protocol.events import ApprovalRequired, AssistantMessage, EventBody,
 from buddy.terminal.escape import escape, escape_all
 
 STDIN = 0
-# Shown in a way of their own, or only there to bind the decision; there is no "always" here.
+# Shown separately, or only there to bind the decision. `alwaysRule`: this prompt does not offer "always".
 _NOT_SHOWN = ("command", "diff", "scripts", "scriptsComplete", "alwaysRule", "sha256", "replaces", "bytes")
 
 
@@ -36,15 +36,15 @@ class RunFollower:
         self._asked: set[str] = set()
 
     def follow(self, replayed: int = 0) -> int:
-        """Until the run is complete; without a run, until the log was replayed up to `replayed`. The exit code.
+        """Follow until the run is complete, or without a run until `replayed`; returns the exit code.
 
-        A runtime that is gone for good leaves the run as it is: that is not an outcome.
+        Losing the runtime for good is an error, not an outcome: the run can still be resumed.
         """
         for event in self._client.events():
             body = event.body()
             self._report.event(event, body)
             self._view.apply(event, body)
-            self._complete(event, body)
+            self._read_long_text(event, body)
             if self._is_over(event, body, replayed):
                 return self._finish()
             if event.seq >= replayed:
@@ -57,7 +57,7 @@ class RunFollower:
 
     def _is_over(self, event: Event, body: EventBody | None, replayed: int) -> bool:
         if self._run_id is None:
-            # A recovered run may be over before it could be asked for: its events say so.
+            # A recovered run may end before we could ask for it; its events show that.
             return event.seq >= replayed and self._view.active is None
         return isinstance(body, RunComplete) and event.run_id == self._run_id
 
@@ -68,8 +68,8 @@ class RunFollower:
             raise UserError(f"{self._session_id} has no run to continue", hint='start one: buddy exec "…"')
         return self._report.finish(self._session_id, run)
 
-    def _complete(self, event: Event, body: EventBody | None) -> None:
-        """A long answer is only previewed in its event, and so is what a person decides about: read all of it."""
+    def _read_long_text(self, event: Event, body: EventBody | None) -> None:
+        """Long answers and approval requests are only previewed in their events: read the full text."""
         match body:
             case AssistantMessage(blobs=blobs) if blobs and "/text" in blobs:
                 full = self._client.perform(read_full_body(event))
@@ -103,7 +103,7 @@ class RunFollower:
             self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": True})
 
     def _read_answer(self) -> None:
-        """A person typed something while a question was open: only a clear yes approves."""
+        """A person typed something while a question was open: only an explicit yes approves."""
         try:
             typed = os.read(STDIN, 4096).decode(errors="replace")
         except OSError:
@@ -127,7 +127,7 @@ def _warn(refusal: ProtocolError) -> None:
 
 
 def _show(approval: ApprovalRequired) -> None:
-    """Everything that would run."""
+    """Show everything that would run, and ask."""
     import getpass
     import socket
     import termios

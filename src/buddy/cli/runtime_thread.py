@@ -1,6 +1,6 @@
 """A runtime in this process for a blocking client: its event loop runs in a thread, at the other end of a socket pair.
 
-Invariants: what went wrong while it started is raised where it was started; leaving the block closes it cleanly.
+Invariants: an error during its start is raised by `__enter__`; leaving the block closes it cleanly.
 """
 
 import asyncio
@@ -77,9 +77,9 @@ class RuntimeThread:
 
 
 async def _welcome(runtime: "Runtime", connection: socket.socket) -> None:
-    """Serve the client; it shares our fate, so it is never cut off for being slow."""
-    from buddy.daemon.socketlink import SocketLink
+    """Serve the client. It is in the same process, so it is never disconnected for being slow."""
+    from buddy.daemon.socketlink import ServerSocketLink
 
-    link = SocketLink(replace(runtime.limits, stalled_seconds=FOREVER))
+    link = ServerSocketLink(replace(runtime.limits, stalled_seconds=FOREVER))
     await asyncio.get_running_loop().connect_accepted_socket(lambda: link, connection)
     runtime.accept(link, trusted=True)

@@ -12,7 +12,7 @@ import time
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.connect import connected
+from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.session_reader import event_in, read_lines
 from buddy.cli.settings import places_of
@@ -43,8 +43,8 @@ MAX_LISTED = 200
 PROMPT_WIDTH = 60
 
 
-class Row(Struct, frozen=True):
-    """A session as it is listed."""
+class SessionRow(Struct, frozen=True):
+    """A session in the list."""
 
     summary: SessionSummary
     prompt: str
@@ -54,7 +54,7 @@ class Row(Struct, frozen=True):
     def state(self) -> str:
         return "interrupted" if self.interrupted else self.summary.state
 
-    def listed(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         return {
             "sessionId": self.summary.session_id,
             "state": self.summary.state,
@@ -77,7 +77,7 @@ def session(options: Options) -> int:
     action = actions[options.action]
 
     async def work() -> int:
-        async with connected(options, "cli") as client:
+        async with async_client(options, "cli") as client:
             await action(client, options)
             sys.stdout.flush()
             return 0
@@ -92,11 +92,11 @@ async def _list(client: Client, options: Options) -> None:
     found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
     interrupted = _interrupted(options)
     rows = [
-        Row(summary, await first_prompt(client, summary.session_id), summary.session_id in interrupted)
+        SessionRow(summary, await first_prompt(client, summary.session_id), summary.session_id in interrupted)
         for summary in found
     ]
     if options.json:
-        _print_json({"sessions": [row.listed() for row in rows]})
+        _print_json({"sessions": [row.to_json() for row in rows]})
     elif rows:
         _print_table(rows)
     else:
@@ -177,7 +177,7 @@ async def _delete(client: Client, options: Options) -> None:
 
 
 def _interrupted(options: Options) -> list[str]:
-    """Sessions that are marked as running while no process runs them; the log alone does not show the difference."""
+    """Sessions in state running whose process is gone; the state alone does not show that."""
     database = places_of(options).state_dir / DATABASE
     return find_interrupted(database, int(time.time() * 1000)) if database.exists() else []
 
@@ -187,7 +187,7 @@ def _print_json(value: object) -> None:
     print(escape_json(text) if sys.stdout.isatty() else text)
 
 
-def _print_table(rows: list[Row]) -> None:
+def _print_table(rows: list[SessionRow]) -> None:
     style = style_of(sys.stdout, os.environ)
     now = int(time.time() * 1000)
     cells = [("SESSION", "STATE", "USED", "DIRECTORY", "PROMPT")]

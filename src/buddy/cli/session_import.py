@@ -1,7 +1,7 @@
 """`buddy session import DIR`: turn `.buddyx` and `.agentx` conversations into sessions.
 
-Invariants: a file is read completely and checked before anything is written; each becomes one session whose log
-holds the conversation as events; the files do not change, and what is not a conversation is reported and skipped.
+Invariants: a file is read completely and checked before anything is written; each becomes one session with the
+conversation as events; the files do not change, and what is not a conversation is reported and skipped.
 """
 
 import os
@@ -56,7 +56,7 @@ class OldState(Struct, frozen=True):
 
 
 class OldSession(Struct, frozen=True):
-    """`version`, `id`, `updated_at_millis` and the messages, as the old files have them."""
+    """An old file. Its other fields, such as `updated_at_millis`, are ignored."""
 
     version: int
     id: str
@@ -85,7 +85,7 @@ async def import_sessions(options: Options) -> None:
 
 
 def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
-    """The conversation as events; each message of the user begins a run, which ends before the next one."""
+    """The conversation as events; each user message starts a run, which ends before the next one."""
     ids, run_id, names = Ulids(), "", dict[str, str]()
     for message in old.state.messages:
         match message.role:
@@ -102,7 +102,7 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
                     if call.id and call.function.name
                 )
                 names.update({call.call_id: call.name for call in calls})
-                yield _said(ids("msg"), message.content or "", calls), run_id
+                yield _assistant_message(ids("msg"), message.content or "", calls), run_id
             case "tool" if run_id and message.tool_call_id in names:
                 yield _result(message.tool_call_id, names.pop(message.tool_call_id), message.content or ""), run_id
             case _:
@@ -111,7 +111,7 @@ def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
         yield _complete(run_id), run_id
 
 
-def _said(message_id: str, text: str, calls: tuple[ToolCallItem, ...]) -> AssistantMessage:
+def _assistant_message(message_id: str, text: str, calls: tuple[ToolCallItem, ...]) -> AssistantMessage:
     finish = "tool_calls" if calls else "stop"
     return AssistantMessage(message_id=message_id, text=text, tool_calls=calls, finish=finish, truncated=False)
 

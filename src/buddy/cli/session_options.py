@@ -1,4 +1,4 @@
-"""What the flags of a command line say about a session: where it works, with what, and how much it may use."""
+"""The session options in the command line's flags: where it works, with which model, and its limits."""
 
 import os
 from typing import Any
@@ -15,7 +15,7 @@ def target_of(options: Options) -> str:
 
 
 def workspace_of(options: Options) -> str:
-    """The workspace: a directory here, or an absolute path on the other machine."""
+    """The workspace: a local directory, or an absolute path on the target."""
     if target_of(options) != "local":
         if not options.directory.startswith("/"):
             flag = "--container" if options.ssh is None else "--ssh"
@@ -37,7 +37,7 @@ def pane_of(options: Options) -> bool | str | None:
 
 
 def session_payload(options: Options, mode: str, policy: str) -> dict[str, Any]:
-    """The payload of `start_session`, as plain JSON: exec sends it before any type of the protocol is loaded."""
+    """The payload of `start_session`, as plain JSON: exec sends it before the protocol's types are loaded."""
     session: dict[str, Any] = {
         "agentRuntime": options.agent_runtime,
         "profile": options.profile,

@@ -1,4 +1,4 @@
-"""Where a command finds its state and its configuration. Nothing is loaded before it is asked for."""
+"""Where a command finds its state and its configuration. Modules are imported on first use."""
 
 import os
 from contextlib import suppress
@@ -27,7 +27,7 @@ def read_config(options: Options) -> "Config":
 
 
 def preload_certificates(config: "Config", profile: str | None = None) -> None:
-    """Read the certificates of this system in another thread: it takes a fifth of a start, and the model is next."""
+    """Read the system's certificates in another thread: it takes a fifth of a start, and the model needs them next."""
     from buddy.config.resolve import resolve_profile
     from buddy.models.http.tls import preload_certificates as preload
 

@@ -1,7 +1,6 @@
 """A readable transcript of events: who said what, what was called and with what result, how it ended.
 
-Invariants: what came from outside passes `clean` before it is part of a line; events that only say that work is
-under way are left out.
+Invariants: text from outside passes `clean` before it is part of a line; events that only report progress are omitted.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,15 +39,15 @@ MAX_RESULT_LINES = 20
 Clean = Callable[[str], str]
 
 
-class Line(Struct, frozen=True):
-    """A line of the transcript; the first one of an event `heads` it."""
+class TranscriptLine(Struct, frozen=True):
+    """A line of the transcript; `heads` marks the first line of an event."""
 
     text: str
     heads: bool
 
 
-def render(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
-    """The lines of one event; none for events that a reader would not miss."""
+def render(body: EventBody, style: Style, clean: Clean) -> Iterator[TranscriptLine]:
+    """The lines of one event; none for events that are omitted."""
     found = _entry(body)
     if found is None:
         return
@@ -56,7 +55,7 @@ def render(body: EventBody, style: Style, clean: Clean) -> Iterator[Line]:
     painted = {"": str, "bold": style.bold, "green": style.green, "red": style.red, "yellow": style.yellow}[paint]
     for number, line in enumerate(clean(text).split("\n") if text else [""]):
         head = painted(f"{clean(word):<10}") if number == 0 else " " * 10
-        yield Line(f"{head}  {line}".rstrip(), heads=number == 0)
+        yield TranscriptLine(f"{head}  {line}".rstrip(), heads=number == 0)
 
 
 def _entry(body: EventBody) -> tuple[str, str, str] | None:
@@ -73,7 +72,7 @@ def _entry(body: EventBody) -> tuple[str, str, str] | None:
             return "call", f"{body.tool_name} {msgspec.json.encode(body.args).decode()}", ""
         case ToolResult():
             failure = body.structured_error
-            return "result", _bounded(body.text), "red" if failure and failure.type == "UNKNOWN_OUTCOME" else ""
+            return "result", _first_lines(body.text), "red" if failure and failure.type == "UNKNOWN_OUTCOME" else ""
         case RunComplete():
             why = f" ({body.reason})" if body.reason and body.reason != body.outcome else ""
             checks = f", {body.acceptance.passed} of {body.acceptance.total} checks passed" if body.acceptance else ""
@@ -101,7 +100,7 @@ def _decision(body: EventBody) -> tuple[str, str, str] | None:
             return "claimed", f"{body.call_id} ({body.tier}) on {body.target}", ""
         case AcceptanceResult():
             word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
-            output = f"\n{_bounded(body.output)}" if body.output and not body.passed else ""
+            output = f"\n{_first_lines(body.output)}" if body.output and not body.passed else ""
             return "check", f"{body.id} {word}{output}", "green" if body.passed else "red"
         case _:
             return None
@@ -144,7 +143,7 @@ def _details(approval: ApprovalRequired) -> str:
     return "\n".join([*shown, f"  digest: {approval.digest}"])
 
 
-def _bounded(text: str) -> str:
+def _first_lines(text: str) -> str:
     lines = text.split("\n")
     left = len(lines) - MAX_RESULT_LINES
     return text if left <= 0 else "\n".join([*lines[:MAX_RESULT_LINES], f"[{left} more lines]"])

@@ -33,13 +33,13 @@ class Agents:
         self._pool: AgentPool | None = None
 
     def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
-        """The start of a session with its backend fixed, and a warning where the user should know why."""
+        """The session's start with its backend fixed, and a warning if the user should know why."""
         options = started.options
         root = started.repo.root_path if started.repo else ""
         asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
         if asked == NATIVE:
             return started, ()
-        choice = self._chosen(asked, started)
+        choice = self._choose(asked, started)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
         notes = (WarningRaised(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
         return msgspec.structs.replace(started, options=fixed), notes
@@ -83,7 +83,7 @@ class Agents:
         if self._pool is not None:
             await self._pool.close()
 
-    def _chosen(self, asked: str, started: SessionStarted) -> Choice:
+    def _choose(self, asked: str, started: SessionStarted) -> Choice:
         try:
             return choose(
                 asked,

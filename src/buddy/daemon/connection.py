@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import UNSET, Raw
 
 from buddy.daemon.limits import Limits, Rate
-from buddy.daemon.link import Link, TooLong
+from buddy.daemon.link import LineTooLong, ServerLink
 from buddy.daemon.pump import LineCache, Pump
 from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
@@ -28,12 +28,12 @@ NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_
 log = logging.getLogger("buddy.daemon")
 
 
-class Connection:
+class PeerConnection:
     """Serve with `serve()`; what answers the requests is passed in."""
 
     def __init__(
         self,
-        link: Link,
+        link: ServerLink,
         sessions: Sessions,
         log: Log,
         dispatch: "Dispatch",
@@ -65,7 +65,7 @@ class Connection:
                     response = await self.answer(line) if is_admitted else self._overloaded(line)
                     await self._link.write(response.line())
                     self._follow_up()
-        except TooLong:
+        except LineTooLong:
             await self._refuse_frame()
         except ConnectionError:
             pass
@@ -107,7 +107,7 @@ class Connection:
             wrong = ProtocolError(code, str(error) or "the log refused the write", retryable=True)
             return self._refusal(request.request_id, request.type, wrong)
         except Exception:
-            # The one home of a broad except here: a bug ends the request, not the connection and not the daemon.
+            # The only broad except here: a bug fails the request, not the connection or the daemon.
             log.exception("%s failed", request.type)
             wrong = ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
             return self._refusal(request.request_id, request.type, wrong)
@@ -131,7 +131,7 @@ class Connection:
         self._after.append(lambda: self._start_pump(session_id, cursor))
 
     def after_reply(self, step: Callable[[], None]) -> None:
-        """Do this once the response is sent."""
+        """Call this once the response is sent."""
         self._after.append(step)
 
     # --- internals -------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Connection:
         pump = Pump(self._link, self._sessions, self._log, self._encoded, session_id, cursor)
         previous = self._pumps.get(session_id)
         if previous is not None:
-            previous.cancel()  # here, as the task below may itself be cancelled before its first step
+            previous.cancel()  # not in the task below, which may itself be cancelled before its first step
         replacing = self._replace(previous, pump)
         self._pumps[session_id] = asyncio.get_running_loop().create_task(replacing)
 
@@ -175,5 +175,5 @@ class Connection:
         return Response(request_id, kind[:100], False, Raw(b"{}"), info)
 
 
-Dispatch = Callable[[Connection, IncomingRequest], Awaitable[Shape]]
+Dispatch = Callable[[PeerConnection, IncomingRequest], Awaitable[Shape]]
 """Checks whether the peer may send a request, and answers it."""

@@ -6,7 +6,7 @@ Invariants: a handler runs only for a peer that its row admits; a handler of a s
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.errors import ProtocolError
 from buddy.log.contract import SessionRecord
 from buddy.protocol.envelopes import IncomingRequest, payload_of, session_of
@@ -19,7 +19,7 @@ AnyShape = TypeVar("AnyShape", bound=Shape)
 Subject = SessionRecord | Session | None
 """What a request acts on: by its row, the session's record, the open session, or neither."""
 
-Handler = Callable[[Connection, Shape, Subject], Awaitable[Shape]]
+Handler = Callable[[PeerConnection, Shape, Subject], Awaitable[Shape]]
 Handlers = dict[str, Handler]
 
 
@@ -30,7 +30,7 @@ class Dispatcher:
         self._sessions = sessions
         self._handlers = handlers
 
-    async def dispatch(self, peer: Connection, request: IncomingRequest) -> Shape:
+    async def dispatch(self, peer: PeerConnection, request: IncomingRequest) -> Shape:
         payload = payload_of(request)
         row, handler = REQUESTS[request.type], self._handlers.get(request.type)
         if row.access != "anyone" and not peer.name:
@@ -44,7 +44,7 @@ class Dispatcher:
         return await handler(peer, payload, subject)
 
 
-def _admit(peer: Connection, kind: str, row: RequestRow, session_id: str) -> None:
+def _admit(peer: PeerConnection, kind: str, row: RequestRow, session_id: str) -> None:
     match row.access:
         case "anyone" | "client":
             pass
@@ -55,30 +55,32 @@ def _admit(peer: Connection, kind: str, row: RequestRow, session_id: str) -> Non
             peer.roles.require(session_id, row.access)
 
 
-def on_runtime(shape: type[AnyShape], handler: Callable[[Connection, AnyShape], Awaitable[Shape]]) -> Handler:
+def on_runtime(shape: type[AnyShape], handler: Callable[[PeerConnection, AnyShape], Awaitable[Shape]]) -> Handler:
     """A handler of a request that is not about one session."""
 
-    def call(peer: Connection, payload: Shape, _: Subject) -> Awaitable[Shape]:
+    def call(peer: PeerConnection, payload: Shape, _: Subject) -> Awaitable[Shape]:
         return handler(peer, _expect(payload, shape))
 
     return call
 
 
 def on_record(
-    shape: type[AnyShape], handler: Callable[[Connection, AnyShape, SessionRecord], Awaitable[Shape]]
+    shape: type[AnyShape], handler: Callable[[PeerConnection, AnyShape, SessionRecord], Awaitable[Shape]]
 ) -> Handler:
     """A handler that needs a session's record."""
 
-    def call(peer: Connection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
+    def call(peer: PeerConnection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
         return handler(peer, _expect(payload, shape), _expect(subject, SessionRecord))
 
     return call
 
 
-def on_session(shape: type[AnyShape], handler: Callable[[Connection, AnyShape, Session], Awaitable[Shape]]) -> Handler:
+def on_session(
+    shape: type[AnyShape], handler: Callable[[PeerConnection, AnyShape, Session], Awaitable[Shape]]
+) -> Handler:
     """A handler that needs the session open."""
 
-    def call(peer: Connection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
+    def call(peer: PeerConnection, payload: Shape, subject: Subject) -> Awaitable[Shape]:
         return handler(peer, _expect(payload, shape), _expect(subject, Session))
 
     return call

@@ -64,7 +64,7 @@ def bind_socket(path: Path) -> socket.socket:
 def safe_directory(path: Path) -> None:
     """Create the directory with mode 0700; refuse one that is a link, another user's, or writable by others."""
     for place in (*reversed(path.parents), path):
-        # Not `parents=True`: that would leave the folders above open to whatever the umask lets through.
+        # Not `parents=True`: that would create the parents with the umask's mode.
         with contextlib.suppress(FileExistsError):
             place.mkdir(mode=0o700)
     status = path.lstat()

@@ -43,7 +43,7 @@ class Rate:
         self._at = clock()
 
     def take(self) -> bool:
-        """Take one; False where none is left now."""
+        """Take one token; False if none is left."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now

@@ -1,4 +1,4 @@
-"""A way to exchange lines with one peer: what a connection needs of a transport, and the one in memory.
+"""Exchanges lines with one peer: what a connection needs from a transport, and the one in memory.
 
 Invariants: a write is complete lines; a full buffer delays the writer, never the work on the other side.
 """
@@ -7,13 +7,13 @@ import asyncio
 from typing import Protocol
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line exceeds the frame limit; the peer gets an error and is disconnected."""
 
 
-class Link(Protocol):
+class ServerLink(Protocol):
     crowded: bool
-    """Whether too many lines were waiting already when the last one came."""
+    """Whether too many lines were already queued when the last one arrived."""
 
     async def read_line(self) -> bytes | None:
         """The next line without its newline; None when the peer is gone."""

@@ -14,15 +14,15 @@ BACKUPS = 3
 def open_logfile(path: Path, scrubber: Scrubber) -> logging.Handler:
     """Send all logging to the file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handler = _OwnFile(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
-    handler.setFormatter(_Scrubbed(scrubber))
+    handler = _PrivateFileHandler(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
+    handler.setFormatter(_ScrubbingFormatter(scrubber))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     return handler
 
 
-class _OwnFile(logging.handlers.RotatingFileHandler):
+class _PrivateFileHandler(logging.handlers.RotatingFileHandler):
     """Every file it opens is 0600, whatever the umask."""
 
     def _open(self):
@@ -30,7 +30,7 @@ class _OwnFile(logging.handlers.RotatingFileHandler):
         return os.fdopen(descriptor, "a", encoding="utf-8")
 
 
-class _Scrubbed(logging.Formatter):
+class _ScrubbingFormatter(logging.Formatter):
     def __init__(self, scrubber: Scrubber) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._scrubber = scrubber

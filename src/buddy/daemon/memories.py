@@ -20,7 +20,7 @@ log = logging.getLogger("buddy.memory")
 
 
 def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: Log) -> Memory | None:
-    """The memory of this state directory; None where it is turned off. Nothing is opened before the first use."""
+    """The memory of this state directory; None if it is turned off. Nothing is opened before the first use."""
     settings = config.memory
     if not settings.enabled:
         return None
@@ -29,13 +29,13 @@ def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: 
         found = await store.read_blob(blob)
         return found[0] if found else None
 
-    async def whole(event: Event) -> EventBody | None:
+    async def read_body(event: Event) -> EventBody | None:
         return await restore_spilled(event, read)
 
     return Memory(
         state_dir,
         store,
-        whole,
+        read_body,
         embedder=lambda: find_embedder(config, env),
         weights=Weights(settings.vector_weight, settings.text_weight),
         top_k=settings.top_k,
@@ -43,7 +43,7 @@ def make_memory(config: Config, env: Mapping[str, str], state_dir: Path, store: 
 
 
 def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
-    """The embedder that the configuration names, where it is available; without one, search is by words alone."""
+    """The configured embedder, if it is available; without one, search is by words alone."""
     settings = config.memory
     if settings.embeddings == "none":
         return None

@@ -29,11 +29,11 @@ class Projects:
     def __init__(self, state_dir: Path | None, ids: Ids) -> None:
         self._path = state_dir / "projects.json" if state_dir else None
         self._ids = ids
-        self._held: list[Project] = []
+        self._in_memory: list[Project] = []
 
     def all(self) -> list[Project]:
         if self._path is None:
-            return list(self._held)
+            return list(self._in_memory)
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=list[Project])
         except FileNotFoundError:
@@ -52,7 +52,7 @@ class Projects:
                 raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint) from error
         project = Project(self._ids("proj"), name, os.path.realpath(root_path), agent_runtime)
         if self._path is None:
-            self._held = _with(self._held, project)
+            self._in_memory = _add(self._in_memory, project)
             return project
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._path.with_suffix(".lock").open("a") as lock:
@@ -60,23 +60,23 @@ class Projects:
             fresh = self._path.with_suffix(".new")
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(_with(self.all(), project)))
+                file.write(msgspec.json.encode(_add(self.all(), project)))
             fresh.replace(self._path)
         return project
 
     def runtime_of(self, root: str) -> str | None:
         """The agent runtime of the nearest project above a path, if it has one of its own."""
-        found = nearest(self.all(), os.path.realpath(root))
+        found = nearest_project(self.all(), os.path.realpath(root))
         return found.agent_runtime if found else None
 
 
-def nearest(projects: list[Project], root: str) -> Project | None:
+def nearest_project(projects: list[Project], root: str) -> Project | None:
     above = {str(path) for path in (PurePosixPath(root), *PurePosixPath(root).parents)}
     inside = [project for project in projects if project.root_path in above]
     return max(inside, key=lambda project: len(project.root_path), default=None)
 
 
-def _with(known: list[Project], project: Project) -> list[Project]:
+def _add(known: list[Project], project: Project) -> list[Project]:
     for other in known:
         if other.root_path == project.root_path:
             raise ProtocolError("INVALID_REQUEST", f"{project.root_path} already is the project {other.name}")

@@ -5,7 +5,7 @@ Invariants: only committed events are sent, in order, each once per pump; a slow
 
 import asyncio
 
-from buddy.daemon.link import Link
+from buddy.daemon.link import ServerLink
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import event_lines
 from buddy.sessions.session import Session
@@ -19,7 +19,7 @@ SAFEGUARD_SECONDS = 60.0
 
 class Pump:
     def __init__(
-        self, link: Link, sessions: Sessions, log: Log, encoded: "LineCache", session_id: str, cursor: int
+        self, link: ServerLink, sessions: Sessions, log: Log, encoded: "LineCache", session_id: str, cursor: int
     ) -> None:
         self._link = link
         self._encoded = encoded
@@ -27,7 +27,7 @@ class Pump:
         self._log = log
         self._session_id = session_id
         self._cursor = cursor
-        self._heard = asyncio.Event()
+        self._woken = asyncio.Event()
         self._later: asyncio.TimerHandle | None = None
         self._session: Session | None = None
 
@@ -37,7 +37,7 @@ class Pump:
         try:
             while True:
                 self._follow()
-                self._heard.clear()
+                self._woken.clear()
                 lines, last_seq = self._encoded.after(self._session_id, self._cursor) or await self._next()
                 if lines:
                     await self._link.write(lines)
@@ -50,26 +50,26 @@ class Pump:
             if self._later is not None:
                 self._later.cancel()
             if self._session is not None:
-                self._session.audience.unlisten(self._heard)
+                self._session.audience.unlisten(self._woken)
 
     def _wake_regularly(self) -> None:
-        """A session wakes its pumps for everything new, and at its end; as a safeguard the pump also polls."""
-        self._heard.set()
+        """Also poll, as a safeguard: normally a session wakes its pumps for every commit, and when it closes."""
+        self._woken.set()
         self._later = asyncio.get_running_loop().call_later(SAFEGUARD_SECONDS, self._wake_regularly)
 
     def _follow(self) -> None:
-        """Listen to the session where it is open here; after a failure it may be another object."""
+        """Listen to the session if it is open here; after a failure it may be another object."""
         live = self._sessions.live(self._session_id)
         if live is self._session:
             return
         if self._session is not None:
-            self._session.audience.unlisten(self._heard)
+            self._session.audience.unlisten(self._woken)
         self._session = live
         if live is not None:
-            live.audience.listen(self._heard)
+            live.audience.listen(self._woken)
 
     async def _next(self) -> "Portion":
-        """The next lines; empty where there is nothing new."""
+        """The next lines; empty if there is nothing new."""
         session_id, cursor = self._session_id, self._cursor
         recent = self._session.audience.recent(cursor) if self._session is not None else None
         if recent is None:
@@ -77,7 +77,7 @@ class Pump:
         else:
             portion = event_lines(recent, cursor, PORTION_BYTES)
         if portion[0]:
-            self._encoded.keep(session_id, cursor, portion)
+            self._encoded.add(session_id, cursor, portion)
         return portion
 
     async def _wait(self) -> None:
@@ -85,11 +85,11 @@ class Pump:
         if self._session is None:
             await self._log.wait(self._session_id, self._cursor, POLL_SECONDS)
         else:
-            await self._heard.wait()
+            await self._woken.wait()
 
 
 class LineCache:
-    """The lines that were sent last, by their cursor: what several clients follow is read and encoded once.
+    """The lines that were sent last, by their cursor, so that events for several clients are read and encoded once.
 
     Events never change, so the cache cannot be stale; portions are small, so a slow client retains little.
     """
@@ -100,7 +100,7 @@ class LineCache:
     def after(self, session_id: str, cursor: int) -> "Portion | None":
         return self._portions.get((session_id, cursor))
 
-    def keep(self, session_id: str, cursor: int, portion: "Portion") -> None:
+    def add(self, session_id: str, cursor: int, portion: "Portion") -> None:
         self._portions[session_id, cursor] = portion
         if len(self._portions) > CACHED:
             del self._portions[next(iter(self._portions))]

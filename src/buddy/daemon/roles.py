@@ -14,7 +14,7 @@ _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 
 
 class Roles:
-    """`is_owner` is a peer that is trusted with the complete runtime; `expire` is called when a token expires."""
+    """`is_owner`: the peer is trusted with the complete runtime. `expire` is called when a token expires."""
 
     def __init__(self, sessions: Sessions, *, is_owner: bool, expire: Callable[[], None]) -> None:
         self.is_owner = is_owner

@@ -16,11 +16,11 @@ from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
 from buddy.daemon.limits import read_limits
-from buddy.daemon.link import Link, MemoryLink, memory_pair
+from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.projects import Projects
 from buddy.daemon.pump import LineCache
@@ -52,9 +52,9 @@ def unix_ms() -> int:
 
 
 class RuntimeOverrides(Struct, frozen=True):
-    """What may be replaced from outside: the clock, the ids, the log, the models, where memory is kept, and more tools.
+    """What can be replaced: the clock, the ids, the log, the models, the memory's directory, and additional tools.
 
-    A log of one's own has no memory beside it unless its place is named too.
+    With another log, there is no memory unless `memory_dir` is set.
     """
 
     clock: Callable[[], int] = unix_ms
@@ -99,7 +99,7 @@ class Runtime:
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
-        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.rulebook = RuleBook(config, places)
         services = SessionServices(
             self.log,
@@ -126,14 +126,14 @@ class Runtime:
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
-        self._serve(Connection(ours, self.sessions, self.log, self._dispatch, trusted=True))
+        self._serve(PeerConnection(ours, self.sessions, self.log, self._dispatch, trusted=True))
         return theirs
 
-    def accept(self, link: Link, *, trusted: bool, grant: TokenGrant | None = None) -> bool:
-        """Serve a peer from outside, within the limits; False where that would be one too many."""
+    def accept(self, link: ServerLink, *, trusted: bool, grant: TokenGrant | None = None) -> bool:
+        """Serve a peer from outside; False if there are too many, or the runtime is stopping."""
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
-        peer = Connection(
+        peer = PeerConnection(
             link, self.sessions, self.log, self._dispatch, trusted=trusted, limits=self.limits, encoded=self._encoded
         )
         if grant is not None:
@@ -142,7 +142,7 @@ class Runtime:
         return True
 
     def disconnect_token(self, token_hash: str) -> None:
-        """Close the connections that came in with a token that was revoked."""
+        """Close the connections that use a revoked token."""
         for connection in list(self._connections.values()):
             if connection.roles.uses(token_hash):
                 connection.close()
@@ -164,7 +164,7 @@ class Runtime:
     def stop(self) -> None:
         self.stopping.set()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: PeerConnection) -> None:
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
@@ -228,7 +228,7 @@ class Runtime:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
     def _make_source(self, panes: bool, plan: bool) -> ToolSource:
-        """The tools of a kind of session; sessions of one kind share what is derived from them."""
+        """The tools of one kind of session; all sessions of a kind share the same source."""
         source = self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
         return FilteredSource(source, Registry.read_only) if plan else source
 
@@ -248,7 +248,7 @@ class Runtime:
 def make_provider(
     resolved: Resolved, credentials: Credentials, listings: Listings, pool: Pool | None = None
 ) -> Provider:
-    """The model behind a resolved profile; each wire is imported where it is first needed."""
+    """The model of a resolved profile; each wire is imported when it is first needed."""
     from buddy.models.catalog_provider import CatalogProvider
     from buddy.models.retry import RetryingProvider
     from buddy.models.wires import Endpoint, make_wire
@@ -278,7 +278,7 @@ def make_provider(
 
 
 def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:
-    """The profile's key, or its login, whose tokens are hidden as they come."""
+    """The profile's key, or its login, whose tokens are registered with the scrubber as they are received."""
     if resolved.auth == "api-key":
         return ApiKey(resolved.api_key)
     from buddy.models.login.bearer import Login

@@ -1,4 +1,4 @@
-"""The daemon: one runtime behind a Unix socket, and a WebSocket where asked for.
+"""The daemon: one runtime behind a Unix socket, and optionally a WebSocket.
 
 Invariants: the lock comes before the log, the log before the socket; interrupted runs are resumed before the first
 client is served; a stop is clean (runs cancelled, approvals denied), and a second signal does not wait for it.
@@ -19,7 +19,7 @@ from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_ui
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
 from buddy.daemon.runtime import Runtime
-from buddy.daemon.socketlink import SocketLink
+from buddy.daemon.socketlink import ServerSocketLink
 from buddy.errors import UserError
 
 STOP_SECONDS = 10.0
@@ -81,7 +81,7 @@ class _Daemon:
         self._handle_signals(loop)
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
-        gc.freeze()  # what the start allocated stays: the collector need not look at it again
+        gc.freeze()  # what the start allocated stays, so the collector can skip it
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._serve_web(*web)) if web is not None else None
@@ -117,12 +117,12 @@ class _Daemon:
         self._runtime.stopping.set()
 
     def _reopen(self) -> None:
-        """The terminal went away, or the log was moved: neither is a reason to stop."""
+        """The terminal was closed or the log file was moved; neither is a reason to stop."""
         self._handler.close()
         log.info("log reopened")
 
 
-class _AcceptedLink(SocketLink):
+class _AcceptedLink(ServerSocketLink):
     """An accepted connection: only from the same user, and within the limits."""
 
     def __init__(self, runtime: Runtime) -> None:

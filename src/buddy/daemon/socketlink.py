@@ -9,13 +9,13 @@ from collections import deque
 from typing import cast
 
 from buddy.daemon.limits import Limits
-from buddy.daemon.link import TooLong
+from buddy.daemon.link import LineTooLong
 
 LINES_AHEAD = 256
 CLOSE_SECONDS = 1.0
 
 
-class SocketLink(asyncio.Protocol):
+class ServerSocketLink(asyncio.Protocol):
     def __init__(self, limits: Limits) -> None:
         self.peer_gone = asyncio.Event()
         self._limits = limits
@@ -41,7 +41,7 @@ class SocketLink(asyncio.Protocol):
             await asyncio.sleep(0)
         while not self._lines:
             if self._too_long:
-                raise TooLong
+                raise LineTooLong
             if self._ended:
                 return None
             self._reader = self._loop.create_future()

@@ -250,7 +250,7 @@ def _annotate(trace: _Trace, event: Event, body: ApprovalRequired | ApprovalRece
 
 
 def _settle(trace: _Trace, usage: Usage) -> None:
-    """The budget as it stands: on the turn as it was then, on the run as it is last."""
+    """Set the budget's current state on the turn and on the run, whose last value wins."""
     budget, context = usage.budget, usage.context
     attributes: Attributes = {
         "buddy.budget.turns": budget.turns,
@@ -288,7 +288,7 @@ def _limits(limits: BudgetLimits) -> Attributes:
 
 
 def _messages(role: str, text: str) -> str:
-    """One message, in the JSON form that the conventions have for content."""
+    """One message, in the JSON format of the GenAI conventions."""
     return msgspec.json.encode([{"role": role, "parts": [{"type": "text", "content": text}]}]).decode()
 
 

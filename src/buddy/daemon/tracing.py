@@ -1,7 +1,7 @@
-"""Traces for OpenTelemetry: a listener of committed events, where the environment asks for an export.
+"""OpenTelemetry traces: a listener of committed events, if the environment configures an export.
 
-Invariants: the turn loop does not know of it; events wait in a bounded queue and become spans in a task of their own;
-without `OTEL_*` or the `[otel]` extra nothing is imported; messages of people and models are in no span unless
+Invariants: the turn loop does not know of it; events wait in a bounded queue and become spans in a separate task;
+without `OTEL_*` or the `[otel]` extra nothing is imported; spans contain no messages of people or models unless
 `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger("buddy.tracing")
 
 
 def start_tracing(env: Mapping[str, str]) -> "Tracing | None":
-    """A tracer that exports by OTLP over HTTP, where the environment names a collector."""
+    """A tracer that exports by OTLP over HTTP; None unless the environment names a collector."""
     endpoint = endpoint_of(env)
     if endpoint is None:
         return None
@@ -51,7 +51,7 @@ def start_tracing(env: Mapping[str, str]) -> "Tracing | None":
 
 
 def endpoint_of(env: Mapping[str, str]) -> str | None:
-    """Where traces go, by the variables that OpenTelemetry has for it; None where they go nowhere."""
+    """Where traces are sent, by OpenTelemetry's variables; None if nowhere."""
     if env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     if env.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
@@ -88,7 +88,7 @@ class Tracing:
                 self._task = asyncio.get_running_loop().create_task(self._work(), name="tracing")
 
     async def close(self) -> None:
-        """Export what is left, for as long as a stop may take."""
+        """Export what is left, within a time limit."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from buddy.config.places import Places
 from buddy.daemon.limits import Limits, Rate
-from buddy.daemon.link import TooLong
+from buddy.daemon.link import LineTooLong
 from buddy.daemon.listen import Listen
 from buddy.daemon.runtime import Runtime, TokenGrant
 from buddy.errors import UserError
@@ -41,7 +41,7 @@ TOKEN_LENGTH = 40
 TOO_BIG = 1009
 """The close code for a message that is too large."""
 MAX_FRAMES = 4
-"""A message of at most this many frame limits is read, so that it gets an error; a longer one is cut off unread."""
+"""Messages up to this many times the frame limit are read, to answer them with an error; longer ones are not read."""
 
 log = logging.getLogger("buddy.web")
 
@@ -83,7 +83,7 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
         ssl_keyfile=listen.key,
         server_header=False,
     )
-    # It would log every requested URL, also those in which somebody put a token by mistake.
+    # It would log every requested URL, including those with a token in them by mistake.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     port: int = listening.getsockname()[1]
@@ -103,7 +103,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _http_protocol(limits: Limits) -> "type[asyncio.Protocol]":
-    """HTTP that allows only the time to request a WebSocket, and only as many peers as may be connected."""
+    """HTTP that limits the time to request a WebSocket and the number of peers."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class BoundedHttp(H11Protocol):
@@ -134,13 +134,13 @@ def _quiet_server(config: "uvicorn.Config") -> "uvicorn.Server":
 
 
 def owner_token(places: Places) -> str:
-    """The owner's own token, made once: whoever can read the state directory is the owner."""
+    """The owner's token, created once: whoever can read the state directory is the owner."""
     path = places.state_dir / "web-token"
     with contextlib.suppress(FileNotFoundError):
         known = path.read_text().strip()
         if known.startswith("att_") and len(known) >= TOKEN_LENGTH:
             return known
-    # Complete before it has its name: half a token, or an empty one, would be easy to guess.
+    # Written completely before it gets its name: half a token, or an empty one, would be easy to guess.
     made = path.with_suffix(".new")
     made.unlink(missing_ok=True)
     token = f"att_{secrets.token_urlsafe(32)}"
@@ -162,7 +162,7 @@ class _Admission:
         runtime.scrubber.register(token)
 
     async def enter(self, websocket: WebSocket) -> None:
-        refusal = self._foreign(websocket)
+        refusal = self._refusal_of_origin(websocket)
         if refusal is not None:
             await _deny(websocket, 403, refusal)
             return
@@ -181,7 +181,7 @@ class _Admission:
     async def _serve(self, websocket: WebSocket, grant: "TokenGrant | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-        link = WebSocketLink(websocket, self._runtime.limits)
+        link = ServerWebSocketLink(websocket, self._runtime.limits)
         owner = grant == "owner"
         if not self._runtime.accept(link, trusted=owner, grant=None if grant == "owner" else grant):
             link.close()
@@ -197,8 +197,8 @@ class _Admission:
             return None
         return TokenGrant(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
 
-    def _foreign(self, websocket: WebSocket) -> str | None:
-        """Why this page or host name is not ours; a browser always sends its page's origin, other programs need not."""
+    def _refusal_of_origin(self, websocket: WebSocket) -> str | None:
+        """Why this host name or page is refused; a browser always sends its page's origin, other programs need not."""
         names = self._names(websocket)
         host = websocket.headers.get("host", "")
         if host not in names:
@@ -210,7 +210,7 @@ class _Admission:
         return None
 
     def _names(self, websocket: WebSocket) -> set[str]:
-        # The local address is an address and not a name, so a foreign page cannot have chosen it.
+        # An IP address rather than a name, so a foreign page cannot have chosen it.
         reached, port = websocket.scope.get("server") or (self._listen.host, self._listen.port)
         hosts = {
             "127.0.0.1",
@@ -225,8 +225,8 @@ class _Admission:
         return {f"{host}:{port}" for host in hosts} | (hosts if port == default else set())
 
 
-class WebSocketLink:
-    """One message, one line or more, in; one message per line out."""
+class ServerWebSocketLink:
+    """Incoming messages have one or more lines; outgoing ones have one line each."""
 
     def __init__(self, websocket: WebSocket, limits: Limits) -> None:
         self.crowded = False
@@ -251,14 +251,14 @@ class WebSocketLink:
             if message["type"] == "websocket.disconnect":
                 self._closed.set()
                 if message.get("code") == TOO_BIG:
-                    raise TooLong
+                    raise LineTooLong
                 return None
             text: str | None = message.get("text")
             data: bytes = message.get("bytes") or b""
             lines = (text.encode(errors="surrogatepass") if text is not None else data).split(b"\n")
             if any(len(line) > self._limits.frame for line in lines):
                 self._close_code = TOO_BIG
-                raise TooLong
+                raise LineTooLong
             self._lines.extend(line for line in lines if line)
             self._taken = 0
         # Otherwise a peer with many buffered lines would not let other tasks run.

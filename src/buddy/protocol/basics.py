@@ -1,4 +1,4 @@
-"""What the simplest client needs of the protocol: its version, two limits, and ids. It imports nothing else."""
+"""What the simplest client needs from the protocol: its version, two limits, and ids. It imports nothing else."""
 
 import os
 import time

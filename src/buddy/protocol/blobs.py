@@ -1,4 +1,4 @@
-"""Long texts live in blobs next to their event; here they are put back."""
+"""Restores the long texts of an event, which are stored as blobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from buddy.protocol.events import EVENTS, EventBody
 
 
 def restore_body(event: Event, contents: Mapping[str, bytes]) -> EventBody | None:
-    """The event's body with the given blobs put back; None for a type this version does not know."""
+    """The event's body with the given blobs restored; None for a type this version does not know."""
     body = event.body()
     if body is None or not body.blobs:
         return body

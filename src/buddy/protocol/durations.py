@@ -9,7 +9,7 @@ _DURATION = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)?")
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds, more than none; None for anything that is not a duration."""
+    """The duration in seconds; None for anything else, and for zero."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
     return seconds if 0 < seconds <= MAX_SECONDS else None

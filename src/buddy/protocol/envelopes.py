@@ -84,7 +84,7 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
 
 
 def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, int]:
-    """The first of the events that come after a seq as lines, until these are `size` bytes, and the seq of the last."""
+    """Events as lines, up to `size` bytes, and the seq of the last one; `after` if there are none."""
     lines: list[bytes] = []
     for event in events:
         lines.append(event.line())
@@ -96,7 +96,7 @@ def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, 
 
 
 def event_of(body: EventBody, *, session_id: str, seq: int, ts: int, run_id: str | None = None) -> Event:
-    """Put a body into its envelope; here its payload gets its final text."""
+    """Put a body into its envelope; this encodes its payload."""
     return Event(session_id, seq, ts, EVENT_NAMES[type(body)], Raw(_encoder.encode(body)), run_id)
 
 
@@ -105,7 +105,7 @@ def encode(shape: Shape) -> Raw:
 
 
 def decode(payload: bytes | Raw, shape: type[AnyShape]) -> AnyShape:
-    """Read a payload; a wrong one is the peer's to fix, so the error says which field and why."""
+    """Read a payload; the error says which field is wrong and why, because the peer must fix it."""
     try:
         return msgspec.json.decode(payload, type=shape)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -160,7 +160,7 @@ def _fields(request: IncomingRequest) -> dict[str, Any]:
 
 
 def session_of(request: IncomingRequest) -> str:
-    """The session a request means, in its envelope or its payload; they must not disagree."""
+    """The session of a request, from its envelope or its payload; if both name one, they must agree."""
     inner = _fields(request).get("sessionId")
     outer = None if request.session_id is UNSET else request.session_id
     if inner is not None and not isinstance(inner, str):
@@ -174,7 +174,7 @@ def session_of(request: IncomingRequest) -> str:
 
 
 def salvage(line: bytes) -> tuple[str | None, str | None]:
-    """The requestId and type of a bad line where they can be read, so that the error reaches its sender."""
+    """The requestId and type of a bad line, if they can be read, so that the error reaches its sender."""
     try:
         found = msgspec.json.decode(line, type=_Salvage)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -262,7 +262,7 @@ _bodies: dict[str, msgspec.json.Decoder[EventBody]] = {}
 
 
 def _make_decoder(kind: str) -> msgspec.json.Decoder[EventBody] | None:
-    """One for each type that is met: all of them at once would cost every start 2 ms."""
+    """Create decoders on demand: creating all of them would add 2 ms to every start."""
     if kind in EVENTS:
         _bodies[kind] = msgspec.json.Decoder(EVENTS[kind])
     return _bodies.get(kind)

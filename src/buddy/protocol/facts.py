@@ -11,7 +11,7 @@ class EventFacts(Struct, frozen=True, kw_only=True):
     """The facts of one event type; each is read by deriving a set of types from it."""
 
     name: str = ""
-    """Its name on the wire where that is not the class name in snake_case."""
+    """Its name on the wire, if that is not the class name in snake_case."""
     of_run: bool = False
     """It belongs to a run, so its envelope always names one."""
     lasts: bool = False

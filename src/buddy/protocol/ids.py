@@ -1,4 +1,4 @@
-"""Ids: a prefix that says what it names, and a ULID that sorts by the time it was made."""
+"""Ids: a prefix that says what is named, and a ULID that sorts by time of creation."""
 
 import re
 from typing import Annotated, Protocol
@@ -13,12 +13,12 @@ encode_ulid = basics.encode_ulid
 ID = re.compile(r"(?:req|sess|run|msg|appr|att)_[A-Za-z0-9._:-]{1,120}")
 
 
-# What names something that exists has its pattern in the schema alone: a wrong one is answered as not found.
+# Ids of existing things have their pattern only in the schema: a wrong one is answered as not found.
 SessionId = Annotated[str, Meta(extra_json_schema={"pattern": r"^sess_[A-Za-z0-9._:-]+$"})]
 RunId = Annotated[str, Meta(extra_json_schema={"pattern": r"^run_[A-Za-z0-9._:-]+$"})]
 ApprovalId = Annotated[str, Meta(extra_json_schema={"pattern": r"^appr_[A-Za-z0-9._:-]+$"})]
 AttachToken = Annotated[str, Meta(extra_json_schema={"pattern": r"^att_[A-Za-z0-9._:-]+$"})]
-# The client makes this one, so a wrong one is an invalid request.
+# The client creates this one, so a wrong one is an invalid request.
 MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]
 
 

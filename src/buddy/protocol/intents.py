@@ -26,7 +26,7 @@ class AgentTool(Struct, frozen=True):
 
 
 class _Intent(Struct, frozen=True, kw_only=True):
-    """`title` and `summary` are for people. `target` and `sandbox` are None where the effect lies elsewhere."""
+    """`title` and `summary` are for people. `target` and `sandbox` are None if the effect is not on a target."""
 
     title: str
     summary: str
@@ -49,9 +49,9 @@ class _Intent(Struct, frozen=True, kw_only=True):
 
 
 class Exec(_Intent, frozen=True, kw_only=True):
-    """Runs a command. `network` is None where commands are not confined, so that they have it anyway.
+    """Runs a command. `network` is None if commands are not confined, so that they have it anyway.
 
-    `scripts` are the digests of the files it would run, by path; `scripts_complete` is false where it may run more.
+    `scripts` are the digests of the files it would run, by path; `scripts_complete` is false if it may run more.
     """
 
     kind: ClassVar[ApprovalKind] = "exec"
@@ -137,7 +137,7 @@ class Keys(_Intent, frozen=True, kw_only=True):
 
     @property
     def typed(self) -> str:
-        """What arrives at the program, as far as it is characters."""
+        """The characters that the program receives."""
         pressed = (" " if key == "Space" else key for key in self.keys)
         return self.text + "".join(key for key in pressed if len(key) == 1)
 
@@ -145,7 +145,7 @@ class Keys(_Intent, frozen=True, kw_only=True):
 class Other(_Intent, frozen=True, kw_only=True):
     """Anything else. `path` is the file or directory it is about; `shown` is whatever else a person should see.
 
-    `opens_network` is true for a command that is confined and is to have network all the same.
+    `opens_network` is true for a confined command that gets network.
     """
 
     kind: ApprovalKind = "tool"
@@ -161,7 +161,7 @@ Intent = Exec | Write | Fetch | Keys | Other
 
 
 def opens_network(intent: Intent) -> bool:
-    """Whether a command that is confined is to have network all the same."""
+    """Whether this is a confined command that gets network."""
     match intent:
         case Exec():
             return bool(intent.network)
@@ -172,7 +172,7 @@ def opens_network(intent: Intent) -> bool:
 
 
 def recorded_intent(kind: str, title: str, summary: str, details: Mapping[str, Any]) -> Other:
-    """The intent behind an approval in a log, for a replay: its rules were applied then and are not applied again."""
+    """The intent of a recorded approval, for a replay, in which rules are not applied again."""
     kinds: dict[str, ApprovalKind] = {"exec": "exec", "write": "write", "fetch": "fetch", "keys": "keys"}
     return Other(
         kind=kinds.get(kind, "tool"),

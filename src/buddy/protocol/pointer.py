@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901): where in a payload something is. Nothing is imported here: the quick start uses it."""
+"""JSON Pointers (RFC 6901). Nothing is imported here, because a fast start uses it."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ def get(tree: "Any", path: str) -> "Any":
 
 
 def put(tree: "Any", path: str, value: object) -> None:
-    """Set what is there."""
+    """Replace the value at a path."""
     *parents, last = _parts(path)
     for part in parents:
         tree = tree[_key(tree, part)]

@@ -12,7 +12,7 @@ from buddy.protocol.shapes import Shape
 
 Access = Literal["anyone", "client", "observer", "approver", "driver", "owner"]
 """The least that a peer must be: `anyone` even before hello, `client` after it, then a role on the session, then the
-owner of the runtime, who came without a session's token."""
+owner of the runtime, who connects without a session's token."""
 
 ActsOn = Literal["runtime", "session", "open_session"]
 """`session` needs the session's record alone; `open_session` needs it open for writing in this process."""
@@ -24,7 +24,7 @@ class RequestRow(Struct, frozen=True):
     access: Access
     acts_on: ActsOn = "runtime"
     capability: str | None = None
-    """What hello announces where this request is served."""
+    """What hello announces if this request is served."""
     is_reply_bound: bool = False
     """The schema requires the response to name its session."""
 
@@ -38,7 +38,7 @@ REQUESTS: dict[str, RequestRow] = {
     "hello": RequestRow(ask.Hello, ask.HelloReply, "anyone"),
     "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "owner"),
     "list_sessions": RequestRow(ask.ListSessions, ask.ListSessionsReply, "client"),
-    # Attaching is how a role is got: the handler takes it from the token.
+    # Attaching grants a role: the handler takes it from the token.
     "attach_session": RequestRow(
         ask.AttachSession, ask.AttachSessionReply, "client", "session", "replay_attach", is_reply_bound=True
     ),
@@ -55,7 +55,7 @@ REQUESTS: dict[str, RequestRow] = {
     "ping": RequestRow(ask.Ping, ask.PingReply, "anyone"),
     # Buddy's own
     "set_approval_policy": RequestRow(ask.SetApprovalPolicy, ask.SetApprovalPolicyReply, "driver", "open_session"),
-    # Not opened by dispatch: a session whose model is gone is opened with the one it is switched to.
+    # Not opened by dispatch: if the session's model is no longer configured, it is opened with the new one.
     "switch_model": RequestRow(ask.SwitchModel, ask.SwitchModelReply, "driver", "session"),
     "compact_session": RequestRow(ask.CompactSession, ask.CompactSessionReply, "driver", "open_session"),
     "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
@@ -65,8 +65,8 @@ REQUESTS: dict[str, RequestRow] = {
     "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "owner", capability="decisions"),
     "steer_run": RequestRow(ask.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
     "queue_message": RequestRow(ask.QueueMessage, ask.QueueMessageReply, "driver", "open_session", "queue"),
-    # Neither is opened: a copy can be made of a session that another process runs, and opening one to delete it would
-    # take up its interrupted run.
+    # Neither is opened: a session that another process runs can be forked, and opening one to delete it would resume
+    # its interrupted run.
     "fork_session": RequestRow(ask.ForkSession, ask.ForkSessionReply, "driver", "session", "fork"),
     "delete_session": RequestRow(ask.DeleteSession, ask.DeleteSessionReply, "driver", "session"),
     "prune_session": RequestRow(ask.PruneSession, ask.PruneSessionReply, "driver", "open_session", "prune"),
@@ -82,6 +82,6 @@ REQUESTS: dict[str, RequestRow] = {
 }
 
 _FEATURES = ("stream_tokens", "headless", "multi_client", "crash_recovery", "acceptance", "grants_until")
-"""What no single request stands for."""
+"""Capabilities without a request of their own."""
 
 CAPABILITIES = (*_FEATURES, *dict.fromkeys(row.capability for row in REQUESTS.values() if row.capability))

@@ -199,7 +199,7 @@ class RecordedTarget(Local):
     def __init__(self, name: str, cursor: ReplayCursor) -> None:
         super().__init__()
         self.name = name
-        self.looking = self
+        self.without_cgroups = self
         self._cursor = cursor
 
     async def run(

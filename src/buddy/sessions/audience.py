@@ -23,16 +23,16 @@ class Audience:
     def __bool__(self) -> bool:
         return bool(self._listening)
 
-    def listen(self, heard: asyncio.Event) -> None:
+    def listen(self, wakeup: asyncio.Event) -> None:
         """Have an asyncio.Event set whenever there is something to look at."""
-        self._listening.add(heard)
+        self._listening.add(wakeup)
 
-    def unlisten(self, heard: asyncio.Event) -> None:
-        self._listening.discard(heard)
+    def unlisten(self, wakeup: asyncio.Event) -> None:
+        self._listening.discard(wakeup)
 
     def wake(self) -> None:
-        for heard in self._listening:
-            heard.set()
+        for wakeup in self._listening:
+            wakeup.set()
 
     def publish(self, events: Sequence[Event]) -> None:
         """Add committed events, and wake all followers."""

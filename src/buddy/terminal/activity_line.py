@@ -32,14 +32,14 @@ class ActivityLine:
         self._started_ts, self._progress, self._is_stopping = ts, None, False
 
     def update(self, progress: Progress, ts: int) -> None:
-        """Take up a progress event. Its repetitions during one step do not restart that step's clock."""
+        """Apply a progress event. Repeated events of one step do not restart that step's clock."""
         before = self._progress
         if before is None or (before.kind, before.turn) != (progress.kind, progress.turn):
             self._progress_ts = ts
         self._progress = progress
 
     def restart_step(self, ts: int) -> None:
-        """The time that an approval took is not the tool's."""
+        """Restart the step's clock: waiting for an approval does not count."""
         self._progress_ts = ts
 
     def stop_run(self) -> None:

@@ -174,7 +174,7 @@ def _changed_by(by: str) -> str:
 
 def user_block(body: UserMessage, style: Style) -> str:
     """The user's message, marked; another client's name is shown with it."""
-    lines = _bounded(escape(body.text).split("\n"), MESSAGE_LINES)
+    lines = _first_lines(escape(body.text).split("\n"), MESSAGE_LINES)
     who = "" if body.by in (ME, "headless") else style.dim(f"[{one_line(body.by, 30)}] ")
     first, *rest = lines
     return "\n".join([f"{style.green('>')} {who}{style.bold(first)}", *(f"  {style.bold(line)}" for line in rest)])
@@ -184,10 +184,10 @@ def call_block(body: ToolCall, style: Style) -> str:
     head = f"{style.yellow('▶')} {style.yellow(one_line(body.tool_name, 60))}"
     match body.args:
         case {"command": str(command)}:
-            first, *rest = _bounded(escape(command).split("\n"), CONTENT_LINES)
+            first, *rest = _first_lines(escape(command).split("\n"), CONTENT_LINES)
             return "\n".join([f"{head} {style.dim('$')} {first}", *(f"    {line}" for line in rest)])
         case {"path": str(path), "content": str(content)}:
-            added = _bounded(escape(content).rstrip("\n").split("\n"), CONTENT_LINES)
+            added = _first_lines(escape(content).rstrip("\n").split("\n"), CONTENT_LINES)
             shown = "\n".join(style.green(f"    + {line[:LINE]}") for line in added)
             return f"{head} {one_line(path, 200)}\n{shown}"
         case {"path": str(path), **rest} if not rest:
@@ -222,7 +222,7 @@ def preview(text: str, style: Style, most: int = RESULT_LINES) -> str:
 
 
 def thought_block(text: str, style: Style) -> str:
-    lines = _bounded(escape(text.strip()).split("\n"), THOUGHT_LINES)
+    lines = _first_lines(escape(text.strip()).split("\n"), THOUGHT_LINES)
     return "\n".join(style.dim(f"{'✻' if number == 0 else ' '} {line}") for number, line in enumerate(lines))
 
 
@@ -263,7 +263,7 @@ def error_block(error: Exception, style: Style) -> str:
 
 def diff_block(text: str, style: Style, most: int = DIFF_LINES) -> str:
     """A unified diff; colour repeats what the signs say."""
-    return "\n".join(_diff_line(line, style) for line in _bounded(escape(text).rstrip("\n").split("\n"), most))
+    return "\n".join(_diff_line(line, style) for line in _first_lines(escape(text).rstrip("\n").split("\n"), most))
 
 
 def _diff_line(line: str, style: Style) -> str:
@@ -315,6 +315,6 @@ def _granted_for(body: ApprovalReceived, ts: int) -> str:
             return ""
 
 
-def _bounded(lines: list[str], most: int) -> list[str]:
+def _first_lines(lines: list[str], most: int) -> list[str]:
     left = len(lines) - most
     return lines if left <= 1 else [*lines[:most], f"… {left} more lines"]

@@ -32,7 +32,7 @@ from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape
 from buddy.terminal.markdown import Markdown
 from buddy.terminal.phrases import format_tokens
-from buddy.terminal.settings import DisplaySettings
+from buddy.terminal.settings import DisplayOptions
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut, wrap_words
 
@@ -46,7 +46,7 @@ class EventRenderer:
     def __init__(
         self,
         session: CurrentSession,
-        display: DisplaySettings,
+        display: DisplayOptions,
         style: Style,
         columns: Callable[[], int],
         write: Callable[[str], None],

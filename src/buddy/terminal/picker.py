@@ -13,8 +13,6 @@ VISIBLE = 8
 
 
 class Picker:
-    locks = True
-
     def __init__(
         self, title: str, choices: Sequence[str], style: Style, on_choice: Callable[[int], None], start: int = 0
     ) -> None:

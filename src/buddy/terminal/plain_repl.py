@@ -1,7 +1,7 @@
 """The REPL without a terminal, or on a dumb one: each line read is a prompt or a command, answered before the next.
 
 Invariants: the model's replies go to stdout unrendered (escaped if that is a terminal), everything else to stderr; no
-escape sequence is written; approvals are asked only of a person, and only a clear yes counts as one.
+escape sequence is written; only a person is asked for approvals, and only an explicit yes approves.
 """
 
 import asyncio
@@ -103,13 +103,13 @@ class PlainRepl:
             return
         sent = await self.session.send(line)
         async for event in self.session.client.events():
-            body = await self._take(event)
+            body = await self._handle(event)
             if isinstance(body, RunComplete) and body.run_id == sent.run_id:
                 self._outcome = body.outcome
                 return
         raise ConnectionResetError("the daemon closed the connection")
 
-    async def _take(self, event: Event) -> EventBody | None:
+    async def _handle(self, event: Event) -> EventBody | None:
         if not self.session.apply(event):
             return None
         body = event.body()
@@ -173,7 +173,7 @@ class PlainRepl:
             return
         await self.session.open(session_id)
         async for event in self.session.client.events():
-            await self._take(event)
+            await self._handle(event)
             if not self.session.is_replaying and self.session.active is None:
                 return
 

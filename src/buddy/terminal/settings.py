@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 
-class DisplaySettings(Struct, frozen=True):
+class DisplayOptions(Struct, frozen=True):
     color: bool = True
     show_tokens: bool = False
     show_tool_calls: bool = True
@@ -38,6 +38,6 @@ class BuddyProgram(Struct, frozen=True):
 
 
 class TerminalSettings(Struct, frozen=True):
-    display: DisplaySettings
+    display: DisplayOptions
     profiles: Profiles
     buddy: BuddyProgram

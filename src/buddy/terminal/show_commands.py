@@ -22,7 +22,7 @@ BAR = 30
 NOTHING_SENT = "no messages yet"
 
 
-class ActiveRun(Struct, frozen=True):
+class RunStatus(Struct, frozen=True):
     session_id: str
     run_id: str
     state: str
@@ -30,22 +30,22 @@ class ActiveRun(Struct, frozen=True):
     root: str
 
 
-async def active_runs(ui: CommandUI) -> list[ActiveRun]:
+async def active_runs(ui: CommandUI) -> list[RunStatus]:
     """The active runs of the daemon, oldest session first."""
     client = ui.session.client
     found = (await client.request(ListSessions(ALL), ListSessionsReply)).sessions
-    runs: list[ActiveRun] = []
+    runs: list[RunStatus] = []
     for summary in reversed(found):
         if summary.state in ACTIVE:
             snapshot = await client.request(GetSnapshot(), GetSnapshotReply, summary.session_id)
             if snapshot.active_run_id:
                 seconds = snapshot.budget.seconds if snapshot.budget else 0.0
                 root = summary.repo.root_path
-                runs.append(ActiveRun(summary.session_id, snapshot.active_run_id, snapshot.state, seconds, root))
+                runs.append(RunStatus(summary.session_id, snapshot.active_run_id, snapshot.state, seconds, root))
     return runs
 
 
-async def find_run(ui: CommandUI, wanted: str) -> ActiveRun:
+async def find_run(ui: CommandUI, wanted: str) -> RunStatus:
     """A run by its number in /ps, by its id or the end of it; without any of these, the only active run."""
     runs = await active_runs(ui)
     if not runs:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_runtime
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
@@ -32,32 +32,32 @@ class DaemonRequests:
             "shutdown": on_runtime(ask.Shutdown, self.shutdown),
         }
 
-    async def hello(self, peer: Connection, request: ask.Hello) -> Shape:
+    async def hello(self, peer: PeerConnection, request: ask.Hello) -> Shape:
         peer.introduce(request.client_name)
         # The sandbox levels are looked up, not probed: a client that only says hello must not wait for probes.
         return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, sandbox_levels())
 
-    async def ping(self, _peer: Connection, _request: ask.Ping) -> Shape:
+    async def ping(self, _peer: PeerConnection, _request: ask.Ping) -> Shape:
         return ask.PingReply(True, self._clock())
 
-    async def trust_folder(self, _peer: Connection, request: ask.TrustFolder) -> Shape:
+    async def trust_folder(self, _peer: PeerConnection, request: ask.TrustFolder) -> Shape:
         check_path(request.root_path)
         return ask.TrustFolderReply(self._host.trust(request.root_path, trusted=request.trusted))
 
-    async def create_project(self, _peer: Connection, request: ask.CreateProject) -> Shape:
+    async def create_project(self, _peer: PeerConnection, request: ask.CreateProject) -> Shape:
         check_path(request.root_path)
         project = self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
         return ask.CreateProjectReply(project.project_id)
 
-    async def list_projects(self, _peer: Connection, _request: ask.ListProjects) -> Shape:
+    async def list_projects(self, _peer: PeerConnection, _request: ask.ListProjects) -> Shape:
         return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
 
-    async def project_options(self, _peer: Connection, _request: ask.ProjectOptions) -> Shape:
+    async def project_options(self, _peer: PeerConnection, _request: ask.ProjectOptions) -> Shape:
         return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
-    async def daemon_status(self, _peer: Connection, _request: ask.DaemonStatus) -> Shape:
+    async def daemon_status(self, _peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
         return self._host.status()
 
-    async def shutdown(self, peer: Connection, _request: ask.Shutdown) -> Shape:
+    async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)
         return ask.AcceptedReply(True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
@@ -32,7 +32,7 @@ class ReadRequests:
             "list_decisions": on_runtime(ask.ListDecisions, self.list_decisions),
         }
 
-    async def get_snapshot(self, _peer: Connection, _request: ask.GetSnapshot, session: Session) -> Shape:
+    async def get_snapshot(self, _peer: PeerConnection, _request: ask.GetSnapshot, session: Session) -> Shape:
         snapshot = session.snapshot()
         return ask.GetSnapshotReply(
             state=snapshot.state,
@@ -45,11 +45,11 @@ class ReadRequests:
             approvals=tuple(session.pending_approvals()),
         )
 
-    async def read_events(self, _peer: Connection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
+    async def read_events(self, _peer: PeerConnection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
         events = await self._log.read(record.session_id, request.after, request.limit)
         return ask.ReadEventsReply(tuple(msgspec.Raw(event.line()[:-1]) for event in events), record.last_seq)
 
-    async def read_blob(self, _peer: Connection, request: ask.ReadBlob, record: SessionRecord) -> Shape:
+    async def read_blob(self, _peer: PeerConnection, request: ask.ReadBlob, record: SessionRecord) -> Shape:
         is_named = await self._log.has_blob(record.session_id, request.blob)
         limit = max(request.limit, MIN_PART)
         found = await self._log.read_blob(request.blob, request.offset, limit) if is_named else None
@@ -61,11 +61,11 @@ class ReadRequests:
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(part, is_last)
         return ask.ReadBlobReply(text, total)
 
-    async def list_approvals(self, _peer: Connection, _request: ask.ListApprovals) -> Shape:
+    async def list_approvals(self, _peer: PeerConnection, _request: ask.ListApprovals) -> Shape:
         sessions = self._sessions.open_sessions
         return ask.ListApprovalsReply(tuple(found for session in sessions for found in session.pending_approvals()))
 
-    async def list_decisions(self, _peer: Connection, request: ask.ListDecisions) -> Shape:
+    async def list_decisions(self, _peer: PeerConnection, request: ask.ListDecisions) -> Shape:
         from buddy.approvals.audit import decisions_made
 
         made = await decisions_made(self._log, request.limit, request.session_id, request.since)

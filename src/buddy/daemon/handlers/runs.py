@@ -1,6 +1,6 @@
 """Requests that drive a session: messages, decisions, policy, model, compaction."""
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.log.contract import SessionRecord
@@ -30,7 +30,7 @@ class RunRequests:
             "compact_session": on_session(ask.CompactSession, self.compact_session),
         }
 
-    async def send_user_message(self, peer: Connection, request: ask.SendUserMessage, session: Session) -> Shape:
+    async def send_user_message(self, peer: PeerConnection, request: ask.SendUserMessage, session: Session) -> Shape:
         session_id = session.session_id
         if session.fold.run is None:
             self._sessions.admit_run()
@@ -38,29 +38,31 @@ class RunRequests:
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
-    async def queue_message(self, peer: Connection, request: ask.QueueMessage, session: Session) -> Shape:
+    async def queue_message(self, peer: PeerConnection, request: ask.QueueMessage, session: Session) -> Shape:
         return ask.QueueMessageReply(await session.runs.queue(request, peer.name))
 
-    async def steer_run(self, peer: Connection, request: ask.SteerRun, session: Session) -> Shape:
+    async def steer_run(self, peer: PeerConnection, request: ask.SteerRun, session: Session) -> Shape:
         await session.runs.steer(request, peer.name)
         return ask.AcceptedReply(True)
 
-    async def cancel_run(self, peer: Connection, request: ask.CancelRun, session: Session) -> Shape:
+    async def cancel_run(self, peer: PeerConnection, request: ask.CancelRun, session: Session) -> Shape:
         await session.runs.cancel(request, peer.name)
         return ask.AcceptedReply(True)
 
-    async def submit_approval(self, peer: Connection, request: ask.SubmitApproval, session: Session) -> Shape:
+    async def submit_approval(self, peer: PeerConnection, request: ask.SubmitApproval, session: Session) -> Shape:
         await session.submit_approval(request, peer.name)
         return ask.AcceptedReply(True)
 
-    async def set_approval_policy(self, peer: Connection, request: ask.SetApprovalPolicy, session: Session) -> Shape:
+    async def set_approval_policy(
+        self, peer: PeerConnection, request: ask.SetApprovalPolicy, session: Session
+    ) -> Shape:
         policy = await set_policy(session, request, peer.name)
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
 
-    async def switch_model(self, peer: Connection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
+    async def switch_model(self, peer: PeerConnection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
         session = await self._sessions.open(record.session_id, request)
         chosen = await switch_model(session, request, peer.name)
         return ask.SwitchModelReply(chosen.profile, chosen.model, chosen.api)
 
-    async def compact_session(self, peer: Connection, request: ask.CompactSession, session: Session) -> Shape:
+    async def compact_session(self, peer: PeerConnection, request: ask.CompactSession, session: Session) -> Shape:
         return await compact(session, peer.name, undo=request.undo)

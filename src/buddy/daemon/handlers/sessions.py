@@ -1,6 +1,6 @@
 """Requests that start, list, attach to, copy, prune and delete sessions."""
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
@@ -30,14 +30,14 @@ class SessionRequests:
             "prune_session": on_session(ask.PruneSession, self.prune_session),
         }
 
-    async def start_session(self, peer: Connection, request: ask.StartSession) -> Shape:
+    async def start_session(self, peer: PeerConnection, request: ask.StartSession) -> Shape:
         check_path(request.repo.root_path)
         session, token = await self._sessions.start(request)
         peer.roles.grant(session.session_id, "driver")
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
-    async def list_sessions(self, peer: Connection, request: ask.ListSessions) -> Shape:
+    async def list_sessions(self, peer: PeerConnection, request: ask.ListSessions) -> Shape:
         """All of them for the owner; for others, those they have a role on."""
         if peer.roles.is_owner:
             records = await self._log.newest(request.limit, request.root_path)
@@ -45,7 +45,7 @@ class SessionRequests:
             records = await self._visible_to(peer, request)
         return ask.ListSessionsReply(tuple(map(_summary_of, records)))
 
-    async def attach_session(self, peer: Connection, request: ask.AttachSession, record: SessionRecord) -> Shape:
+    async def attach_session(self, peer: PeerConnection, request: ask.AttachSession, record: SessionRecord) -> Shape:
         session_id = record.session_id
         await peer.roles.admit(session_id, request.attach_token)
         session = await self._open_if_possible(session_id, peer.name)
@@ -61,20 +61,20 @@ class SessionRequests:
         state = session.state if session is not None else record.state
         return ask.AttachSessionReply(session_id, state, Replay(cursor + 1, max(last, 1), True, gap))
 
-    async def fork_session(self, peer: Connection, request: ask.ForkSession, record: SessionRecord) -> Shape:
+    async def fork_session(self, peer: PeerConnection, request: ask.ForkSession, record: SessionRecord) -> Shape:
         session, token = await self._sessions.fork(record.session_id, request.seq, peer.name)
         peer.roles.grant(session.session_id, "driver")
         return ask.ForkSessionReply(session.session_id, token)
 
-    async def delete_session(self, _peer: Connection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
+    async def delete_session(self, _peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
         deleted = await self._sessions.delete(record.session_id)
         await self._host.forget(record.session_id)
         return ask.DeleteSessionReply(deleted)
 
-    async def prune_session(self, _peer: Connection, request: ask.PruneSession, session: Session) -> Shape:
+    async def prune_session(self, _peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
         return ask.PruneSessionReply(await prune(session, request.before_seq))
 
-    async def _visible_to(self, peer: Connection, request: ask.ListSessions) -> list[SessionRecord]:
+    async def _visible_to(self, peer: PeerConnection, request: ask.ListSessions) -> list[SessionRecord]:
         found = [await self._log.get(session_id) for session_id in peer.roles.sessions]
         records = [record for record in found if record and request.root_path in (None, record.repo.root_path)]
         return sorted(records, key=lambda record: -record.updated_at)[: request.limit]

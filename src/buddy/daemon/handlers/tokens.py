@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from buddy.daemon.connection import Connection
+from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.log.contract import Log
@@ -27,18 +27,18 @@ class TokenRequests:
             "list_tokens": on_session(ask.ListTokens, self.list_tokens),
         }
 
-    async def mint_token(self, _peer: Connection, request: ask.MintToken, session: Session) -> Shape:
+    async def mint_token(self, _peer: PeerConnection, request: ask.MintToken, session: Session) -> Shape:
         seconds = request.expires_in_seconds
         expires = None if seconds is None else self._clock() + int(seconds * 1000)
         return ask.MintTokenReply(await self._sessions.mint(session.session_id, request.role, expires))
 
-    async def revoke_token(self, _peer: Connection, request: ask.RevokeToken, session: Session) -> Shape:
+    async def revoke_token(self, _peer: PeerConnection, request: ask.RevokeToken, session: Session) -> Shape:
         hashed = await self._hash_of(request.attach_token, session.session_id)
         revoked = await self._log.revoke(hashed)
         self._host.disconnect_token(hashed)
         return ask.RevokeTokenReply(revoked)
 
-    async def list_tokens(self, _peer: Connection, _request: ask.ListTokens, session: Session) -> Shape:
+    async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, session: Session) -> Shape:
         known = await self._log.tokens(session.session_id)
         return ask.ListTokensReply(
             tuple(ask.TokenInfo(token.token_hash[:16], token.role, token.expires_at) for token in known)
