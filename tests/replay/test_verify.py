@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from buddy.backends.contract import Run
+from buddy.backends.native import watch
+from buddy.backends.native.dispatch import Dispatch, PreparedCall
+from buddy.backends.runstate import OpenCall
 from buddy.config.settings import AgentSettings, ToolSettings
 from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProviderError
@@ -65,6 +69,23 @@ async def test_tools_are_replayed_without_being_run(tmp_path: Path) -> None:
         (tmp_path / "a.txt").unlink()
         await assert_same(await recording.recording())
     assert (tmp_path / "made").read_text() == "made\n"
+
+
+async def test_a_tool_that_took_long_to_prepare_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = Dispatch.prepare
+
+    async def prepare_slowly(dispatch: Dispatch, run: Run, call: OpenCall) -> PreparedCall:
+        await asyncio.sleep(0.2)
+        return await prepare(dispatch, run, call)
+
+    monkeypatch.setattr(Dispatch, "prepare", prepare_slowly)
+    monkeypatch.setattr(watch, "HEARTBEAT_SECONDS", 0.05)
+    async with recording_session(tmp_path, asks_for(shell("echo a"), shell("echo b")), answer("ok")) as session:
+        await session.say("go")
+        recording = await session.recording()
+    types = [event.type for event in recording.events]
+    assert types[types.index("tool_call") - 1] == "progress"
+    await assert_same(recording)
 
 
 async def test_tools_without_a_target_are_replayed(tmp_path: Path) -> None:

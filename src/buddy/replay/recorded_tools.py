@@ -136,6 +136,7 @@ class RecordedDispatch(Dispatch):
     async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
         del run
         call_id, name = call.item.call_id, call.item.name
+        await self._cursor.wait_prepared(call_id)
         _, step = self._cursor.next_step(call_id)
         if isinstance(step, ToolResult) and step.outcome == "rejected":
             raise _error_of(step)

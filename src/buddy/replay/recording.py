@@ -19,17 +19,14 @@ from buddy.protocol.events import (
     ApprovalRequired,
     Error,
     EventBody,
-    Progress,
     RunComplete,
     RunStarted,
     SessionForked,
+    ToolCall,
     ToolClaimed,
     ToolResult,
 )
 from buddy.sessions.fork import Entry
-
-MAX_PAUSES = 24
-PAUSE_SECONDS = 0.5
 
 Body = TypeVar("Body", bound=EventBody)
 CallStep = ApprovalRequired | ApprovalReceived | ToolClaimed | ToolResult
@@ -64,12 +61,16 @@ def spans_of(entries: Sequence[Entry]) -> list[ProcessSpan]:
 def _is_restart(body: EventBody | None) -> bool:
     if isinstance(body, RunStarted):
         return body.recovered
+    return _ends_window(body)
+
+
+def _ends_window(body: EventBody | None) -> bool:
     return isinstance(body, ApprovalPolicyChanged) and body.by == RuntimeActor.RESTART
 
 
 def _recovery_start(entries: Sequence[Entry], at: int) -> int:
     """A recovery begins with the approvals that expired meanwhile and the end of an approval window."""
-    while at > 0 and (isinstance(before := entries[at - 1][1], ApprovalExpired) or _is_restart(before)):
+    while at > 0 and (isinstance(before := entries[at - 1][1], ApprovalExpired) or _ends_window(before)):
         at -= 1
     return entries[at][0].seq
 
@@ -117,11 +118,18 @@ class ReplayCursor:
         return next((body for _, body in self.after(start) if isinstance(body, kind)), None)
 
     def next_step(self, call_id: str) -> tuple[int, CallStep | None]:
-        """What is recorded next about a call, and where."""
+        """What is recorded next about a call that was announced, and where."""
         for event, body in self.rest_of_run():
             if isinstance(body, CallStep) and body.call_id == call_id:
                 return event.seq, body
         return 0, None
+
+    async def wait_prepared(self, call_id: str) -> None:
+        """Until a call was ready to be announced or, once decided, to be claimed: preparing it may take a while."""
+        steps = ((event.seq, body) for event, body in self.rest_of_run() if isinstance(body, CallStep | ToolCall))
+        seq, step = next(((seq, step) for seq, step in steps if step.call_id == call_id), (0, None))
+        if isinstance(step, ToolCall | ToolClaimed):
+            await self.wait_before(seq)
 
     # --- what the session asks the world for ---
 
@@ -152,18 +160,9 @@ class ReplayCursor:
         self.notify()
 
     async def wait_before(self, seq: int) -> None:
-        """Until everything before `seq` has happened and no request is due."""
+        """Until everything before `seq` has happened and no request is due; meanwhile time passes, so timers fire."""
         while self.reached < seq - 1 or (self._due and self._due[0] <= self.reached):
             await self.wait_change()
-
-    async def wait_turn(self) -> None:
-        """Until every request that is due was made, and the heartbeat that was recorded next has come, if it does."""
-        await self.wait_before(0)
-        for _ in range(MAX_PAUSES):
-            body = self.upcoming[1] if self.upcoming else None
-            if not isinstance(body, Progress) or body.elapsed_seconds is None:
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
 
     async def wait_change(self) -> None:
         await self._changed.wait()

@@ -17,6 +17,7 @@ from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.models.contract import Provider
+from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
 from buddy.replay.external_inputs import ids_for, inputs_in
 from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber, open_streams
@@ -27,7 +28,6 @@ from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
-from buddy.sessions.spill import restore_spilled
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 from buddy.tools.registry import Definition
@@ -49,8 +49,7 @@ def verify(recording: Recording, settings: PromptSettings | None = None, specs: 
     """
     if not recording.events or recording.events[0].seq != 1:
         raise UserError("the beginning of this session was pruned, so it cannot be replayed")
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        entries = runner.run(_full_entries(recording))
+    entries = [(event, restore_body(event, recording.blobs)) for event in recording.events]
     spans = spans_of(entries)
     _check_recorded(entries, spans)
     fixed = _Fixed(recording.blobs, settings or PromptSettings(), specs)
@@ -69,13 +68,6 @@ class _Fixed(Struct, frozen=True):
     blobs: Mapping[str, bytes]
     settings: PromptSettings
     specs: tuple[Definition, ...]
-
-
-async def _full_entries(recording: Recording) -> list[Entry]:
-    async def read(blob: str) -> bytes | None:
-        return recording.blobs.get(blob)
-
-    return [(event, await restore_spilled(event, read)) for event in recording.events]
 
 
 def _check_recorded(entries: Sequence[Entry], spans: Sequence[ProcessSpan]) -> None:
