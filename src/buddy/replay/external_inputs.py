@@ -87,7 +87,10 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
             return lambda session: session.runs.send(message, body.by)
         case ApprovalReceived():
-            submission = _submission(session_id, run_id, body, event.ts)
+            scope, seconds = body.scope or "once", _seconds_until(body.expires_at, event.ts)
+            submission = SubmitApproval(
+                session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop, seconds
+            )
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
             return lambda session: session.runs.cancel(CancelRun(session_id, run_id, body.reason), body.by)
@@ -103,11 +106,6 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             return lambda session: compact(session, body.by, undo=body.undo)
         case _:
             return None
-
-
-def _submission(session_id: str, run_id: str, body: ApprovalReceived, ts: int) -> SubmitApproval:
-    scope, seconds = body.scope or "once", _seconds_until(body.expires_at, ts)
-    return SubmitApproval(session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop, seconds)
 
 
 def _seconds_until(expires_at: int | None, now: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Another agent that does what it did: whatever its adapter wrote down is input, and is written down again.
+"""An external agent that does what it did: whatever its adapter recorded is input, and is recorded again.
 
 Invariants: each of its events comes at its recorded place; what Buddy itself decides about them (approvals, claims,
 results of calls that the end of the run closes, outcomes) is worked out again.
@@ -153,13 +153,13 @@ class _RecordedWork:
         self._run.emit(body)
 
     async def _ask(self, approval: ApprovalRequired | ApprovalReceived) -> None:
-        """Have a call decided, and claim it where it was approved, before the agent hears of that."""
+        """Have a call decided, and claim it where it was approved, before the agent learns of it."""
         call_id, digest = approval.call_id or "", approval.digest or ""
         name = self._run.state.open_calls[call_id].item.name
         try:
             ruling = await self._run.ask(Question(call_id, "privileged", intent_of(name, approval), digest, name))
         except RunDenied as denial:
-            self._denial = denial  # the agent hears of it, and may have done more, before the run ends
+            self._denial = denial  # the agent learns of it, and may have done more, before the run ends
             return
         seq, step = self._cursor.next_step(call_id)
         is_asked_again = isinstance(step, ApprovalRequired | ApprovalReceived)
@@ -170,7 +170,7 @@ class _RecordedWork:
             await self._run.claim(call_id, claimed.tier if claimed else "privileged", digest)
 
     async def _wait_decided(self, call_id: str) -> None:
-        """An agent goes on with a call when it has heard the decision, and so after the claim."""
+        """An agent continues with a call once it knows the decision, and so after the claim."""
         if asks := self._asks.get(call_id):
             await asyncio.wait(asks)
 

@@ -6,7 +6,7 @@ is taken as it was recorded.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -33,6 +33,8 @@ from buddy.tools.contract import Place
 from buddy.tools.registry import Definition
 from buddy.tools.source import FixedSource
 
+CreateBackend = Callable[[ReplayCursor], Backend]
+
 
 class Verdict(Struct, frozen=True):
     """How many events were the same, and the first difference."""
@@ -42,32 +44,28 @@ class Verdict(Struct, frozen=True):
 
 
 def verify(recording: Recording, settings: PromptSettings | None = None, specs: tuple[Definition, ...] = ()) -> Verdict:
-    """Replay and compare; UserError where the log does not hold what that takes. Not inside an event loop.
+    """Replay and compare; UserError if the recording lacks what that needs. Not inside an event loop.
 
-    `settings` and the `specs` of the tools are what prompts are made of: only with the same ones is the history
-    compacted at the same moment.
+    Prompts are built from `settings` and the `specs` of the tools: only with the same ones is the history compacted at
+    the same moment.
     """
     if not recording.events or recording.events[0].seq != 1:
         raise UserError("the beginning of this session was pruned, so it cannot be replayed")
     entries = [(event, restore_body(event, recording.blobs)) for event in recording.events]
     spans = spans_of(entries)
     _check_recorded(entries, spans)
-    fixed = _Fixed(recording.blobs, settings or PromptSettings(), specs)
+
+    def create_native(cursor: ReplayCursor) -> Backend:
+        tools = RecordedTools(cursor, entries, recording.blobs, specs)
+        return _RecordedNative(cursor, tools, settings or PromptSettings())
+
     compared = 0
     for span in spans:
-        verdict = _verify_span(entries, span, fixed)
+        verdict = _verify_span(entries, span, create_native)
         compared += verdict.compared
         if verdict.difference is not None:
             return Verdict(compared, verdict.difference)
     return Verdict(compared)
-
-
-class _Fixed(Struct, frozen=True):
-    """What is the same in all spans: the stored texts, and what prompts are made of."""
-
-    blobs: Mapping[str, bytes]
-    settings: PromptSettings
-    specs: tuple[Definition, ...]
 
 
 def _check_recorded(entries: Sequence[Entry], spans: Sequence[ProcessSpan]) -> None:
@@ -80,8 +78,8 @@ def _check_recorded(entries: Sequence[Entry], spans: Sequence[ProcessSpan]) -> N
             )
 
 
-def _verify_span(entries: Sequence[Entry], span: ProcessSpan, fixed: _Fixed) -> Verdict:
-    player = _Player(entries, span, fixed)
+def _verify_span(entries: Sequence[Entry], span: ProcessSpan, create_native: CreateBackend) -> Verdict:
+    player = _Player(entries, span, create_native)
     runner = asyncio.Runner(loop_factory=VirtualLoop)
     with suppress(Stalled):
         runner.run(player.play())
@@ -100,12 +98,12 @@ def _verify_span(entries: Sequence[Entry], span: ProcessSpan, fixed: _Fixed) -> 
 class _Player:
     """Replays one span."""
 
-    def __init__(self, entries: Sequence[Entry], span: ProcessSpan, fixed: _Fixed) -> None:
+    def __init__(self, entries: Sequence[Entry], span: ProcessSpan, create_native: CreateBackend) -> None:
         self.cursor = ReplayCursor(entries)
         self.log = ReplayLog(self.cursor, span, entries[0][0].session_id)
         self._entries = entries
         self._span = span
-        self._fixed = fixed
+        self._create_native = create_native
         self._started = self.cursor.next(SessionStarted)
         repo = self._started.repo if self._started else None
         self._root = os.path.realpath(repo.root_path if repo else ".")
@@ -154,9 +152,7 @@ class _Player:
         started = self._started
         runtime = started.options.agent_runtime if started and started.options else None
         if started is None or runtime in (None, "native"):
-            fixed = self._fixed
-            tools = RecordedTools(self.cursor, self._entries, fixed.blobs, fixed.specs)
-            return _RecordedNative(self.cursor, tools, fixed.settings)
+            return self._create_native(self.cursor)
         from buddy.replay.recorded_agent import RecordedExternal
 
         return RecordedExternal(runtime, started.session_id, self.cursor)
