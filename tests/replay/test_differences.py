@@ -59,6 +59,7 @@ def changed(recording: Recording, kind: str, **fields: object) -> Recording:
         ("status", {"phase": "Dreaming"}),
         ("progress", {"turn": 7}),
         ("tool_claimed", {"target": "elsewhere"}),
+        ("tool_claimed", {"digest": "0" * 64}),
         ("approval_received", {"by": "nobody-we-know"}),
         ("assistant_done", {"messageId": "asst_other"}),
     ],
