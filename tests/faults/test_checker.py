@@ -155,7 +155,7 @@ BROKEN: list[tuple[str, tuple[EventBody, ...], tuple[str, ...], str]] = [
     ("expired and approved", instead(APPROVAL, ApprovalExpired(approval_id="appr_1"), APPROVAL), LEDGER, "again"),
     ("asked twice", instead(QUESTION, QUESTION, QUESTION), LEDGER, "was asked twice"),
     ("another thing shown", instead(QUESTION, changed(QUESTION, digest="d0")), LEDGER, "something else"),
-    ("told otherwise", instead(RESULT, changed(MESSAGE, message_id="msg_2"), RESULT), LEDGER, "tells another result"),
+    ("another result", instead(RESULT, changed(MESSAGE, message_id="msg_2"), RESULT), LEDGER, "has another result"),
     ("done twice", SOUND, (NONCE, NONCE), "was executed 2 times"),
     ("done and denied", instead(RESULT, failed("AUTH_FAILURE")), LEDGER, "executed and is reported as AUTH_FAILURE"),
     ("never done", SOUND, (), "was never executed"),
@@ -192,9 +192,9 @@ def doubled(events: list[Event]) -> list[Event]:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (renumbered, "seq 2 stands where 1 belongs"),
-        (gone, "seq 6 stands where 5 belongs"),
-        (doubled, "seq 4 stands where 5 belongs"),
+        (renumbered, "seq 2 is where 1 belongs"),
+        (gone, "seq 6 is where 5 belongs"),
+        (doubled, "seq 4 is where 5 belongs"),
         (strange, "belongs to sess_2"),
         (late, "after it expired"),
     ],

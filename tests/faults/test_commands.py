@@ -60,7 +60,7 @@ def fill_at(number: int, folder: Path) -> list[str]:
     first = scenario.buddy(*BUILD, fault=f"commit.before:{number}:enospc")
     second = scenario.buddy(*RESUME)
     problems: list[str] = []
-    if first.code not in (OK, TRY_AGAIN) or (first.code and "no room" not in first.err):
+    if first.code not in (OK, TRY_AGAIN) or (first.code and "is full" not in first.err):
         problems.append(f"exec ended with {first.code}: {first.err}")
     # What was refused before a run was accepted leaves nothing to go on with, and that is said.
     if second.code not in (OK, USAGE) or (second.code and "no " not in second.err):
