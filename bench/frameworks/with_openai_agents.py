@@ -32,7 +32,7 @@ async def main(base_url: str, prompts: list[str]) -> None:
     agent = Agent("bench", model=model, tools=[read_file, run_shell])
 
     async def run(prompt: str) -> str:
-        running = Runner.run_stream(agent, prompt, max_turns=100_000)
+        running = Runner.run_streamed(agent, prompt, max_turns=100_000)
         async for _ in running.stream_events():
             pass
         return str(running.final_output)
