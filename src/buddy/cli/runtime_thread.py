@@ -59,9 +59,10 @@ class RuntimeThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
-            if not self._ready.done():
-                self._ready.set_exception(error)
+        except BaseException as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)  # raised again by `__enter__`
         finally:
             self._theirs.close()
 
