@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install local demo test check bench bench-peers faults schema lock clean
+.PHONY: help install local demo test check bench bench-peers faults fuzz schema lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,6 +61,11 @@ bench-peers: $(READY) ## The same next to other agents; missing ones are install
 
 faults: $(READY) ## Kill the runtime at every named boundary and check what is left
 	$(BIN)/pytest tests/faults tests/daemon -m "slow or not slow" $(ARGS)
+
+FUZZ_SECONDS ?= 600
+
+fuzz: $(READY) ## Run each fuzzer for ten minutes (FUZZ_SECONDS=60, ARGS="-k rules")
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest tests/fuzz -m "slow or not slow" $(ARGS)
 
 schema: $(READY) ## Regenerate schema/ and the tables of docs/protocol.md from the protocol's types
 	$(BIN)/python -m tools.protocol_schema schema
