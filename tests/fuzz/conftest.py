@@ -1,4 +1,4 @@
-"""Fuzzers: each runs for FUZZ_SECONDS (a minute unless told otherwise) and prints the seed that found something."""
+"""Fuzzers: each runs for FUZZ_SECONDS (a minute unless told otherwise) and prints what makes its randomness again."""
 
 import os
 import random

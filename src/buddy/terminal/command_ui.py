@@ -1,6 +1,6 @@
 """What a slash command may use: the session, and ways to show, ask and quit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from buddy.terminal.current_session import CurrentSession
@@ -42,7 +42,7 @@ class CommandUI(Protocol):
         """Continue in another session, or in a new one."""
         ...
 
-    async def run_program(self, command: Sequence[str] | str) -> int:
+    async def run_program(self, command: Sequence[str] | str, environment: Mapping[str, str] | None = None) -> int:
         """Run a program here and show its output, escaped; returns its exit code."""
         ...
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from buddy.errors import UserError
+from buddy.git import open_repository
 from buddy.terminal.escape import escape
 
 MAX_FILES = 20_000
@@ -51,10 +53,12 @@ class WorkspaceFiles:
             return self._names
 
     def _read(self) -> list[str]:
-        command = ["git", "-C", self._root, "ls-files", "-coz", "--exclude-standard", "--deduplicate"]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=True)
-        except (OSError, subprocess.SubprocessError):
+            with open_repository(self._root) as git:
+                done = subprocess.run(
+                    git.list_files(), capture_output=True, timeout=GIT_SECONDS, check=True, env=git.environment
+                )
+        except (OSError, UserError, subprocess.SubprocessError):
             return list(_walk(Path(self._root)))
         return done.stdout.decode(errors="surrogateescape").split("\0")[: MAX_FILES + 1][:-1]
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prompt_toolkit.application.run_in_terminal import in_terminal, run_in_terminal
 
@@ -39,7 +39,7 @@ class LocalPrograms:
             os.killpg(self._process.pid, signal.SIGKILL)
         return True
 
-    async def run(self, command: Sequence[str] | str, root: str) -> int:
+    async def run(self, command: Sequence[str] | str, root: str, environment: Mapping[str, str] | None = None) -> int:
         """Run a program in the workspace and show its output; returns its exit code."""
         words = [os.environ.get("SHELL") or "/bin/sh", "-c", command] if isinstance(command, str) else command
         process = self._process = await asyncio.create_subprocess_exec(
@@ -49,6 +49,7 @@ class LocalPrograms:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
+            env=environment,
         )
         self._screen.redraw()
         try:

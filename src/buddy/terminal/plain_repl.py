@@ -6,7 +6,7 @@ escape sequence is written; only a person is asked for approvals, and only an ex
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from buddy.errors import BuddyError, UserError
@@ -177,10 +177,14 @@ class PlainRepl:
             if not self.session.is_replaying and self.session.active is None:
                 return
 
-    async def run_program(self, command: Sequence[str] | str) -> int:
+    async def run_program(self, command: Sequence[str] | str, environment: Mapping[str, str] | None = None) -> int:
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         process = await asyncio.create_subprocess_exec(
-            *words, cwd=self.session.facts.root, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *words,
+            cwd=self.session.facts.root,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
         )
         output, _ = await process.communicate()
         if output:

@@ -1,7 +1,7 @@
 """The REPL as its slash commands see it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.dialogs import Dialogs
@@ -74,8 +74,8 @@ class ReplUI:
             self.show(self.style.dim(f"── session {session_id}"))
             await self.session.open(session_id)
 
-    async def run_program(self, command: Sequence[str] | str) -> int:
-        return await self._programs.run(command, self.session.facts.root)
+    async def run_program(self, command: Sequence[str] | str, environment: Mapping[str, str] | None = None) -> int:
+        return await self._programs.run(command, self.session.facts.root, environment)
 
     async def lend_terminal(self, command: Sequence[str]) -> None:
         await self._programs.lend(command)

@@ -1,13 +1,13 @@
 """Slash commands that show something: status, context, cost, active runs, diffs."""
 
 import asyncio
-import shutil
 import time
 
 from msgspec import Struct
 
 from buddy.client.opening import first_prompt
 from buddy.errors import UserError
+from buddy.git import open_repository
 from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
 from buddy.protocol.shapes import ContextState, SessionSummary
 from buddy.terminal.command_ui import CommandUI
@@ -157,11 +157,9 @@ async def list_sessions(ui: CommandUI) -> list[ListedSession]:
 
 async def show_diff(ui: CommandUI, _: str) -> None:
     """What changed in the workspace since the last commit."""
-    if shutil.which("git") is None:
-        raise UserError("git is not installed")
-    git = ["git", "-C", ui.session.facts.root, "--no-pager"]
-    if await ui.run_program([*git, "status", "--short", "--branch"]) == 0:
-        await ui.run_program([*git, "diff", "--no-ext-diff", "HEAD"])
+    with open_repository(ui.session.facts.root) as git:
+        if await ui.run_program(git.show_status(), git.environment) == 0:
+            await ui.run_program(git.show_changes(), git.environment)
 
 
 async def show_permissions(ui: CommandUI, _: str) -> None:
