@@ -194,7 +194,9 @@ class SimulatedRuntime(Runtime):
     ) -> None:
         agent = AgentSettings(model="sim", approval_timeout_seconds=timeout)
         config = Config(models={"sim": Profile(api="scripted")}, agent=agent)
-        parts = RuntimeOverrides(clock, ids, log, lambda resolved: Scripted(resolved.profile, script))
+        parts = RuntimeOverrides(
+            clock, ids, log, lambda resolved: Scripted(resolved.profile, script), boot_clock=lambda: None
+        )
         self.process = RuntimeProcess()
         self._world = world
         super().__init__(config, _nowhere(), {}, parts)

@@ -1,4 +1,6 @@
-"""A clock that only a test moves."""
+"""Clocks that only a test moves."""
+
+from buddy.protocol.shapes import BootTime
 
 
 class ManualClock:
@@ -9,6 +11,20 @@ class ManualClock:
 
     def __call__(self) -> int:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += int(seconds * 1000)
+
+
+class ManualBootClock:
+    """The boot clock of a machine that a test puts to sleep or boots again."""
+
+    def __init__(self) -> None:
+        self.boot = "first"
+        self.now = 1_000_000
+
+    def __call__(self) -> BootTime:
+        return BootTime(self.boot, self.now)
 
     def advance(self, seconds: float) -> None:
         self.now += int(seconds * 1000)

@@ -13,6 +13,7 @@ from buddy.client.client import Client
 from buddy.config.places import Places
 from buddy.config.resolve import Resolved
 from buddy.config.settings import AgentSettings, Config, Profile
+from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
 from buddy.log.memory import MemoryLog
@@ -24,7 +25,7 @@ from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 from buddy.protocol.ids import Ulids
 from buddy.protocol.requests import SendUserMessage, StartSession
-from buddy.protocol.shapes import Criterion, Repo, RunOptions, SessionOptions
+from buddy.protocol.shapes import BootTime, Criterion, Repo, RunOptions, SessionOptions
 from tests.harness.checker import Recorded, check
 from tests.harness.logs import read_all, refold, types_of
 from tests.harness.models import StepModel
@@ -126,13 +127,16 @@ async def checked_host(
     *,
     log: Log | None = None,
     clock: Callable[[], int] = unix_ms,
+    boot_clock: Callable[[], BootTime | None] = boot_time,
     agent: AgentSettings | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
     pruned: bool = False,
 ) -> AsyncGenerator[RuntimeHost]:
     """A runtime with this model, checked at the end; `pruned`: the beginning of its log is deleted on the way."""
-    overrides = RuntimeOverrides(clock=clock, log=log or MemoryLog(clock), provider=lambda _: model)
+    overrides = RuntimeOverrides(
+        clock=clock, boot_clock=boot_clock, log=log or MemoryLog(clock), provider=lambda _: model
+    )
     async with scripted_host(workspace, overrides=overrides, agent=agent, env=env, profiles=profiles) as host:
         yield host
         await check_host(host, pruned=pruned)

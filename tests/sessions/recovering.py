@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.runtime import unix_ms
 from buddy.log.contract import Batch, Log
 from buddy.log.owners import this_owner
 from buddy.protocol.envelopes import Event
+from buddy.protocol.shapes import BootTime
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel
 from tests.harness.runtime import RuntimeClient, RuntimeHost, checked_host
@@ -18,10 +20,18 @@ Logs = Callable[[], Log]
 
 @asynccontextmanager
 async def recovered_client(
-    dead: RuntimeHost, session_id: str, model: StepModel, log: Log, clock: Callable[[], int] = unix_ms
+    dead: RuntimeHost,
+    session_id: str,
+    model: StepModel,
+    log: Log,
+    clock: Callable[[], int] = unix_ms,
+    boot_clock: Callable[[], BootTime | None] = boot_time,
 ) -> AsyncGenerator[RuntimeClient]:
     """A client of the process after the one that died; it receives everything from the start."""
-    async with checked_host(dead.workspace, model, log=log, clock=clock) as host, host.client() as client:
+    async with (
+        checked_host(dead.workspace, model, log=log, clock=clock, boot_clock=boot_clock) as host,
+        host.client() as client,
+    ):
         await host.runtime.sessions.recover()
         client.session_id = session_id
         await client.api.attach(session_id)

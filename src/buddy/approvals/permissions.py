@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.approvals.deadlines import Deadline, Moment
 from buddy.approvals.questions import Opinion, Question
 from buddy.approvals.rules import Rule, Rules, Subject, suggest
 from buddy.errors import ProtocolError, UserError
@@ -32,7 +33,7 @@ class Permissions:
         self._asks_for_shell = asks_for_shell
         self._rules = rules
         self._remember = remember
-        self._granted: dict[Rule, int] = {}
+        self._granted: dict[Rule, Deadline] = {}
 
     def judge(self, question: Question) -> Opinion:
         rules, intent = self._rules(), question.intent
@@ -78,16 +79,16 @@ class Permissions:
         except UserError as error:
             raise ProtocolError("INVALID_REQUEST", f"could not store the rule: {error}", detail=error.hint) from error
 
-    def grant(self, approval: ApprovalRequest | None, expires_at: int) -> None:
+    def grant(self, approval: ApprovalRequest | None, until: Deadline) -> None:
         """Apply the rule that was shown until then, in this process only: a restart ends it."""
-        self._granted[_offered_rule(approval)] = expires_at
+        self._granted[_offered_rule(approval)] = until
 
-    def has_grants(self, now: int) -> bool:
-        return any(now < expires_at for expires_at in self._granted.values())
+    def has_grants(self, now: Moment) -> bool:
+        return any(not until.is_over(now) for until in self._granted.values())
 
-    def find_grant(self, question: Question, now: int) -> str | None:
+    def find_grant(self, question: Question, now: Moment) -> str | None:
         """The id of a granted rule that has not expired and allows this."""
-        self._granted = {rule: expires_at for rule, expires_at in self._granted.items() if now < expires_at}
+        self._granted = {rule: until for rule, until in self._granted.items() if not until.is_over(now)}
         opinion = Rules(self._granted).judge(subject_of(question.tool, question.intent, self._root))
         return opinion.rule_id if opinion.decision == "allow" else None
 

@@ -158,9 +158,10 @@ def _policy(options: Options) -> str:
     """Asking needs somebody who can answer; without a terminal the answer is no."""
     policy = options.approve or "ask"
     if policy not in ("ask", "all", "none"):
+        from buddy.approvals.deadlines import Moment
         from buddy.approvals.policy import parse_policy
 
-        parse_policy(policy, 0)
+        parse_policy(policy, Moment(0))
     return "none" if policy == "ask" and not _has_person(options) else policy
 
 

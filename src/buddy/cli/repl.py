@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.cli.connect import async_client
 from buddy.cli.folder_trust import ask_for_trust
@@ -218,7 +219,7 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
 
 def _policy(options: Options) -> str:
     policy = options.approve or ("ask" if has_terminal() else "none")
-    parse_policy(policy, 0)
+    parse_policy(policy, Moment(0))
     return policy
 
 

@@ -16,6 +16,7 @@ from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
+from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
@@ -36,6 +37,7 @@ from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
+from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
 from buddy.sessions.services import SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
@@ -52,7 +54,7 @@ def unix_ms() -> int:
 
 
 class RuntimeOverrides(Struct, frozen=True):
-    """What can be replaced: the clock, the ids, the log, the models, the memory's directory, and additional tools.
+    """What can be replaced: the clocks, the ids, the log, the models, the memory's directory, and additional tools.
 
     With another log, there is no memory unless `memory_dir` is set.
     """
@@ -63,6 +65,7 @@ class RuntimeOverrides(Struct, frozen=True):
     provider: Callable[[Resolved], Provider] | None = None
     memory_dir: Path | None = None
     tools: tuple[ToolSource, ...] = ()
+    boot_clock: Callable[[], BootTime | None] = boot_time
 
 
 class TokenGrant(Struct, frozen=True):
@@ -109,6 +112,7 @@ class Runtime:
             approval_timeout=config.agent.approval_timeout_seconds,
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
+            boot_clock=overrides.boot_clock,
             listeners=tuple(part.observe for part in (self.memory, self._tracing) if part is not None),
         )
         self.limits = read_limits(config.limits)

@@ -23,7 +23,7 @@ def this_owner() -> str:
 def is_alive(owner: str, last_seen_ms: int | None, now_ms: int) -> bool:
     """Whether the owner may still write. `last_seen_ms` is its last heartbeat."""
     identity = _parse(owner)
-    if identity is not None and identity.boot and (identity.boot, identity.namespace) == (_boot(), _namespace()):
+    if identity is not None and identity.boot and (identity.boot, identity.namespace) == (boot_id(), _namespace()):
         try:
             return _start_of(identity.pid) == identity.start
         except PermissionError:
@@ -43,7 +43,7 @@ class _Identity(Struct, frozen=True):
 @functools.cache
 def _owner_of(pid: int) -> str:
     host = os.uname().nodename.replace(":", "-")
-    return ":".join((host, _boot(), _namespace(), str(pid), _start_of(pid) or "", os.urandom(8).hex()))
+    return ":".join((host, boot_id(), _namespace(), str(pid), _start_of(pid) or "", os.urandom(8).hex()))
 
 
 def _parse(owner: str) -> _Identity | None:
@@ -54,7 +54,7 @@ def _parse(owner: str) -> _Identity | None:
 
 
 @functools.cache
-def _boot() -> str:
+def boot_id() -> str:
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

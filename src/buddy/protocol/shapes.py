@@ -169,8 +169,18 @@ class DecisionMade(Shape, frozen=True):
     comment: str | None = None
 
 
+class BootTime(Shape, frozen=True):
+    """A time on the boot clock: milliseconds since the machine was started; `boot` names that start."""
+
+    boot: Text
+    ms: Count
+
+
 class ApprovalRequest(Shape, frozen=True):
-    """A question that holds one tool call. `details` shows everything that will run; `digest` is bound to it."""
+    """A question that holds one tool call. `details` shows everything that will run; `digest` is bound to it.
+
+    `expires_at_boot` is the same deadline on the boot clock: it holds when the wall clock is set back.
+    """
 
     approval_id: ApprovalId
     kind: str
@@ -183,6 +193,7 @@ class ApprovalRequest(Shape, frozen=True):
     digest: str | None = None
     session_id: SessionId | None = None
     run_id: RunId | None = None
+    expires_at_boot: BootTime | None = None
 
 
 class SnapshotMeta(Shape, frozen=True):

@@ -190,7 +190,7 @@ class RecordedPermissions(Permissions):
     def remember(self, approval: object) -> None:
         """The rule was stored then."""
 
-    def grant(self, approval: object, expires_at: int) -> None:
+    def grant(self, approval: object, until: object) -> None:
         """What it allowed is recorded like what any other rule allowed."""
 
 

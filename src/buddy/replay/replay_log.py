@@ -25,7 +25,7 @@ EXCERPT = 600
 _MEASURED = {
     "tool_result": ("durationMs",),
     "phase": ("durationMs",),
-    "approval_required": ("expiresAt",),
+    "approval_required": ("expiresAt", "expiresAtBoot"),
     "approval_policy_changed": ("expiresAt",),
     "model_request": ("reservedTokens", "reservedCostUsd"),
     "usage": ("context", "estimated"),

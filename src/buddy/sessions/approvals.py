@@ -1,15 +1,18 @@
 """The decisions of one session: recorded before they take effect, after waiting for a person if needed.
 
-Invariants: at most one decision per approval is accepted; a decision is bound to the digest it was made for; if nobody
-decides in time, the call is denied; without an active run, every call is denied.
+Invariants: at most one decision per approval is accepted, and none after its deadline, by either clock; a decision is
+bound to the digest it was made for; if nobody decides in time, the call is denied; without an active run, every call
+is denied.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from buddy import faults
+from buddy.approvals.deadlines import Deadline, Moment
 from buddy.approvals.decide import Mode, decide, needs_decision
 from buddy.approvals.policy import EffectivePolicy, parse_policy
 from buddy.approvals.questions import Opinion, Question, Ruling
@@ -21,11 +24,16 @@ from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
+from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.state import SessionFold
 
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
+
+
+COMPARE_SECONDS = 1.0
+"""So long after the machine wakes from sleep, what expired meanwhile is recorded as expired at the latest."""
 
 
 class Approvals:
@@ -35,17 +43,19 @@ class Approvals:
         fold: SessionFold,
         permissions: "Callable[[], Permissions]",
         *,
-        clock: Callable[[], int],
+        now: Callable[[], Moment],
         ids: Ids,
         timeout: float,
     ) -> None:
         self._journal = journal
         self._fold = fold
         self._make_permissions = permissions
-        self._clock = clock
+        self._now = now
         self._ids = ids
         self._timeout = timeout
         self._decided: dict[str, asyncio.Event] = {}
+        self.window: Deadline | None = None
+        """When an `until` policy of the session ends; a restart ends it anyway."""
 
     @cached_property
     def _permissions(self) -> "Permissions":
@@ -72,24 +82,27 @@ class Approvals:
         return self._ruling(call)
 
     async def submit(self, submission: SubmitApproval, by: str) -> None:
-        """A person's decision; the first valid one wins."""
+        """A person's decision; the first valid one wins, unless its time is over by either clock."""
         faults.reached("approval.submit.before")
         call = self._fold.pending.get(submission.approval_id)
         if call is None or self._fold.run is None or self._fold.run.run_id != submission.run_id:
             known = await self._journal.approval(submission.approval_id)
             raise _refusal(submission, known, self._fold)
-        expires_at = _expiry(submission, self._clock())
+        if call.approval is not None and _deadline(call.approval).is_over(self._now()):
+            await self._expire_now(self._fold.run, call.approval)
+            raise ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} expired before this decision")
+        until = _grant_deadline(submission, self._now())
         if submission.decision == "approve" and submission.scope == "always":
             self._permissions.remember(call.approval)
-        elif submission.decision == "approve" and expires_at is not None:
-            self._permissions.grant(call.approval, expires_at)
+        elif submission.decision == "approve" and until is not None:
+            self._permissions.grant(call.approval, until)
         self._receive(
             call,
             submission.decision,
             by,
             comment=submission.comment,
             scope=submission.scope,
-            expires_at=expires_at,
+            expires_at=until and until.unix_ms,
             stop=submission.stop,
         )
         await self._journal.commit(
@@ -103,6 +116,8 @@ class Approvals:
         for approval_id, call in self._fold.pending.items():
             if call.stage != "awaiting":
                 continue  # decided by somebody else while the previous one was committed
+            if decision == "approve" and call.approval and _deadline(call.approval).is_over(self._now()):
+                continue  # it is about to expire: no policy approves it any more
             self._receive(call, decision, by, comment=comment)
             await self._journal.commit(Rows(decision=ApprovalDecision(approval_id, decision, by)), durable=True)
             self._wake(approval_id)
@@ -112,40 +127,41 @@ class Approvals:
 
         Runs before any request is accepted, so that a late decision finds the approval expired.
         """
-        run, now = self._fold.run, self._clock()
+        run, now = self._fold.run, self._now()
         waiting = [call.approval for call in self._fold.pending.values() if call.approval]
-        return [self._expire(run, asked) for asked in waiting if run is not None and asked.expires_at <= now]
+        return [self._expire(run, asked) for asked in waiting if run is not None and _deadline(asked).is_over(now)]
 
     def policy(self) -> EffectivePolicy:
         """The policy of the active run: its own, else the session's."""
         run = self._fold.run
         if run is not None and run.options.approval_policy:
-            return parse_policy(run.options.approval_policy, self._clock())
+            return parse_policy(run.options.approval_policy, self._now())
         return self.session_policy()
 
     def session_policy(self) -> EffectivePolicy:
         """The policy that was set last, else the initial one, else `ask`, or `none` in headless sessions."""
         fold = self._fold
         if fold.policy is not None:
-            return EffectivePolicy(fold.policy, fold.policy_expires_at)
+            recorded = None if fold.policy_expires_at is None else Deadline(fold.policy_expires_at)
+            return EffectivePolicy(fold.policy, recorded and (self.window or recorded))
         started = fold.started
         if started and started.options and started.options.approval_policy:
-            return parse_policy(started.options.approval_policy, self._clock())
+            return parse_policy(started.options.approval_policy, self._now())
         return EffectivePolicy("none" if started and started.mode == "headless" else "ask")
 
     def is_lenient(self) -> bool:
         """Whether there is a temporary grant, which would end with this process."""
-        return self.session_policy().policy == "until" or self._permissions.has_grants(self._clock())
+        return self.session_policy().policy == "until" or self._permissions.has_grants(self._now())
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
-        now, approval_id = self._clock(), self._ids("appr")
-        decision = decide(question, opinion, self.policy().at(now), self._grant(question, now), self._mode)
+        now, approval_id = self._now(), self._ids("appr")
+        decision = decide(question, opinion, self.policy().at(now), self._grant(question, now), _mode(self._fold))
         if decision.verdict == "ask" or decision.by is None:
             await self._require(run, call, question, approval_id, decision.why)
         else:
             self._record(approval_id, question, decision.verdict, decision.by, decision.why or None)
 
-    def _grant(self, question: Question, now: int) -> RuleActor | None:
+    def _grant(self, question: Question, now: Moment) -> RuleActor | None:
         """An earlier grant that covers this: exactly the same call, or a rule that has not expired."""
         if question.digest in self._fold.granted:
             return SESSION_GRANT
@@ -164,6 +180,7 @@ class Approvals:
         self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
+        deadline = self._now().after(self._timeout)
         required = ApprovalRequired(
             approval_id=approval_id,
             kind=question.intent.kind,
@@ -171,7 +188,8 @@ class Approvals:
             summary=question.intent.summary,
             details={**_where(run), **question.intent.details, **self._permissions.offer(question), "why": why},
             options=("approve", "deny"),
-            expires_at=self._clock() + int(self._timeout * 1000),
+            expires_at=deadline.unix_ms,
+            expires_at_boot=deadline.boot,
             call_id=question.call_id,
             digest=question.digest,
         )
@@ -184,17 +202,18 @@ class Approvals:
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:
-        """Wait until it is decided or expires; the timer is monotonic, so a clock that jumps decides nothing."""
+        """Wait until it is decided or expires."""
         decided = self._decided.setdefault(required.approval_id, asyncio.Event())
-        remaining = (required.expires_at - self._clock()) / 1000
         try:
-            async with asyncio.timeout(max(0.0, remaining)):
-                await decided.wait()
-        except TimeoutError:
+            await _wait_until(decided, _deadline(required), self._now)
             if call.stage == "awaiting":
-                await self._journal.commit(Rows(decision=self._expire(run, required)), durable=True)
+                await self._expire_now(run, required)
         finally:
             self._decided.pop(required.approval_id, None)
+
+    async def _expire_now(self, run: RunState, required: ApprovalRequired) -> None:
+        await self._journal.commit(Rows(decision=self._expire(run, required)), durable=True)
+        self._wake(required.approval_id)
 
     def _expire(self, run: RunState, required: ApprovalRequired) -> ApprovalDecision:
         self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
@@ -203,18 +222,9 @@ class Approvals:
     def _ruling(self, call: OpenCall) -> Ruling:
         is_approved, waited = call.stage == "approved", call.approval is not None
         ruling = Ruling(approved=is_approved, by=call.by, comment=call.comment, waited=waited)
-        if not ruling.approved and (call.stop or (self._is_headless and call.by == RuntimeActor.POLICY)):
+        if not ruling.approved and (call.stop or (_mode(self._fold).headless and call.by == RuntimeActor.POLICY)):
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
-
-    @property
-    def _mode(self) -> Mode:
-        started = self._fold.started
-        return Mode(plan=bool(started and started.options and started.options.plan), headless=self._is_headless)
-
-    @property
-    def _is_headless(self) -> bool:
-        return self._fold.started is not None and self._fold.started.mode == "headless"
 
     def _receive(
         self,
@@ -248,19 +258,41 @@ class Approvals:
             decided.set()
 
 
+async def _wait_until(decided: asyncio.Event, deadline: Deadline, now: Callable[[], Moment]) -> None:
+    """The timer stands still while the machine sleeps, so the clocks are compared in between."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + max(0.0, deadline.seconds_left(now()))
+    while not decided.is_set() and loop.time() < end:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(COMPARE_SECONDS, end - loop.time())):
+                await decided.wait()
+        if deadline.is_over(now()):
+            return
+
+
+def _mode(fold: SessionFold) -> Mode:
+    started = fold.started
+    is_plan = bool(started and started.options and started.options.plan)
+    return Mode(plan=is_plan, headless=started is not None and started.mode == "headless")
+
+
 def _where(run: RunState) -> dict[str, object]:
     """The run's target and sandbox: every question shows them, even if its intent does not."""
     named = {"target": run.options.target, "sandbox": run.options.sandbox}
     return {name: value for name, value in named.items() if value}
 
 
-def _expiry(submission: SubmitApproval, now: int) -> int | None:
+def _deadline(asked: ApprovalRequest) -> Deadline:
+    return Deadline(asked.expires_at, asked.expires_at_boot)
+
+
+def _grant_deadline(submission: SubmitApproval, now: Moment) -> Deadline | None:
     if (submission.scope == "until") != (submission.duration_seconds is not None):
         raise ProtocolError(
             "INVALID_REQUEST", "durationSeconds is required with scope 'until' and not allowed otherwise"
         )
     seconds = submission.duration_seconds
-    return None if seconds is None else now + int(seconds * 1000)
+    return None if seconds is None else now.after(seconds)
 
 
 def _refusal(submission: SubmitApproval, known: ApprovalRecord | None, fold: SessionFold) -> ProtocolError:

@@ -3,6 +3,7 @@
 Invariant: whatever can be wrong with a message is found here, before anything about it is recorded.
 """
 
+from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import ProtocolError
@@ -41,7 +42,7 @@ async def check_cost(backend: Backend, limits: BudgetLimits) -> None:
     )
 
 
-def options_of(message: SendUserMessage, started: SessionStarted | None, now: int, max_turns: int) -> StartedOptions:
+def options_of(message: SendUserMessage, started: SessionStarted | None, now: Moment, max_turns: int) -> StartedOptions:
     """The options of the run: its own, then the session's, then the defaults."""
     requested = message.options or RunOptions()
     outer = started.options.budget if started and started.options else None

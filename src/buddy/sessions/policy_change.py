@@ -10,16 +10,16 @@ from buddy.sessions.session import Session
 
 async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> EffectivePolicy:
     """Change the policy from now on; if it no longer asks, it also decides what is pending."""
-    clock = session.services.clock
     if (request.policy == "until") != (request.duration_seconds is not None):
         raise ProtocolError(
             "INVALID_REQUEST", "durationSeconds is required with policy 'until' and not allowed otherwise"
         )
-    expires = None if request.duration_seconds is None else clock() + int(request.duration_seconds * 1000)
-    policy = EffectivePolicy(request.policy, expires)
-    session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=expires, by=by))
+    seconds = request.duration_seconds
+    policy = EffectivePolicy(request.policy, None if seconds is None else session.services.now().after(seconds))
+    session.approvals.window = policy.expires
+    session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=policy.expires_at, by=by))
     await session.commit(durable=True)
-    now = session.approvals.policy().at(clock())
+    now = session.approvals.policy().at(session.services.now())
     if now != "ask":
         decision = "approve" if now == "all" else "deny"
         await session.guard(session.approvals.settle_pending(decision, RuntimeActor.POLICY))

@@ -271,7 +271,7 @@ class Runs:
 
 
 def _options(session: RunOwner, message: SendUserMessage) -> StartedOptions:
-    return options_of(message, session.fold.started, session.services.clock(), session.services.max_turns)
+    return options_of(message, session.fold.started, session.services.now(), session.services.max_turns)
 
 
 def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -> ActiveRun | None:

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from buddy.approvals.deadlines import Moment
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
+from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
 from buddy.sessions.journal import MERGE_SECONDS
 
@@ -33,3 +35,8 @@ class SessionServices(Struct, frozen=True):
     permissions: "Callable[[str], Permissions]" = without_rules
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
     merge_seconds: float = MERGE_SECONDS
+    boot_clock: Callable[[], BootTime | None] = lambda: None
+
+    def now(self) -> Moment:
+        """The time on both clocks, to set deadlines and to compare with them."""
+        return Moment(self.clock(), self.boot_clock())

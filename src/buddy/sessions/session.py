@@ -65,7 +65,7 @@ class Session:
             self.journal,
             fold,
             partial(services.permissions, place.root),
-            clock=services.clock,
+            now=services.now,
             ids=services.ids,
             timeout=services.approval_timeout,
         )

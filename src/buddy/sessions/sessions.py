@@ -14,6 +14,7 @@ from contextlib import suppress
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
@@ -73,7 +74,7 @@ class Sessions:
     async def start(self, request: StartSession) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
         session_id = self._services.ids("sess")
-        options = _with_fixed_policy(request.options, self._services.clock())
+        options = _with_fixed_policy(request.options, self._services.now())
         started = SessionStarted(
             session_id=session_id,
             state="idle",
@@ -288,7 +289,7 @@ class Sessions:
                         await self.open(session.session_id)
 
 
-def _with_fixed_policy(options: SessionOptions | None, now: int) -> SessionOptions | None:
+def _with_fixed_policy(options: SessionOptions | None, now: Moment) -> SessionOptions | None:
     """A duration such as `10m` starts now; parsed again later, it would never end."""
     if options is None or options.approval_policy is None:
         return options
