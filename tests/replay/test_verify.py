@@ -25,7 +25,7 @@ from buddy.models.contract import (
     ThinkingDelta,
     TokenUsage,
 )
-from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, ToolOutput
+from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, RunStarted, ToolOutput
 from buddy.protocol.requests import (
     AcceptedReply,
     CancelRun,
@@ -298,6 +298,33 @@ async def test_a_crash_and_its_recovery_are_replayed(
             await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
         await client.wait_for(RunComplete)
         await assert_same(await recorded(log, session_id))
+
+
+async def test_a_model_that_was_switched_before_a_crash_is_replayed(tmp_path: Path, logs: Callable[[], Log]) -> None:
+    async with recording_session(tmp_path, answer("one"), asks_for(shell("true")), log=logs(), policy="ask") as session:
+        client = session.client
+        await session.say("first")
+        await client.api.request(SwitchModel("other"), SwitchModelReply, client.session_id)
+        await client.send("second")
+        asked = await client.wait_for(ApprovalRequired)
+        await crash(session.host, client.session_id)
+        session_id = client.session_id
+    log = logs()
+    async with checked_host(tmp_path, StepModel(answer("after the crash")), log=log) as host, host.client() as client:
+        await client.api.attach(session_id)
+        run_id = (await client.wait_for(RunStarted, lambda run: run.recovered)).run_id
+        await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+        await client.wait_for(RunComplete, lambda complete: complete.run_id == run_id)
+        await assert_same(await recorded(log, session_id))
+
+
+async def test_what_a_session_was_told_at_its_start_is_replayed(tmp_path: Path) -> None:
+    (tmp_path / "buddy.toml").write_text("")
+    async with recording_session(tmp_path, answer("one")) as recording:
+        await recording.say("first")
+        found = await recording.recording()
+    assert found.events[1].type == "warning"
+    await assert_same(found)
 
 
 async def test_an_unfinished_run_is_compared_up_to_its_last_event(tmp_path: Path) -> None:

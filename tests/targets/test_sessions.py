@@ -79,6 +79,8 @@ async def test_a_command_in_a_pane_outlives_the_daemon_and_its_result_is_used(da
         (result,) = await results(client, session_id)
         assert result["text"] == "exit code: 0\nstdout:\nearly\nlate"
         assert result["target"] == "local"
+    verified = daemon.run("replay", session_id, "--verify")
+    assert verified.code == 0, verified.out
 
 
 async def test_a_confined_session_writes_only_in_its_workspace(daemon: Daemon, place: Path) -> None:

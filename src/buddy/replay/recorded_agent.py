@@ -20,7 +20,6 @@ from buddy.protocol.events import (
     AssistantDone,
     AssistantMessage,
     AssistantRestart,
-    AssistantToken,
     Error,
     EventBody,
     ModelRequest,
@@ -28,18 +27,16 @@ from buddy.protocol.events import (
     RunCancelling,
     RunComplete,
     Status,
-    ThinkingToken,
     ToolCall,
     ToolClaimed,
-    ToolOutput,
     ToolResult,
     Usage,
     UserMessage,
     WarningRaised,
 )
-from buddy.replay.recorded_model import failure_of, model_names, open_streams
+from buddy.replay.recorded_model import failure_of, model_names
 from buddy.replay.recorded_tools import intent_of
-from buddy.replay.recording import ReplayCursor, wait_for_ever
+from buddy.replay.recording import MODEL, ReplayCursor, wait_for_ever
 from buddy.targets.contract import Target
 
 _ADAPTERS = (
@@ -69,12 +66,9 @@ class RecordedExternal(ExternalBackend):
         super().observe(seq, body)
         self._cursor.advance(seq)
 
-    async def execute(self, run: Run) -> None:
-        with open_streams(run, self._cursor):
-            await super().execute(run)
-
     async def work(self, run: Run, *, interrupted: bool) -> None:
         del interrupted
+        self._cursor.begin_stream(MODEL)
         try:
             async with asyncio.TaskGroup() as asking:
                 await _RecordedWork(run, self._cursor, asking).perform()
@@ -122,13 +116,6 @@ class _RecordedWork:
 
     async def _replay(self, event: Event, body: EventBody) -> None:
         match body:
-            case AssistantToken() | ThinkingToken():
-                await self._cursor.wait_before(event.seq)
-                self._run.stream(event.type, body.text)
-            case ToolOutput():
-                await self._wait_decided(body.call_id)
-                await self._cursor.wait_before(event.seq)
-                self._run.stream_output(body.call_id, body.stream, body.text)
             case ApprovalRequired() | ApprovalReceived() if body.approval_id not in self._asked:
                 await self._cursor.wait_before(event.seq)
                 self._asked.add(body.approval_id)

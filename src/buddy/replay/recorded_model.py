@@ -1,13 +1,12 @@
-"""A model that says what it said, and the text that came of it.
+"""A model that replies as it replied.
 
 Invariant: each piece waits for its place in the recording.
 """
 
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator
 
-from buddy.backends.contract import Run
+from msgspec import Struct
+
 from buddy.backends.native.pinned import SEPARATOR
 from buddy.errors import ProviderError, RunEnded
 from buddy.models.contract import (
@@ -17,14 +16,11 @@ from buddy.models.contract import (
     Reply,
     Restart,
     Retrying,
-    TextDelta,
-    ThinkingDelta,
     TokenUsage,
 )
 from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
-    AssistantToken,
     Error,
     EventBody,
     ModelRequest,
@@ -33,13 +29,11 @@ from buddy.protocol.events import (
     RunComplete,
     RunStarted,
     SessionCompacted,
-    ThinkingToken,
-    ToolOutput,
     Usage,
     WarningRaised,
 )
-from buddy.replay.recording import ReplayCursor, wait_for_ever
-from buddy.scrub import Scrubber, Stream
+from buddy.replay.recording import MODEL, ReplayCursor, wait_for_ever
+from buddy.scrub import Scrubber
 
 UNAFFORDABLE = 1e12
 
@@ -59,6 +53,7 @@ class RecordedProvider:
         if upcoming is not None and isinstance(upcoming[1], SessionCompacted):  # on request, outside a run
             yield _summary_of(upcoming[1])
             return
+        self._cursor.begin_stream(MODEL)
         for event, body in self._cursor.rest_of_run():
             piece = self._piece(event.seq, body)
             if piece is not None:
@@ -87,10 +82,6 @@ class RecordedProvider:
 
     def _piece(self, seq: int, body: EventBody) -> Piece | Exception | None:
         match body:
-            case AssistantToken():
-                return TextDelta(body.text)
-            case ThinkingToken():
-                return ThinkingDelta(body.text)
             case AssistantRestart():
                 return Restart(body.reason)
             case ModelRequest() if body.attempt > 1:
@@ -166,47 +157,12 @@ def _summary_of(compaction: SessionCompacted) -> Reply:
 class RecordedScrubber(Scrubber):
     """Changes nothing: whatever was recorded is scrubbed."""
 
-    def __init__(self, cursor: ReplayCursor) -> None:
-        super().__init__()
-        self._cursor = cursor
-
     def text(self, text: str) -> str:
         return text
 
     def registered(self, text: str) -> str:
         return text
 
-    def tree(self, value: Any) -> Any:
-        return value
-
-    def stream(self) -> Stream:
-        return _RecordedStream(self._cursor)
-
-
-class _RecordedStream(Stream):
-    """What the scrubber held back came out when the stream ended."""
-
-    def __init__(self, cursor: ReplayCursor) -> None:
-        self._cursor = cursor
-
-    def feed(self, text: str) -> str:
-        return text
-
-    def flush(self) -> str:
-        return ""
-
-    def finish(self) -> str:
-        body = self._cursor.upcoming[1] if self._cursor.upcoming else None
-        return body.text if isinstance(body, AssistantToken | ThinkingToken | ToolOutput) else ""
-
-
-@contextmanager
-def open_streams(run: Run, cursor: ReplayCursor) -> Generator[None]:
-    """Whatever stops the work of a run: text that was held back until then needs a stream to come out of."""
-    try:
-        yield
-    except BaseException:
-        tokens = (body for _, body in cursor.rest_of_run() if isinstance(body, AssistantToken | ThinkingToken))
-        for kind in dict.fromkeys(map(type, tokens)):
-            run.stream("assistant_token" if kind is AssistantToken else "thinking_token", "")
-        raise
+    def is_clean(self, shape: Struct) -> bool:
+        del shape
+        return True

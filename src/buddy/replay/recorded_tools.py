@@ -3,7 +3,6 @@
 Invariants: nothing is run or written; each answer waits for its place in the recording.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ from msgspec import Struct
 from buddy.approvals.permissions import ALWAYS, Permissions
 from buddy.approvals.questions import Opinion, Question
 from buddy.backends.contract import Run
+from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.dispatch import Dispatch, PreparedCall
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
@@ -23,9 +23,9 @@ from buddy.protocol.events import (
     ApprovalRequired,
     Error,
     Progress,
+    Recovery,
     RunCancelling,
     ToolCall,
-    ToolOutput,
     ToolResult,
 )
 from buddy.protocol.intents import Intent, Other, recorded_intent
@@ -42,39 +42,88 @@ class NoArgs(Struct, frozen=True):
 
 
 class RecordedTool:
-    """Satisfies `Tool`."""
+    """Satisfies `Tool`; its calls are prepared and executed by `RecordedDispatch`."""
 
     description = "recorded"
     args: type[Struct] = NoArgs
     timeout: float | None = None
 
-    def __init__(self, name: str, tier: Tier, source: Source, cursor: ReplayCursor, blobs: Mapping[str, bytes]) -> None:
+    def __init__(self, name: str, tier: Tier, source: Source) -> None:
         self.name = name
         self.tier: Tier = tier
         self.source: Source = source
+
+    async def intent(self, args: Struct, place: Place) -> NoReturn:
+        raise NotImplementedError(f"a replay prepares no call of {self.name} ({args}, {place.root})")
+
+    async def run(self, args: Struct, call: Call) -> NoReturn:
+        raise NotImplementedError(f"a replay does not run {self.name} ({args}, {call.call_id})")
+
+
+class RecordedTools(Registry):
+    """The tools that a recording names; `specs` are those that its prompts had, whose length depends on them."""
+
+    def __init__(self, entries: Sequence[Entry], specs: tuple[Definition, ...]) -> None:
+        tiers: dict[str, Tier] = {}
+        sources: dict[str, Source] = {}
+        for _, body in entries:
+            if isinstance(body, Progress):
+                tiers |= body.tiers or {}
+            elif isinstance(body, ToolCall | ToolResult) and body.source != "unknown":
+                sources[body.tool_name] = body.source
+        super().__init__(RecordedTool(name, tier, sources.get(name, "unknown")) for name, tier in tiers.items())
+        self._recorded_specs = specs
+
+    def specs(self) -> tuple[Definition, ...]:
+        return self._recorded_specs
+
+
+class RecordedDispatch(Dispatch):
+    """Each call is prepared as it was, and gives what it gave."""
+
+    def __init__(
+        self, cursor: ReplayCursor, blobs: Mapping[str, bytes], registry: Registry, has_room: Callable[[], bool]
+    ) -> None:
+        super().__init__(registry, has_room)
         self._cursor = cursor
         self._blobs = blobs
+        self._recorded = registry
 
-    async def intent(self, args: NoArgs, place: Place) -> NoReturn:
-        raise NotImplementedError(f"{self.name} is prepared by `RecordedDispatch` ({args}, {place.root})")
+    async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
+        del run
+        call_id, name = call.item.call_id, call.item.name
+        await self._cursor.wait_prepared(call_id)
+        _, step = self._cursor.next_step(call_id)
+        if isinstance(step, ToolResult) and step.outcome == "rejected":
+            raise _error_of(step)
+        digest = "" if step is None or isinstance(step, ToolResult) else step.digest
+        tool, tier = self._recorded.get(name), self._recorded.tier_of(name)
+        return PreparedCall(
+            tool, NoArgs(), Question(call_id, tier, intent_of(name, step), digest or call.digest or "", name)
+        )
 
-    async def run(self, args: NoArgs, call: Call) -> Output:
-        del args
-        try:
-            return await self._answer(call)
-        except asyncio.CancelledError:
-            for _, body in self._cursor.rest_of_run():  # held back by the scrubber until the call was over
-                if isinstance(body, ToolOutput) and body.call_id == call.call_id:
-                    await call.on_output(body.stream, body.text.encode())
-            raise
+    async def execute(self, run: Run, call: OpenCall, prepared: PreparedCall) -> Output:
+        del run, prepared
+        return await self._answer(call.item.call_id)
 
-    async def _answer(self, call: Call) -> Output:
+    async def recover(self, run: Run, call: OpenCall) -> Output:
+        """A command that outlived its process gave a result; of any other call, the outcome is unknown."""
+        call_id = call.item.call_id
+        self._cursor.begin_stream(call_id)
+        for event, body in self._cursor.rest_of_run():
+            if isinstance(body, Recovery) and body.call_id == call_id:
+                await self._cursor.wait_before(event.seq)
+                if body.action != "reattached":
+                    raise unknown_outcome(run, call)
+                run.emit(body)
+                return await self._answer(call_id)
+        return await wait_for_ever()
+
+    async def _answer(self, call_id: str) -> Output:
+        self._cursor.begin_stream(call_id)
         for event, body in self._cursor.rest_of_run():
             match body:
-                case ToolOutput() if body.call_id == call.call_id:
-                    await self._cursor.wait_before(event.seq)
-                    await call.on_output(body.stream, body.text.encode())
-                case ToolResult() if body.call_id == call.call_id and body.outcome != "closed":
+                case ToolResult() if body.call_id == call_id and body.outcome != "closed":
                     await self._cursor.wait_before(self._known_before(event.seq))
                     return self._output_of(body)
                 case Error() if body.code == "INTERNAL_ERROR":
@@ -97,54 +146,6 @@ class RecordedTool:
         text = stored.decode(errors="replace") if stored is not None else result.text
         kind = result.structured_error.type if result.structured_error else "UNKNOWN"
         return Output(text, result.exit_code, result.is_error, kind)
-
-
-class RecordedTools(Registry):
-    """The tools that a recording names; `specs` are those that its prompts had, whose length depends on them."""
-
-    def __init__(
-        self,
-        cursor: ReplayCursor,
-        entries: Sequence[Entry],
-        blobs: Mapping[str, bytes],
-        specs: tuple[Definition, ...] = (),
-    ) -> None:
-        tiers: dict[str, Tier] = {}
-        sources: dict[str, Source] = {}
-        for _, body in entries:
-            if isinstance(body, Progress):
-                tiers |= body.tiers or {}
-            elif isinstance(body, ToolCall | ToolResult) and body.source != "unknown":
-                sources[body.tool_name] = body.source
-        super().__init__(
-            RecordedTool(name, tier, sources.get(name, "unknown"), cursor, blobs) for name, tier in tiers.items()
-        )
-        self._recorded_specs = specs
-
-    def specs(self) -> tuple[Definition, ...]:
-        return self._recorded_specs
-
-
-class RecordedDispatch(Dispatch):
-    """Prepares each call as it was prepared."""
-
-    def __init__(self, cursor: ReplayCursor, registry: Registry, has_room: Callable[[], bool]) -> None:
-        super().__init__(registry, has_room)
-        self._cursor = cursor
-        self._recorded = registry
-
-    async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
-        del run
-        call_id, name = call.item.call_id, call.item.name
-        await self._cursor.wait_prepared(call_id)
-        _, step = self._cursor.next_step(call_id)
-        if isinstance(step, ToolResult) and step.outcome == "rejected":
-            raise _error_of(step)
-        digest = "" if step is None or isinstance(step, ToolResult) else step.digest
-        tool, tier = self._recorded.get(name), self._recorded.tier_of(name)
-        return PreparedCall(
-            tool, NoArgs(), Question(call_id, tier, intent_of(name, step), digest or call.digest or "", name)
-        )
 
 
 def _error_of(result: ToolResult) -> ToolError:

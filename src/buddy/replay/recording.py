@@ -5,11 +5,12 @@ comes first.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
 from msgspec import Struct
 
+from buddy.backends.runstate import RunState
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -17,18 +18,22 @@ from buddy.protocol.events import (
     ApprovalPolicyChanged,
     ApprovalReceived,
     ApprovalRequired,
+    AssistantToken,
     Error,
     EventBody,
     RunComplete,
     RunStarted,
     SessionForked,
+    ThinkingToken,
     ToolCall,
     ToolClaimed,
+    ToolOutput,
     ToolResult,
 )
 from buddy.sessions.fork import Entry
 
 Body = TypeVar("Body", bound=EventBody)
+MODEL = "model"
 CallStep = ApprovalRequired | ApprovalReceived | ToolClaimed | ToolResult
 
 
@@ -81,12 +86,14 @@ def _is_idle(entries: Sequence[Entry], last: int) -> bool:
 
 
 class ReplayCursor:
-    """`reached` is the seq of the last event that was replayed."""
+    """`reached` is the seq of the last event that was replayed; `on_advance` is called whenever it changes."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.reached = 0
+    def __init__(self, entries: Sequence[Entry], reached: int = 0) -> None:
+        self.reached = reached
+        self.on_advance: Callable[[], None] = lambda: None
         self._entries = {event.seq: (event, body) for event, body in entries}
         self._due: list[int] = []
+        self._sources: set[str] = set()
         self._changed = asyncio.Event()
 
     # --- what was recorded ---
@@ -147,7 +154,7 @@ class ReplayCursor:
     # --- what may happen next ---
 
     def expect(self, due: Sequence[int]) -> None:
-        """Requests of clients come, each as soon as its seq is reached, in this order."""
+        """Requests of clients come, each before the event that it left, in this order."""
         self._due = list(due)
 
     def begin(self) -> None:
@@ -156,12 +163,31 @@ class ReplayCursor:
         self.notify()
 
     def advance(self, seq: int) -> None:
-        self.reached = seq
+        self.reached = max(seq, self.reached)  # what came before is observed, too
         self.notify()
+        self.on_advance()
+
+    def begin_stream(self, source: str) -> None:
+        """Text may come from now on: of a call, by its id, or of the model."""
+        self._sources.add(source)
+        self.on_advance()
+
+    def streamed(self, run: RunState) -> EventBody | None:
+        """The text that is recorded next, if it can come now; what was held back comes when its source has ended."""
+        body = self.upcoming[1] if self.upcoming else None
+        match body:
+            case AssistantToken() | ThinkingToken():
+                may_come = MODEL in self._sources and not run.answered
+            case ToolOutput():
+                call = run.open_calls.get(body.call_id)
+                may_come = call is not None and (call.is_delegate or body.call_id in self._sources)
+            case _:
+                may_come = False
+        return body if may_come else None
 
     async def wait_before(self, seq: int) -> None:
         """Until everything before `seq` has happened and no request is due; meanwhile time passes, so timers fire."""
-        while self.reached < seq - 1 or (self._due and self._due[0] <= self.reached):
+        while self.reached < seq - 1 or (self._due and self._due[0] - 1 <= self.reached):
             await self.wait_change()
 
     async def wait_change(self) -> None:

@@ -5,6 +5,7 @@ estimated size of a prompt, which depends on notes and tools that are not part o
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -12,12 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.errors import LogError
-from buddy.log.contract import Batch, Lease, SessionRecord
+from buddy.log.contract import Batch, InboxItem, Lease, SessionRecord
 from buddy.log.memory import MemoryLog
 from buddy.protocol.envelopes import Event
+from buddy.protocol.events import EventBody, UserMessage
 from buddy.protocol.shapes import Repo
 from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.fork import Entry
+from buddy.sessions.inbox import steering_item
 
 OWNER = "replay"
 EXCERPT = 600
@@ -66,9 +69,15 @@ class ReplayLog(MemoryLog):
         for event in batch.events:
             self._check(event)
         # What the rows prevent (a second claim, a second decision) would be one event too many here.
-        last_seq = await super().append(replace(batch, approval=None, decision=None, claim=None))
+        last_seq = await super().append(replace(batch, approval=None, decision=None, claim=None, taken=()))
         await self._cursor.wait_before(0)
         return last_seq
+
+    async def waiting(self, session_id: str) -> list[InboxItem]:
+        """The messages that join the active run now."""
+        entries = takewhile(_is_steering, self._cursor.after(self._cursor.reached))
+        bodies = [body for _, body in entries if isinstance(body, UserMessage)]
+        return [steering_item(session_id, at, body.message_id, body.text, body.by) for at, body in enumerate(bodies)]
 
     def _check(self, event: Event) -> None:
         recorded, problem = self._cursor.at(event.seq), None
@@ -81,6 +90,10 @@ class ReplayLog(MemoryLog):
             self._cursor.notify()
             raise LogError(problem)
         self.compared += 1
+
+
+def _is_steering(entry: tuple[Event, EventBody]) -> bool:
+    return isinstance(entry[1], UserMessage) and entry[1].steers
 
 
 def _compare(recorded: Event | None, replayed: Event) -> str | None:

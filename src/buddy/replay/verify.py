@@ -12,28 +12,30 @@ from functools import partial
 
 from msgspec import Struct
 
-from buddy.backends.contract import Backend, Run
+from buddy.backends.contract import Backend
+from buddy.backends.native.dispatch import Dispatch
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.models.contract import Provider
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
-from buddy.replay.external_inputs import ids_for, inputs_in
-from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber, open_streams
+from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber
 from buddy.replay.recorded_tools import RecordedDispatch, RecordedPermissions, RecordedTarget, RecordedTools
 from buddy.replay.recording import ProcessSpan, Recording, ReplayCursor, spans_of
 from buddy.replay.replay_log import Difference, ReplayLog, excerpt
+from buddy.replay.requests import ids_for, requests_in
 from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
-from buddy.tools.registry import Definition
+from buddy.tools.registry import Definition, Registry
 from buddy.tools.source import FixedSource
 
 CreateBackend = Callable[[ReplayCursor], Backend]
+CreateDispatch = Callable[[Registry, Callable[[], bool]], Dispatch]
 
 
 class Verdict(Struct, frozen=True):
@@ -56,8 +58,8 @@ def verify(recording: Recording, settings: PromptSettings | None = None, specs: 
     _check_recorded(entries, spans)
 
     def create_native(cursor: ReplayCursor) -> Backend:
-        tools = RecordedTools(cursor, entries, recording.blobs, specs)
-        return _RecordedNative(cursor, tools, settings or PromptSettings())
+        dispatch = partial(RecordedDispatch, cursor, recording.blobs)
+        return _RecordedNative(cursor, RecordedTools(entries, specs), settings or PromptSettings(), dispatch)
 
     compared = 0
     for span in spans:
@@ -99,29 +101,28 @@ class _Player:
     """Replays one span."""
 
     def __init__(self, entries: Sequence[Entry], span: ProcessSpan, create_native: CreateBackend) -> None:
-        self.cursor = ReplayCursor(entries)
+        self.cursor = ReplayCursor(entries, span.first - 1)
         self.log = ReplayLog(self.cursor, span, entries[0][0].session_id)
         self._entries = entries
         self._span = span
         self._create_native = create_native
-        self._started = self.cursor.next(SessionStarted)
-        repo = self._started.repo if self._started else None
-        self._root = os.path.realpath(repo.root_path if repo else ".")
+        self._is_streaming = False
 
     async def play(self) -> None:
         cursor, span = self.cursor, self._span
         session = await self._open()
-        inputs = inputs_in(self._entries, span)
-        cursor.expect([given.gate for given in inputs])
+        cursor.on_advance = partial(self._record_streamed, session)
+        requests = requests_in(self._entries, span)
+        cursor.expect([request.seq for request in requests])
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(_tolerant(session.runs.recover()))] if span.first > 1 else []
-        for given in inputs:
-            await self._reach(given.gate)
+        for request in requests:
+            await self._reach(request.seq - 1)
             if self.log.is_over:
                 break
             # Not awaited: a client does not wait for the answer to another one. Its first step comes before whatever
             # waits for it to begin.
-            tasks.append(loop.create_task(_tolerant(given.act(session))))
+            tasks.append(loop.create_task(_tolerant(request.act(session))))
             cursor.begin()
         await self._reach(span.last)
         if span.is_complete and not self.log.is_over:
@@ -134,22 +135,32 @@ class _Player:
         while self.cursor.reached < seq and not self.log.is_over:
             await self.cursor.wait_change()
 
+    def _record_streamed(self, session: Session) -> None:
+        """Text that arrived piece by piece is recorded again at its place: nothing was decided about it."""
+        if self._is_streaming:
+            return  # the loop below continues
+        self._is_streaming = True
+        while (run := session.fold.run) is not None and (text := self.cursor.streamed(run)) is not None:
+            session.journal.record(text, run.run_id)
+        self._is_streaming = False
+
     async def _open(self) -> Session:
         """The session as it was when this span began."""
-        span, run = self._span, self.cursor.next(RunStarted)
-        services, backend, fold = self._services(), self._backend(), SessionFold()
+        span, run, fold = self._span, self.cursor.next(RunStarted), SessionFold()
         earlier = [(event, body) for event, body in self._entries if event.seq < span.first]
         lease = await self.log.fill(earlier)
+        started = next((body for _, body in self._entries if isinstance(body, SessionStarted)), None)
+        backend = self._backend(started)
         for event, body in earlier:
             if body is not None:
                 fold.apply(event, body)
                 backend.observe(event.seq, body)
+        root = _root_of(started)
         target = RecordedTarget((run and run.options.target) or "local", self.cursor)
-        place = Place(target, self._root, (run and run.options.sandbox) or "host")
-        return Session(services, lease, place, backend, fold, span.first - 1)
+        place = Place(target, root, (run and run.options.sandbox) or "host")
+        return Session(self._services(root), lease, place, backend, fold, span.first - 1)
 
-    def _backend(self) -> Backend:
-        started = self._started
+    def _backend(self, started: SessionStarted | None) -> Backend:
         runtime = started.options.agent_runtime if started and started.options else None
         if started is None or runtime in (None, "native"):
             return self._create_native(self.cursor)
@@ -157,13 +168,13 @@ class _Player:
 
         return RecordedExternal(runtime, started.session_id, self.cursor)
 
-    def _services(self) -> SessionServices:
-        cursor, root = self.cursor, self._root
+    def _services(self, root: str) -> SessionServices:
+        cursor = self.cursor
         return SessionServices(
             self.log,
             cursor.clock,
-            ids_for(cursor, self._entries, self._span),
-            RecordedScrubber(cursor),
+            ids_for(cursor),
+            RecordedScrubber(),
             approval_timeout=self._approval_timeout(),
             permissions=lambda _: RecordedPermissions(root, cursor),
             merge_seconds=0.0,
@@ -176,6 +187,10 @@ class _Player:
         return 300.0
 
 
+def _root_of(started: SessionStarted | None) -> str:
+    return os.path.realpath(started.repo.root_path if started and started.repo else ".")
+
+
 async def _tolerant(work: Awaitable[object]) -> None:
     """A refusal shows as a difference: what was recorded does not happen."""
     with suppress(ProtocolError, LogError):
@@ -185,7 +200,9 @@ async def _tolerant(work: Awaitable[object]) -> None:
 class _RecordedNative(Native):
     """The turn loop itself, with a recorded model and recorded tools; what it observes was replayed."""
 
-    def __init__(self, cursor: ReplayCursor, tools: RecordedTools, settings: PromptSettings) -> None:
+    def __init__(
+        self, cursor: ReplayCursor, tools: RecordedTools, settings: PromptSettings, dispatch: CreateDispatch
+    ) -> None:
         chosen: list[Provider] = []
 
         def choose(profile: str | None, model: str | None) -> Provider:
@@ -193,13 +210,8 @@ class _RecordedNative(Native):
             chosen.append(RecordedProvider(cursor, switched=bool(chosen)))
             return chosen[-1]
 
-        dispatch = partial(RecordedDispatch, cursor)
         super().__init__(choose, FixedSource(tools), cursor.has_room, settings, dispatch=dispatch)
         self._cursor = cursor
-
-    async def execute(self, run: Run) -> None:
-        with open_streams(run, self._cursor):
-            await super().execute(run)
 
     def observe(self, seq: int, body: EventBody) -> None:
         super().observe(seq, body)

@@ -29,7 +29,6 @@ class MessageQueue:
         self._log = log
         self._session_id = session_id
         self._scrubber = scrubber
-        self._may_steer = True  # an earlier process may have left something
 
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message for a run of its own; returns its position in the queue."""
@@ -37,13 +36,9 @@ class MessageQueue:
 
     async def steer(self, message: QueueMessage, by: str) -> None:
         await self._put(_STEER, message, by)
-        self._may_steer = True
 
     async def steers(self) -> list[QueuedMessage]:
-        """Messages to the active run since the last look."""
-        if not self._may_steer:
-            return []
-        self._may_steer = False
+        """Messages to the active run that it has not recorded yet."""
         return [_read(item) for item in await self._log.waiting(self._session_id) if item.kind.startswith(_STEER)]
 
     async def first(self) -> QueuedMessage | None:
@@ -52,12 +47,20 @@ class MessageQueue:
         return _read(waiting[0]) if waiting else None
 
     async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
-        text = self._scrubber.text(message.text)
-        body = bytes(encode(SendUserMessage(self._session_id, message.client_message_id, text)))
+        body = _body(self._session_id, message.client_message_id, self._scrubber.text(message.text))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
         if place is None:
             raise ProtocolError("OVERLOADED", f"the message queue is full ({MAX_QUEUED})", retryable=True)
         return place
+
+
+def steering_item(session_id: str, item_id: int, message_id: str, text: str, by: str) -> InboxItem:
+    """A message to the active run, as it waits in the log."""
+    return InboxItem(item_id, message_id, f"{_STEER}{by}", _body(session_id, message_id, text))
+
+
+def _body(session_id: str, message_id: str, text: str) -> bytes:
+    return bytes(encode(SendUserMessage(session_id, message_id, text)))
 
 
 def _read(item: InboxItem) -> QueuedMessage:

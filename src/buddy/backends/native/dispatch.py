@@ -82,7 +82,7 @@ class Dispatch:
         try:
             if call.stage == "claimed":
                 outcome = "unknown"
-                output = await self._recover(run, call)
+                output = await self.recover(run, call)
             else:
                 prepared = await self._permit(run, call, await self._announce(run, call))
                 outcome = "failed"
@@ -105,7 +105,7 @@ class Dispatch:
             run, call, started, text, "returned", failure=failure, stored=stored, exit_code=output.exit_code
         )
 
-    async def _recover(self, run: Run, call: OpenCall) -> Output:
+    async def recover(self, run: Run, call: OpenCall) -> Output:
         """The output of a call that the previous process started, if the target still has it."""
         from buddy.backends.native.reattach import reattach
 

@@ -1,9 +1,10 @@
-"""What came from outside in a recorded session: the requests of its clients, and the ids that were assigned.
+"""What clients asked of a recorded session, and the ids that were assigned.
 
 Invariant: a request is known by the event that it left, and is made again where that event was recorded.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -13,7 +14,6 @@ from buddy.protocol.events import (
     ApprovalReceived,
     ApprovalRequired,
     EventBody,
-    ModelRequest,
     ModelSwitched,
     RunCancelling,
     RunStarted,
@@ -21,13 +21,13 @@ from buddy.protocol.events import (
     SessionResumed,
     SessionStarted,
     UserMessage,
+    WarningRaised,
 )
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import (
     CancelRun,
     SendUserMessage,
     SetApprovalPolicy,
-    SteerRun,
     SubmitApproval,
     SwitchModel,
 )
@@ -42,32 +42,28 @@ from buddy.sessions.session import Session
 Act = Callable[[Session], Awaitable[object]]
 
 
-class ExternalInput(Struct, frozen=True):
-    """A client's request, made as soon as `gate` was recorded."""
+class Request(Struct, frozen=True):
+    """What a client asked for, and the seq of the event that it left."""
 
-    gate: int
+    seq: int
     act: Act
 
 
-def inputs_in(entries: Sequence[Entry], span: ProcessSpan) -> list[ExternalInput]:
+def requests_in(entries: Sequence[Entry], span: ProcessSpan) -> list[Request]:
     """The requests of a span, in their order."""
-    found: list[ExternalInput] = []
-    polled = 0
+    found: list[Request] = []
     for at, (event, body) in enumerate(entries):
-        is_steer = isinstance(body, UserMessage) and body.steers
-        # A message that joined a run was waiting when the run last looked for one.
-        gate = polled if is_steer else event.seq - 1
-        if isinstance(body, ModelRequest | RunStarted):
-            polled = event.seq
-        act = _act(entries, at, body) if body is not None and _is_external(body) else None
-        if act is not None and span.first <= event.seq <= span.last:
-            found.append(ExternalInput(max(gate, span.first - 1), act))
-    return sorted(found, key=lambda given: given.gate)
+        if body is not None and span.first <= event.seq <= span.last and _is_external(body):
+            act = _act(entries, at, body)
+            found += [Request(event.seq, act)] if act is not None else []
+    return found
 
 
 def _is_external(body: EventBody) -> bool:
     """Whether a client, and not the session itself, was behind an event."""
     match body:
+        case UserMessage() if body.steers:
+            return False  # the run takes it from its inbox
         case UserMessage() | ApprovalReceived() | ApprovalPolicyChanged() | ModelSwitched() | SessionCompacted():
             return acts_on_session(body.by)
         case _:
@@ -80,9 +76,8 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
     session_id, run_id = event.session_id, event.run_id or ""
     match body:
         case SessionStarted():
-            return lambda session: session.begin(body)
-        case UserMessage() if body.steers:
-            return lambda session: session.runs.steer(SteerRun(run_id, body.text), body.by)
+            notes = [note for _, note in takewhile(_is_note, entries[at + 1 :]) if isinstance(note, WarningRaised)]
+            return lambda session: session.begin(body, notes)
         case UserMessage():
             message = _message(session_id, body, entries[at + 1][1] if at + 1 < len(entries) else None)
             return lambda session: session.runs.send(message, body.by)
@@ -108,6 +103,10 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             return None
 
 
+def _is_note(entry: Entry) -> bool:
+    return isinstance(entry[1], WarningRaised) and entry[0].run_id is None
+
+
 def _seconds_until(expires_at: int | None, now: int) -> float | None:
     return None if expires_at is None else max(0.001, (expires_at - now) / 1000)
 
@@ -126,20 +125,15 @@ def _message(session_id: str, body: UserMessage, next_body: EventBody | None) ->
     )
 
 
-def ids_for(cursor: ReplayCursor, entries: Sequence[Entry], span: ProcessSpan) -> Ids:
-    """The ids that were assigned: each is in the event that is recorded next, but for those of steering messages."""
-    messages = (body for event, body in entries if event.seq >= span.first and isinstance(body, UserMessage))
-    steers = iter([message.message_id for message in messages if message.steers])
+def ids_for(cursor: ReplayCursor) -> Ids:
+    """The ids that were assigned: each is in the event that is recorded next."""
 
     def assign(prefix: str) -> str:
         event, body = cursor.upcoming or (None, None)
-        match prefix:
-            case "msg":
-                found = next(steers, None)
-            case "run":
-                found = event.run_id if event else None
-            case _:
-                found = body.approval_id if isinstance(body, ApprovalRequired | ApprovalReceived) else None
+        if prefix == "run":
+            found = event.run_id if event else None
+        else:
+            found = body.approval_id if isinstance(body, ApprovalRequired | ApprovalReceived) else None
         return found or f"{prefix}_unrecorded"
 
     return assign
