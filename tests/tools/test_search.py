@@ -96,6 +96,15 @@ async def test_the_programs_of_busybox_are_enough(call: Call, monkeypatch: pytes
     ]
 
 
+async def test_a_file_with_other_names_is_left_out(call: Call, tree: Path, programs: Programs) -> None:
+    os.link(tree.parent / "outside" / "o.py", tree / "hard.py")
+    (tree / "node_modules").mkdir()
+    os.link(tree.parent / "outside" / "o.py", tree / "node_modules" / "linked.py")
+    for path in (".", "hard.py"):
+        assert "hard.py:" not in (await Grep(programs).run(GrepArgs("value", path), call)).text
+    assert "linked.py:1" in (await Grep(programs).run(GrepArgs("value", "node_modules"), call)).text
+
+
 async def test_binary_files_links_and_git_are_left_out(call: Call, tree: Path, programs: Programs) -> None:
     text = (await Grep(programs).run(GrepArgs("value", ignore_case=True), call)).text
     paths = {line.rpartition(":")[0].rpartition(":")[0] for line in text.splitlines()}

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import UserError
+from buddy.regular_files import open_regular, read_regular
 
 RULE_FILES = ("buddy.toml", "agent.toml")
 # Files that other agents read from the folder they work in, and what these can do.
@@ -154,7 +155,7 @@ def _content(path: Path) -> str:
             return f"-> {path.readlink()}"
         if not path.is_file():
             return "-"
-        with path.open("rb") as file:
+        with open(open_regular(str(path), follow=True), "rb") as file:  # noqa: PTH123 - a descriptor
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return "-"
@@ -183,8 +184,7 @@ def _read_project_rules(path: Path) -> ProjectRules:
     import tomllib
 
     try:
-        with path.open("rb") as file:
-            document = tomllib.loads(file.read(MAX_BYTES).decode())
+        document = tomllib.loads(read_regular(str(path), MAX_BYTES, follow=True).decode())
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {error}", hint=_UNREADABLE) from error
     try:

@@ -95,6 +95,15 @@ class Offline(Protocol):
 
 
 @runtime_checkable
+class LinkAware(Protocol):
+    """A target whose searches can leave out files that have other names."""
+
+    def has_unknown_links(self, path: str) -> bool:
+        """Whether another name of this file may be outside the workspace."""
+        ...
+
+
+@runtime_checkable
 class Reattachable(Protocol):
     """A target whose commands outlive the process that started them."""
 

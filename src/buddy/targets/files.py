@@ -6,19 +6,21 @@ not at all; every name is used relative to a directory opened by the guard in `p
 
 import os
 import stat as modes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import islice
 
 from buddy.errors import ToolError
+from buddy.regular_files import open_regular, path_of, read_up_to
 from buddy.targets.contract import Entry, FileStat
 from buddy.targets.paths import enter, reach
 
 MAX_ENTRIES = 10_000
 SMALL = 64 * 1024
+# Package managers and git link files from their own stores. Elsewhere, another name of a file may be outside.
+LINKED_BY_TOOLS = frozenset({"node_modules", ".pnpm-store", ".venv", "venv", "site-packages", ".git", "target"})
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -38,15 +40,19 @@ def _read(path: str, root: str, limit: int, most: int | None) -> bytes | None:
         if len(location.rest) != 1:
             raise _not_a_file(path) if not location.rest else _missing(path)
         try:
-            # Checked before it is opened: opening a device can already have an effect.
             info = os.stat(location.rest[0], dir_fd=location.directory, follow_symlinks=False)
             _check_regular(info, path)
+            _check_links(info, location.path, path)
             if most is not None and info.st_size > most:
                 return None
-            opened = os.open(location.rest[0], _READ, dir_fd=location.directory)
-            with open(opened, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
-                _check_regular(os.fstat(opened), path)
-                return _read_up_to(file.fileno(), limit)
+            opened = open_regular(location.rest[0], directory=location.directory)
+            try:
+                info = os.fstat(opened)
+                _check_regular(info, path)
+                _check_links(info, location.path, path)
+                return read_up_to(opened, limit)
+            finally:
+                os.close(opened)
         except FileNotFoundError as error:
             raise _missing(path) from error
         except OSError as error:
@@ -99,15 +105,23 @@ def _entries(opened: int) -> Iterator[Entry]:
                 yield Entry(name=entry.name, is_dir=modes.S_ISDIR(info.st_mode), size=info.st_size)
 
 
-def write(path: str, content: bytes, root: str) -> None:
-    """Replace or create a regular file and its missing parent directories."""
+def write(path: str, content: bytes, root: str, check: Callable[[str], None] | None = None) -> None:
+    """Replace or create a regular file and its missing parent directories.
+
+    `check` raises for a real path that must not be written. It judges the directory that is open, not a path that is
+    walked again.
+    """
     with reach(path, root) as location:
         if not location.rest:
             raise _not_a_file(path, "WRITE_FAILED")
+        if check is not None:
+            check(location.path)
         directory = os.dup(location.directory)
         try:
             for name in location.rest[:-1]:
                 directory = _make_and_enter(name, directory)
+            if check is not None and (place := path_of(directory)):
+                check(f"{place.rstrip('/')}/{location.rest[-1]}")  # it may have been moved
             _replace(path, location.rest[-1], directory, content)
         except OSError as error:
             raise ToolError(f"{path!r} was not written: {error.strerror}", code="WRITE_FAILED") from error
@@ -169,21 +183,26 @@ def _write_all(opened: int, content: bytes) -> None:
         left = left[os.write(opened, left) :]
 
 
-def _read_up_to(opened: int, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    left = limit
-    while left > 0 and (piece := os.read(opened, min(left, 1024 * 1024))):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
-
-
 def _check_regular(info: os.stat_result, path: str, code: str = "UNKNOWN") -> None:
     if not modes.S_ISREG(info.st_mode):
         raise _not_a_file(path, code)
     # Kernel files claim to be regular; they expose memory and environments of other processes.
     if info.st_dev in _kernel_devices():
         raise _not_a_file(path, code)
+
+
+def _check_links(info: os.stat_result, place: str, path: str) -> None:
+    if has_unknown_links(info, place):
+        raise ToolError(
+            f"{path!r} has {info.st_nlink} hard links, and another of them may be a file outside the workspace; "
+            "to read it anyway, use run_shell"
+        )
+
+
+def has_unknown_links(info: os.stat_result, place: str) -> bool:
+    """Whether a regular file has other names, which cannot be found and may be outside the workspace."""
+    is_linked = modes.S_ISREG(info.st_mode) and info.st_nlink > 1
+    return is_linked and LINKED_BY_TOOLS.isdisjoint(place.split("/"))
 
 
 @cache

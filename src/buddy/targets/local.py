@@ -115,6 +115,12 @@ class Local:
     async def stat(self, path: str, *, root: str) -> FileStat | None:
         return files.stat(path, root)
 
+    def has_unknown_links(self, path: str) -> bool:
+        try:
+            return files.has_unknown_links(os.lstat(path), path)
+        except OSError:
+            return False
+
     async def list_dir(self, path: str, *, root: str) -> list[Entry]:
         return await asyncio.to_thread(files.list_dir, path, root)
 

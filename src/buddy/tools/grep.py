@@ -15,7 +15,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
-from buddy.tools.searching import Program, Programs, SearchOutput, SearchScope, scope_of, search
+from buddy.tools.searching import Program, Programs, SearchOutput, SearchScope, may_be_outside, scope_of, search
 from buddy.tools.texts import text_of
 
 MAX_LINE = 400
@@ -74,7 +74,10 @@ class Grep:
 
         @cache
         def is_wanted(path: str) -> bool:
-            return (glob is None or glob.matches(path)) and not call.place.is_closed(f"{scope.directory}/{path}")
+            canonical = f"{scope.directory}/{path}"
+            if call.place.is_closed(canonical) or may_be_outside(canonical, call.place):
+                return False
+            return glob is None or glob.matches(path)
 
         lines = (line for line in _lines(found) if is_wanted(line.path))
         return Output(_format(list(_up_to(lines, args.limit)), args, scope, cut=found.cut))

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.targets.contract import Target, without_terminal
+from buddy.targets.contract import LinkAware, Target, without_terminal
 from buddy.tools.contract import Call, Place
 
 Program = Literal["rg", "pcre", "ere", "plain"]
@@ -69,6 +69,12 @@ class Programs:
             known = (program for program in get_args(Program) if found.output.split() == [program])
             self._known[target] = next(known, "plain")
         return self._known[target]
+
+
+def may_be_outside(path: str, place: Place) -> bool:
+    """Whether a file has another name that may be outside the workspace, so that its content is not shown."""
+    target = without_terminal(place.target)
+    return isinstance(target, LinkAware) and target.has_unknown_links(path)
 
 
 async def scope_of(path: str, place: Place) -> SearchScope:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.regular_files import read_regular
 from buddy.tools.contract import Place
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -75,7 +76,6 @@ async def _read(place: Place, folder: str) -> Note | None:
 def _read_own(folder: Path) -> Note | None:
     path = folder / NAMES[0]
     try:
-        with path.open("rb") as file:
-            return Note(str(path), file.read(MAX_BYTES).decode(errors="replace"))
+        return Note(str(path), read_regular(str(path), MAX_BYTES, follow=True).decode(errors="replace"))
     except OSError:
         return None

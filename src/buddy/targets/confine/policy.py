@@ -14,6 +14,7 @@ from threading import Lock
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.regular_files import read_regular
 from buddy.targets.confine.repositories import (
     DIRS,
     FILES,
@@ -98,7 +99,7 @@ class Placeholders:
             with suppress(OSError):
                 if content is None:
                     place.rmdir()
-                elif place.read_bytes() == content:
+                elif read_regular(str(place), len(content) + 1) == content:
                     place.unlink()
         self._places.clear()
 

@@ -9,6 +9,8 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
+from buddy.regular_files import read_regular
+
 MAX_DIRECTORIES = 1000
 MAX_DEPTH = 3
 MAX_CONFIG = 256 * 1024
@@ -94,7 +96,6 @@ def _names(directory: str) -> list[str]:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - plain text
-            return file.read(MAX_CONFIG)
+        return read_regular(path, MAX_CONFIG).decode("utf-8", "replace")
     except OSError:
         return ""

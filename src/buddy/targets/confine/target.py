@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.errors import ToolError
 from buddy.scrub.environment import secrets_of
-from buddy.targets import paths
+from buddy.targets import files, paths
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.confine.methods import METHODS, Wrap
 from buddy.targets.confine.policy import ConfinementPolicy
@@ -61,8 +61,8 @@ class Confined(Local):
         return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
-        self._policy.check(paths.locate(path, root))
-        await super().write_file(path, content, root=root)
+        writing = asyncio.to_thread(files.write, path, content, root, self._policy.check)
+        await finish_despite_cancel(writing)
 
     def _base_environment(self) -> dict[str, str]:
         """Without this process's secrets: even without a network, a command could show them to the model."""
