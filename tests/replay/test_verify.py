@@ -318,7 +318,7 @@ async def test_a_model_that_was_switched_before_a_crash_is_replayed(tmp_path: Pa
         await assert_same(await recorded(log, session_id))
 
 
-async def test_what_a_session_was_told_at_its_start_is_replayed(tmp_path: Path) -> None:
+async def test_the_warnings_at_the_start_of_a_session_are_replayed(tmp_path: Path) -> None:
     (tmp_path / "buddy.toml").write_text("")
     async with recording_session(tmp_path, answer("one")) as recording:
         await recording.say("first")
