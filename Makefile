@@ -67,9 +67,10 @@ FUZZ_SECONDS ?= 600
 fuzz: $(READY) ## Run each fuzzer for ten minutes (FUZZ_SECONDS=60, ARGS="-k rules")
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest tests/fuzz -m "slow or not slow" $(ARGS)
 
-schema: $(READY) ## Regenerate schema/ and the tables of docs/protocol.md from the protocol's types
+schema: $(READY) ## Regenerate schema/, the tables of docs/protocol.md and the types of plain events from the protocol's types
 	$(BIN)/python -m tools.protocol_schema schema
 	$(BIN)/python -m tools.protocol_reference
+	$(BIN)/python -m tools.json_events
 
 lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }

@@ -79,21 +79,22 @@ def _presence(field: inspect.Field) -> str:
 
 def _collect(shape: type[Shape], found: dict[str, type[Shape]]) -> None:
     for field in _fields(shape):
-        for inner in _structs(field.type):
+        for inner in structs_in(field.type):
             if inner.__name__ not in found:
                 found[inner.__name__] = inner
                 _collect(inner, found)
 
 
-def _structs(kind: inspect.Type) -> Iterator[type[Shape]]:
+def structs_in(kind: inspect.Type) -> Iterator[type[Shape]]:
+    """The objects that a value of this type may hold."""
     match kind:
         case inspect.StructType() if issubclass(kind.cls, Shape):
             yield kind.cls
         case inspect.UnionType():
             for part in kind.types:
-                yield from _structs(part)
+                yield from structs_in(part)
         case inspect.VarTupleType():
-            yield from _structs(kind.item_type)
+            yield from structs_in(kind.item_type)
         case _:
             pass
 

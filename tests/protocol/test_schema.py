@@ -1,7 +1,7 @@
 """The JSON Schemas: in step with the types, true to what is sent, and open to the protocol's own examples."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import msgspec
 import pytest
@@ -14,12 +14,15 @@ from referencing import Registry, Resource
 from buddy.protocol.codes import VERSION
 from buddy.protocol.envelopes import Request, Response, encode, event_of
 from buddy.protocol.events import EVENTS, EventBody
+from buddy.protocol.json_events import JsonEvent
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 from tests.protocol.anything import ids, shapes
+from tools import json_events
 from tools.protocol_schema import ENVELOPE, EVENT, REQUEST, RESPONSE, Schema, render, schemas, write
 
-FOLDER = Path(__file__).parents[2] / "schema"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "schema"
 SESSION, RUN = "sess_01HXYZ0000", "run_01HXYZ0000"
 FILES = schemas()
 REGISTRY: Registry[Any] = Registry[Any]().with_resources(
@@ -75,6 +78,11 @@ def test_the_files_are_those_the_types_give():
     assert written == {name: render(schema) for name, schema in FILES.items()}, "run `make schema`"
 
 
+def test_the_types_of_plain_events_are_those_the_types_give():
+    written = (ROOT / "src/buddy/protocol/json_events.py").read_text(encoding="utf-8")
+    assert written == json_events.render(), "run `make schema`"
+
+
 def test_writing_makes_the_folder(tmp_path: Path):
     write(tmp_path / "new")
     assert {path.name for path in (tmp_path / "new").iterdir()} == set(FILES)
@@ -88,6 +96,8 @@ def test_each_file_is_a_valid_schema(name: str):
 # --- true to what is sent ------------------------------------------------------------------------------------------
 
 bodies: st.SearchStrategy[EventBody] = st.one_of([shapes(body) for body in EVENTS.values()])
+# JsonEvent is a union of Event[Literal["…"], payload].
+PLAIN_TYPES: dict[str, Any] = {get_args(get_args(event)[0])[0]: event for event in get_args(JsonEvent)}
 replies: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
     [st.tuples(st.just(name), shapes(row.reply)) for name, row in REQUESTS.items()]
 )
@@ -99,6 +109,12 @@ wants: st.SearchStrategy[tuple[str, Shape]] = st.one_of(
 @given(bodies, ids("sess"), ids("run"))
 def test_every_event_that_can_be_made_is_valid(body: EventBody, session_id: str, run_id: str):
     VALIDATORS[ENVELOPE].validate(read(event_of(body, session_id=session_id, seq=1, ts=0, run_id=run_id).line()))
+
+
+@given(bodies, ids("sess"), ids("run"))
+def test_every_event_has_its_type_as_plain_json(body: EventBody, session_id: str, run_id: str):
+    sent = event_of(body, session_id=session_id, seq=1, ts=0, run_id=run_id)
+    assert msgspec.convert(sent.to_json(), PLAIN_TYPES[sent.type]) == sent.to_json()
 
 
 @given(replies, ids("req"), ids("sess"))

@@ -19,6 +19,7 @@ MAX_FUNCTION_LINES = 60
 MAX_METHODS = 20
 
 GENERATED = {
+    "src/buddy/protocol/json_events.py",  # written by tools/json_events.py
     "src/buddy/scrub/prefix_table.py",  # written by src/buddy/scrub/build_prefix_table.py
 }
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -18,6 +18,9 @@ from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
+
+if TYPE_CHECKING:
+    from buddy.protocol.json_events import JsonEvent
 
 MAX_DEPTH = 64
 
@@ -76,6 +79,10 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
     def line(self) -> bytes:
         run = b'"runId":"%b",' % self.run_id.encode() if self.run_id else b""
         return _EVENT_LINE % (self.session_id.encode(), run, self.seq, self.ts, self.type.encode(), self.payload)
+
+    def to_json(self) -> "JsonEvent":
+        """The event as plain JSON, which a client's view is folded from."""
+        return msgspec.json.decode(self.line())
 
     def body(self) -> EventBody | None:
         """The typed payload, or None for an event type this version does not know."""
