@@ -28,6 +28,16 @@ def test_the_version_is_printed_without_loading_anything(home: Home) -> None:
     assert loaded <= {"buddy", "buddy.cli", "buddy.version", "buddy.__main__"}
 
 
+def test_exec_with_a_daemon_works_on_plain_json() -> None:
+    """Its start and its end do not wait for the protocol's types, nor for an event loop."""
+    modules = "exec", "report", "run_follower", "parsing.runs"
+    program = f"import sys, {', '.join(f'buddy.cli.{name}' for name in modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+    assert "buddy.client.view" in loaded
+    assert loaded & {"asyncio", "dataclasses", "inspect", "msgspec", "pathlib", "buddy.protocol.events"} == set()
+
+
 def test_the_version_is_the_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == VERSION

@@ -122,7 +122,7 @@ class Blocking(Driver):
             session_id = client.start_session({"mode": "headless", "provider": "p", "repo": {"rootPath": "/"}})
             message = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "go"}
             run_id: str = client.ask("send_user_message", message, session_id)["runId"]
-            return run_id, [event.seq for event in client.events()]
+            return run_id, [event["seq"] for event, _ in client.events()]
         finally:
             client.close()
 

@@ -10,7 +10,7 @@ from buddy.backends.external.history import History
 from buddy.backends.native.pinned import Pins
 from buddy.backends.native.transcript import Transcript
 from buddy.backends.runstate import RunState
-from buddy.client import view
+from buddy.client.view import View
 from buddy.daemon.spans import Spans
 from buddy.protocol import events
 from buddy.protocol.events import EVENTS, LASTING, Informational, events_where
@@ -25,8 +25,8 @@ FOLDS: list[Callable[..., object]] = [
     Pins.apply,
     History.observe,
     Spans.apply,
-    view.View._apply_body,  # pyright: ignore[reportPrivateUsage] - the fold under test
-    view._apply_to_run,  # pyright: ignore[reportPrivateUsage] - the fold under test
+    View._apply_to_session,  # pyright: ignore[reportPrivateUsage] - the fold under test
+    View._apply_to_run,  # pyright: ignore[reportPrivateUsage] - the fold under test
 ]
 
 
@@ -37,7 +37,7 @@ def test_a_fold_names_every_event_type(fold: Callable[..., object]) -> None:
     matched = next(node for node in ast.walk(tree) if isinstance(node, ast.Match))
     assert all(case.guard is None for case in matched.cases)
     named = [name for case in matched.cases for name in names_of(case.pattern)]
-    types = [getattr(events, name) for name in named]
+    types = [EVENTS[name] if name in EVENTS else getattr(events, name) for name in named]
     missing = [body.__name__ for body in EVENTS.values() if not issubclass(body, tuple(types))]
     assert missing == []
     assert len(named) == len(set(named))
@@ -48,7 +48,7 @@ def names_of(pattern: ast.pattern) -> Iterator[str]:
         case ast.MatchOr():
             for part in pattern.patterns:
                 yield from names_of(part)
-        case ast.MatchClass(cls=ast.Name(name)):
+        case ast.MatchClass(cls=ast.Name(name)) | ast.MatchValue(value=ast.Constant(str(name))):
             yield name
         case ast.MatchSingleton(value=None):
             pass  # an event of an unknown type has no body

@@ -81,7 +81,8 @@ def test_an_event_in_words(body: EventBody, text: str) -> None:
 def test_the_activity_line_says_what_is_going_on_and_for_how_long() -> None:
     now = 100.0
     line = ActivityLine(PLAIN, lambda: now)
-    run = RunView("run_1", started_ts=90_000, input_tokens=1200, output_tokens=30)
+    run = RunView("run_1")
+    run.started_ts, run.input_tokens, run.output_tokens = 90_000, 1200, 30
 
     def shown(*, is_waiting: bool = False) -> str:
         return line.line(run, 200, is_waiting=is_waiting)[2:]

@@ -31,7 +31,7 @@ def attach(options: Options) -> int:
             report = Report(json=False, stream_json=options.stream_json)
             report.session(session_id)
             async for event in client.events():
-                report.conversation(event)
+                report.conversation(event.to_json(), event.line()[:-1])
         print("the daemon is gone", file=sys.stderr)
         return 75
 

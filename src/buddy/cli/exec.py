@@ -1,8 +1,8 @@
 """`buddy exec` and `buddy resume`: one run to its outcome, with or without a person.
 
 Invariants: the answer goes to stdout and everything else to stderr; the exit code is the run's; nobody is waited for
-who is not there; the first interrupt cancels the run, the second ends the wait. With a daemon, the message is sent
-before the protocol's types are loaded.
+who is not there; the first interrupt cancels the run, the second ends the wait. With a daemon, everything is plain
+JSON, so the protocol's types are not loaded.
 """
 
 import os

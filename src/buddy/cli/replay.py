@@ -43,7 +43,7 @@ async def _play(options: Options) -> int:
                 # A person's long pause is not worth waiting for.
                 await asyncio.sleep(min(max(0, event.ts - before) / 1000 / options.speed, LONGEST_PAUSE))
             before = event.ts
-            report.conversation(event)
+            report.conversation(event.to_json(), event.line()[:-1])
     return 0
 
 

@@ -1,31 +1,14 @@
 """What a headless run shows: status on stderr, data on stdout."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from buddy.client.view import RunView
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import (
-    AcceptanceResult,
-    ApprovalExpired,
-    ApprovalReceived,
-    AssistantMessage,
-    Error,
-    EventBody,
-    ModelRequest,
-    Recovery,
-    RunCancelling,
-    RunStarted,
-    SessionStarted,
-    ThinkingToken,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-    WarningRaised,
-)
+from buddy.client.core import encode_json
 from buddy.terminal.escape import escape, escape_json, one_line
+
+if TYPE_CHECKING:
+    from buddy.client.view import RunView
+    from buddy.protocol.json_events import Error, JsonEvent, WarningRaised
 
 DECIDED = {"approve": "approved", "deny": "denied"}
 
@@ -40,37 +23,38 @@ class Report:
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
 
-    def event(self, event: Event, body: EventBody | None) -> None:
-        """Show one event."""
+    def event(self, event: "JsonEvent", line: bytes) -> None:
+        """Show one event; `line` is its JSON text."""
         if self._stream_json:
-            _write_json(event.line())
+            _write_json(line)
             return
-        match body:
-            case ThinkingToken():
-                self._thought += body.text
-                return
-            case Error():
-                self._error = body.message
+        if event["type"] == "thinking_token":
+            self._thought += event["payload"]["text"]
+            return
+        if event["type"] == "error":
+            self._error = event["payload"]["message"]
+        self._end_thought()
+        text = _status_line(event) or _note_line(event)
+        if text is not None:
+            print(text, file=sys.stderr)
+
+    def conversation(self, event: "JsonEvent", line: bytes) -> None:
+        """Show one event of a session that is only watched, including messages."""
+        self.event(event, line)
+        if self._stream_json:
+            return
+        match event["type"]:
+            case "assistant_message" | "user_message":
+                text, who = event["payload"]["text"], "you" if event["type"] == "user_message" else "buddy"
+                if text:
+                    print(f"{who}: {escape(text) if sys.stdout.isatty() else text}", flush=True)
             case _:
                 pass
-        self._end_thought()
-        line = _status_line(body) or _note_line(body)
-        if line is not None:
-            print(line, file=sys.stderr)
 
-    def conversation(self, event: Event) -> None:
-        """Show one event of a session that is only watched, including messages."""
-        body = event.body()
-        self.event(event, body)
-        if isinstance(body, (AssistantMessage, UserMessage)) and not self._stream_json and body.text:
-            who = "you" if isinstance(body, UserMessage) else "buddy"
-            text = body.text if not sys.stdout.isatty() else escape(body.text)
-            print(f"{who}: {text}", flush=True)
-
-    def finish(self, session_id: str, run: RunView) -> int:
+    def finish(self, session_id: str, run: "RunView") -> int:
         """Print the answer or the outcome; return the exit code."""
         if self._json:
-            _write_json(msgspec.json.encode(_outcome(session_id, run)) + b"\n")
+            _write_json(encode_json(_outcome(session_id, run)))
         elif not self._stream_json:
             self._answer(run)
         sys.stdout.flush()
@@ -82,31 +66,32 @@ class Report:
         if thought:
             print(f"✻ {escape(thought)}", file=sys.stderr)
 
-    def _answer(self, run: RunView) -> None:
+    def _answer(self, run: "RunView") -> None:
         if run.finished_text:
             print(escape(run.finished_text) if sys.stdout.isatty() else run.finished_text)
         complete = run.complete
-        if complete is not None and complete.outcome != "success" and complete.summary != self._error:
-            summary = complete.summary.removeprefix(f"{complete.outcome}: ")
-            print(f"{complete.outcome}: {escape(summary)}", file=sys.stderr)
+        if complete is not None and complete["outcome"] != "success" and complete["summary"] != self._error:
+            summary = complete["summary"].removeprefix(f"{complete['outcome']}: ")
+            print(f"{complete['outcome']}: {escape(summary)}", file=sys.stderr)
 
 
-def _exit_code(run: RunView) -> int:
-    return run.complete.headless.exit_code_hint if run.complete and run.complete.headless else 1
+def _exit_code(run: "RunView") -> int:
+    headless = run.complete.get("headless") if run.complete else None
+    return headless["exitCodeHint"] if headless else 1
 
 
-def _outcome(session_id: str, run: RunView) -> dict[str, Any]:
+def _outcome(session_id: str, run: "RunView") -> dict[str, Any]:
     """The object of `--json`."""
     complete = run.complete
     usage = {"inputTokens": run.input_tokens, "outputTokens": run.output_tokens, "budget": run.budget}
     return {
         "sessionId": session_id,
         "runId": run.run_id,
-        "outcome": complete.outcome if complete else "failed",
+        "outcome": complete["outcome"] if complete else "failed",
         "exitCode": _exit_code(run),
         "text": run.finished_text,
-        "summary": complete.summary if complete else "",
-        "acceptance": (complete.acceptance if complete else None) or {"total": 0, "passed": 0, "results": []},
+        "summary": complete["summary"] if complete else "",
+        "acceptance": (complete.get("acceptance") if complete else None) or {"total": 0, "passed": 0, "results": []},
         "usage": usage,
         "costUsd": run.cost_usd,
         "turns": run.turns,
@@ -116,50 +101,54 @@ def _outcome(session_id: str, run: RunView) -> dict[str, Any]:
 
 def _write_json(line: bytes) -> None:
     """Byte for byte to a pipe; to a terminal the same value, with control characters escaped."""
-    sys.stdout.buffer.write(escape_json(line.decode()).encode() if sys.stdout.isatty() else line)
+    sys.stdout.buffer.write((escape_json(line.decode()).encode() if sys.stdout.isatty() else line) + b"\n")
     sys.stdout.buffer.flush()
 
 
-def _status_line(body: EventBody | None) -> str | None:
+def _status_line(event: "JsonEvent") -> str | None:
     """What the run does."""
-    match body:
-        case ToolCall():
-            return f"▶ {escape(body.tool_name)} {one_line(msgspec.json.encode(body.args).decode(), 100)}"
-        case ToolResult():
-            return f"← {one_line(body.text)}"
-        case ApprovalReceived():
-            return f"{DECIDED[body.decision]} by {escape(body.by)}"
-        case ApprovalExpired():
+    match event["type"]:
+        case "tool_call":
+            call = event["payload"]
+            return f"▶ {escape(call['toolName'])} {one_line(encode_json(call['args']).decode(), 100)}"
+        case "tool_result":
+            return f"← {one_line(event['payload']['text'])}"
+        case "approval_received":
+            return f"{DECIDED[event['payload']['decision']]} by {escape(event['payload']['by'])}"
+        case "approval_expired":
             return "approval timed out; denied"
-        case AcceptanceResult():
-            word = "passed" if body.passed else f"failed with exit code {body.exit_code}"
-            return f"check {escape(body.id)} {word}"
-        case ModelRequest() if body.attempt > 1:
-            return f"retrying in {body.wait_ms or 0} ms: {one_line(body.reason or '')}"
-        case RunCancelling():
-            return f"cancelling: {escape(body.reason)}"
+        case "acceptance_result":
+            result = event["payload"]
+            word = "passed" if result["passed"] else f"failed with exit code {result['exitCode']}"
+            return f"check {escape(result['id'])} {word}"
+        case "model_request" if event["payload"]["attempt"] > 1:
+            request = event["payload"]
+            return f"retrying in {request.get('waitMs') or 0} ms: {one_line(request.get('reason') or '')}"
+        case "run_cancelling":
+            return f"cancelling: {escape(event['payload']['reason'])}"
         case _:
             return None
 
 
-def _note_line(body: EventBody | None) -> str | None:
+def _note_line(event: "JsonEvent") -> str | None:
     """What should be known about the run."""
-    match body:
-        case SessionStarted() if body.watch:
-            return f"commands run in a pane that you can watch: {escape(body.watch)}"
-        case RunStarted() if body.recovered:
-            return "recovered an interrupted run"
-        case Recovery() if body.action == "unknown_outcome":
-            return f"the outcome of {escape(body.call_id or 'a call')} is unknown"
-        case WarningRaised() if body.code != "FOLDER_NOT_TRUSTED":  # the command has already said so
-            return f"warning: {escape(body.message)}{_hint(body)}"
-        case Error():
-            return f"error: {escape(body.message)}{_hint(body)}"
+    match event["type"]:
+        case "session_started":
+            watch = event["payload"].get("watch")
+            return f"commands run in a pane that you can watch: {escape(watch)}" if watch else None
+        case "run_started":
+            return "recovered an interrupted run" if event["payload"].get("recovered") else None
+        case "recovery" if event["payload"]["action"] == "unknown_outcome":
+            return f"the outcome of {escape(event['payload'].get('callId') or 'a call')} is unknown"
+        case "warning" if event["payload"]["code"] != "FOLDER_NOT_TRUSTED":  # the command has already said so
+            return f"warning: {escape(event['payload']['message'])}{_hint(event['payload'])}"
+        case "error":
+            return f"error: {escape(event['payload']['message'])}{_hint(event['payload'])}"
         case _:
             return None
 
 
-def _hint(body: WarningRaised | Error) -> str:
+def _hint(body: "WarningRaised | Error") -> str:
     """The next step, for codes whose detail is one."""
-    detail = body.detail if body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
+    detail = body.get("detail") if body["code"] in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
     return f"\nhint: {escape(detail)}" if detail else ""

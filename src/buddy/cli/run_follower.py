@@ -6,16 +6,18 @@ cancel, a timeout, another client) is withdrawn; if nobody can answer, deny imme
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from buddy.cli.report import Report
 from buddy.client.blocking import BlockingClient
-from buddy.client.bodies import read_full_body
 from buddy.client.core import Fields
+from buddy.client.steps import read_full
 from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import ApprovalRequired, AssistantMessage, EventBody, RunComplete
 from buddy.terminal.escape import escape, escape_all
+
+if TYPE_CHECKING:
+    from buddy.protocol.json_events import ApprovalRequired, JsonEvent
 
 STDIN = 0
 # Shown separately, or only there to bind the decision. `alwaysRule`: this prompt does not offer "always".
@@ -40,14 +42,13 @@ class RunFollower:
 
         Losing the runtime for good is an error, not an outcome: the run can still be resumed.
         """
-        for event in self._client.events():
-            body = event.body()
-            self._report.event(event, body)
-            self._view.apply(event, body)
-            self._read_long_text(event, body)
-            if self._is_over(event, body, replayed):
+        for event, line in self._client.events():
+            self._report.event(event, line)
+            self._read_long_text(event)
+            self._view.apply(event)
+            if self._is_over(event, replayed):
                 return self._finish()
-            if event.seq >= replayed:
+            if event["seq"] >= replayed:
                 self._ask_next()
         raise UserError(
             "lost the connection to the daemon before the run ended",
@@ -55,11 +56,11 @@ class RunFollower:
             exit_code=75,
         )
 
-    def _is_over(self, event: Event, body: EventBody | None, replayed: int) -> bool:
+    def _is_over(self, event: "JsonEvent", replayed: int) -> bool:
         if self._run_id is None:
             # A recovered run may end before we could ask for it; its events show that.
-            return event.seq >= replayed and self._view.active is None
-        return isinstance(body, RunComplete) and event.run_id == self._run_id
+            return event["seq"] >= replayed and self._view.active is None
+        return event["type"] == "run_complete" and event["runId"] == self._run_id
 
     def _finish(self) -> int:
         runs = self._view.runs
@@ -68,17 +69,13 @@ class RunFollower:
             raise UserError(f"{self._session_id} has no run to continue", hint='start one: buddy exec "…"')
         return self._report.finish(self._session_id, run)
 
-    def _read_long_text(self, event: Event, body: EventBody | None) -> None:
+    def _read_long_text(self, event: "JsonEvent") -> None:
         """Long answers and approval requests are only previewed in their events: read the full text."""
-        match body:
-            case AssistantMessage(blobs=blobs) if blobs and "/text" in blobs:
-                full = self._client.perform(read_full_body(event))
-                if isinstance(full, AssistantMessage):
-                    self._view.runs[event.run_id or ""].finished_text = full.text
-            case ApprovalRequired(blobs=blobs) if blobs and self._has_person:
-                full = self._client.perform(read_full_body(event))
-                if isinstance(full, ApprovalRequired):
-                    self._view.approvals[full.approval_id] = full
+        match event["type"]:
+            case "assistant_message" if "/text" in (event["payload"].get("blobs") or {}):
+                self._client.perform(read_full(self._session_id, event["payload"]))
+            case "approval_required" if self._has_person:
+                self._client.perform(read_full(self._session_id, event["payload"]))
             case _:
                 pass
 
@@ -126,15 +123,15 @@ def _warn(refusal: ProtocolError) -> None:
     print(f"warning: {escape(refusal.message)}", file=sys.stderr)
 
 
-def _show(approval: ApprovalRequired) -> None:
+def _show(approval: "ApprovalRequired") -> None:
     """Show everything that would run, and ask."""
     import getpass
     import socket
     import termios
 
-    details = approval.details
+    details = approval["details"]
     who, command = f"{getpass.getuser()}@{socket.gethostname()}$", details.get("command")
-    what = f"{who} {command}" if command else f"{approval.title}: {approval.summary}"
+    what = f"{who} {command}" if command else f"{approval['title']}: {approval['summary']}"
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     print(escape_all(what), file=sys.stderr)
     for key, value in details.items():

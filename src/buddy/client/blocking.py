@@ -1,7 +1,6 @@
 """The blocking client: one socket, no event loop, and no import that a request does not need.
 
-Replies are plain JSON; events are typed, and their types are imported with the first event. So a message is sent before
-anything else is loaded.
+Replies and events are plain JSON; the types of events are for the type checker (`json_events.py`).
 
 Invariants: as in `core.py`; after a lost connection it tries to reconnect for up to `PATIENCE` seconds; other inputs (a
 keyboard, a signal) are descriptors in `watched`, polled together with the connection.
@@ -13,7 +12,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from buddy.client.core import Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
@@ -21,7 +20,7 @@ from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION
 
 if TYPE_CHECKING:
-    from buddy.protocol.envelopes import Event
+    from buddy.protocol.json_events import JsonEvent
 
 PATIENCE = 30.0
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
@@ -42,6 +41,12 @@ def connect_unix(path: str) -> socket.socket | None:
     return connection
 
 
+class ReceivedEvent(NamedTuple):
+    event: "JsonEvent"
+    line: bytes
+    """The event as it came, byte for byte, without the end of the line."""
+
+
 class BlockingClient:
     def __init__(
         self,
@@ -59,7 +64,7 @@ class BlockingClient:
         self._deadline = 0.0
         self._rest = b""
         self._lines: deque[bytes] = deque()
-        self._early: deque[bytes] = deque()  # events that came while an answer was awaited
+        self._early: deque[ReceivedEvent] = deque()  # events that came while an answer was awaited
         self._core.connect()
 
     def close(self) -> None:
@@ -73,8 +78,9 @@ class BlockingClient:
         self._core.request(kind, payload, answers.append, session_id, repeat=kind not in NOT_REPEATED)
         while not answers:
             line = self._next_line()
-            if line is not None:
-                self._handle_line(line)
+            event = self._handle_line(line) if line is not None else None
+            if event is not None:
+                self._early.append(event)
         error, reply = answers[0].error, answers[0].payload
         if isinstance(error, ConnectionError):
             hint = "it is stopping or has too many clients; try again, and see buddy daemon logs"
@@ -118,38 +124,33 @@ class BlockingClient:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def events(self) -> "Iterator[Event]":
+    def events(self) -> "Iterator[ReceivedEvent]":
         """Every event, once and in order, until reconnecting is given up."""
-        from buddy.protocol.envelopes import Event, parse_incoming
-
         while True:
-            line = self._early.popleft() if self._early else self._next_line()
-            if line is None:
-                if self._is_gone:
-                    return
+            if self._early:
+                received = self._early.popleft()
+            elif (line := self._next_line()) is not None:
+                received = self._handle_line(line)
+            elif self._is_gone:
+                return
+            else:
                 continue
-            match parse_incoming(line):
-                case Event() as event:
-                    if self._core.is_new(event.session_id, event.seq):
-                        yield event
-                case _:
-                    self._handle_line(line)
+            if received is not None and self._core.is_new(received.event["sessionId"], received.event["seq"]):
+                yield received
 
     # --- the connection ---------------------------------------------------------------------------------------------
 
-    def _handle_line(self, line: bytes) -> None:
-        """Deliver a response to its request; queue an event for `events`."""
-        found: Fields = json.loads(line)
-        if found["v"] != VERSION:
-            raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {found['v']!r}")
+    def _handle_line(self, line: bytes) -> "ReceivedEvent | None":
+        """Deliver a response to its request; return an event."""
+        found = _parse(line)
         if found["kind"] != "response":
-            self._early.append(line)
-            return
+            return ReceivedEvent(cast("JsonEvent", found), line)
         error = None if found["ok"] and not found.get("error") else refusal_of(found.get("error"))
         self._core.answer(found["requestId"], None if error else found["payload"], error)
         refusal = self._core.refusal
         if refusal is not None and refusal.code == "UNSUPPORTED_PROTOCOL_VERSION":
             raise refusal
+        return None
 
     def _next_line(self) -> bytes | None:
         """The next line; None if something else happened: a watched descriptor, a lost connection."""
@@ -214,3 +215,15 @@ class BlockingClient:
 
 def _spoken_version(reply: Fields) -> str:
     return reply["protocolVersion"]
+
+
+def _parse(line: bytes) -> Fields:
+    """Read one line that the runtime sent."""
+    try:
+        found: Fields = json.loads(line)
+        version = found["v"]
+    except (ValueError, RecursionError, LookupError, TypeError) as error:
+        raise ProtocolError("INVALID_REQUEST", f"not a response or an event: {error}") from error
+    if version != VERSION:
+        raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {version!r}")
+    return found

@@ -5,16 +5,21 @@ Both drivers run them (`Client.perform`, `BlockingClient.perform`), so each is w
 
 import os
 from collections.abc import Generator
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from buddy.client.core import Fields
 from buddy.errors import ProtocolError, UserError
+from buddy.protocol import pointer
+
+if TYPE_CHECKING:
+    from buddy.protocol.json_events import Payload
 
 CHUNK = 256 * 1024
 MAX_LISTED = 200
 FULL_ID = len("sess_") + 26
 
 Result = TypeVar("Result")
+AnyPayload = TypeVar("AnyPayload", bound="Payload")
 
 
 class Ask(NamedTuple):
@@ -72,6 +77,15 @@ def read_blob(session_id: str, blob: str) -> Steps[str]:
         offset += len(text.encode())
         if is_last or not text:
             return "".join(parts)
+
+
+def read_full(session_id: str, payload: AnyPayload) -> Steps[AnyPayload]:
+    """An event's payload with the long texts, which are stored as blobs, read back into it."""
+    contents: dict[str, bytes] = {}
+    for blob in (payload.get("blobs") or {}).values():
+        contents[blob] = (yield from read_blob(session_id, blob)).encode()
+    pointer.restore(payload, contents)
+    return payload
 
 
 def unknown_session(wanted: str) -> UserError:

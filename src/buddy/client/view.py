@@ -1,39 +1,25 @@
-"""The pure fold from events to what a front end shows. Duplicates change nothing; unknown events are ignored."""
+"""The pure fold from events, as plain JSON, to what a front end shows.
 
-from msgspec import Struct
+It imports nothing heavy, because `exec` uses it. Duplicates change nothing; unknown events are ignored.
+"""
 
-from buddy.protocol.codes import Outcome, SessionState
-from buddy.protocol.envelopes import Event
-from buddy.protocol.events import (
-    AcceptanceResult,
-    ApprovalExpired,
-    ApprovalPolicyChanged,
-    ApprovalReceived,
-    ApprovalRequired,
-    AssistantMessage,
-    AssistantRestart,
-    AssistantToken,
-    EventBody,
-    Informational,
-    ModelRequest,
-    ModelSwitched,
-    RunCancelling,
-    RunComplete,
-    RunStarted,
-    SessionCompacted,
-    SessionForked,
-    SessionSnapshot,
-    SessionStarted,
-    ThinkingToken,
-    ToolCall,
-    ToolClaimed,
-    ToolResult,
-    Usage,
-    UserMessage,
-)
-from buddy.protocol.shapes import BudgetState
+from typing import TYPE_CHECKING, Literal
 
-_STATE_AFTER: dict[Outcome, SessionState] = {
+if TYPE_CHECKING:
+    from buddy.protocol.codes import Outcome, SessionState
+    from buddy.protocol.json_events import (
+        ApprovalRequired,
+        BudgetState,
+        Event,
+        JsonEvent,
+        ModelRequest,
+        RunComplete,
+        Usage,
+    )
+
+    Use = Event[Literal["model_request"], ModelRequest] | Event[Literal["usage"], Usage]
+
+_STATE_AFTER: "dict[Outcome, SessionState]" = {
     "success": "completed",
     "failed": "failed",
     "denied": "failed",
@@ -41,138 +27,162 @@ _STATE_AFTER: dict[Outcome, SessionState] = {
 }
 
 
-class RunView(Struct):
+class RunView:
     """One run: its text so far, what it used, how it ended. `finished_text` is its last complete reply."""
 
-    run_id: str
-    prompt: str = ""
-    text: str = ""
-    thinking: str = ""
-    finished_text: str = ""
-    turns: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    budget: BudgetState | None = None
-    started_ts: int = 0
-    ended_ts: int = 0
-    complete: RunComplete | None = None
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.prompt = ""
+        self.text = ""
+        self.thinking = ""
+        self.finished_text = ""
+        self.turns = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.cost_usd: float | None = None
+        self.budget: BudgetState | None = None
+        self.started_ts = 0
+        self.ended_ts = 0
+        self.complete: RunComplete | None = None
+
+    def end_reply(self) -> None:
+        self.text = self.thinking = ""
+
+    def count(self, event: "Use") -> None:
+        if event["type"] == "usage":
+            self.turns = max(self.turns, event["payload"]["turn"])
+            self._spend(event["payload"])
+        elif event["payload"].get("purpose", "reply") == "reply":
+            self.turns = max(self.turns, event["payload"]["turn"])
+
+    def _spend(self, usage: "Usage") -> None:
+        self.budget = usage["budget"]
+        self.input_tokens += usage["inputTokens"]
+        self.output_tokens += usage["outputTokens"]
+        cost = usage.get("costUsd")
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost
 
 
-class View(Struct):
-    session_id: str = ""
-    last_seq: int = 0
-    state: SessionState = "idle"
-    is_headless: bool = False
-    runs: dict[str, RunView] = {}
-    approvals: dict[str, ApprovalRequired] = {}
-    active: str | None = None
+class View:
+    def __init__(self) -> None:
+        self.session_id = ""
+        self.last_seq = 0
+        self.state: SessionState = "idle"
+        self.is_headless = False
+        self.runs: dict[str, RunView] = {}
+        self.approvals: dict[str, ApprovalRequired] = {}
+        self.active: str | None = None
 
-    def apply(self, event: Event, body: EventBody | None = None) -> bool:
-        """Apply an event, decoded here unless its body is given; False if it was applied before."""
-        if event.seq <= self.last_seq:
+    def apply(self, event: "JsonEvent") -> bool:
+        """Apply an event; False if it was applied before."""
+        if event["seq"] <= self.last_seq:
             return False
-        self.last_seq = event.seq
-        body = body or event.body()
-        if body is not None:
-            self._apply_body(event, body)
+        self.last_seq = event["seq"]
+        self._apply_to_session(event)
+        run_id = event.get("runId")
+        if run_id:
+            self._apply_to_run(run_id, event)
         return True
 
-    def _apply_body(self, event: Event, body: EventBody) -> None:
-        run = self._run(event.run_id) if event.run_id else None
-        match body:
-            case SessionStarted():
-                self.session_id, self.state = body.session_id, body.state
-                self.is_headless = body.mode == "headless"
-            case SessionSnapshot():
-                self.state, self.active = body.state, body.active_run_id
-            case ApprovalRequired():
-                self.approvals[body.approval_id] = body
+    def _apply_to_session(self, event: "JsonEvent") -> None:
+        match event["type"]:
+            case "session_started":
+                started = event["payload"]
+                self.session_id, self.state = started["sessionId"], started["state"]
+                self.is_headless = started["mode"] == "headless"
+            case "session_snapshot":
+                self.state, self.active = event["payload"]["state"], event["payload"].get("activeRunId")
+            case "approval_required":
+                self.approvals[event["payload"]["approvalId"]] = event["payload"]
                 self.state = "awaiting_approval"
-            case ApprovalReceived() | ApprovalExpired():
-                if self.approvals.pop(body.approval_id, None) and not self.approvals:
+            case "approval_received" | "approval_expired":
+                if self.approvals.pop(event["payload"]["approvalId"], None) and not self.approvals:
                     self.state = "running"
-            case RunStarted():
-                self.active, self.state = body.run_id, "running"
-            case RunComplete():
+            case "run_started":
+                self.active, self.state = event["payload"]["runId"], "running"
+            case "run_complete":
                 self.active, self.approvals = None, {}
-                self.state = _STATE_AFTER[body.outcome] if self.is_headless else "idle"
+                self.state = _STATE_AFTER[event["payload"]["outcome"]] if self.is_headless else "idle"
             case (
-                Informational()
-                | ThinkingToken()
-                | AssistantToken()
-                | ToolCall()
-                | ToolResult()
-                | UserMessage()
-                | RunCancelling()
-                | ModelRequest()
-                | AssistantRestart()
-                | AssistantMessage()
-                | ToolClaimed()
-                | ApprovalPolicyChanged()
-                | Usage()
-                | ModelSwitched()
-                | SessionCompacted()
-                | SessionForked()
-                | AcceptanceResult()
+                "status"
+                | "thinking_token"
+                | "assistant_token"
+                | "assistant_done"
+                | "tool_call"
+                | "tool_result"
+                | "warning"
+                | "error"
+                | "user_message"
+                | "run_cancelling"
+                | "model_request"
+                | "assistant_restart"
+                | "assistant_message"
+                | "tool_claimed"
+                | "tool_output"
+                | "approval_policy_changed"
+                | "usage"
+                | "progress"
+                | "phase"
+                | "model_switched"
+                | "session_resumed"
+                | "session_compacted"
+                | "session_forked"
+                | "acceptance_result"
+                | "recovery"
             ):
                 pass  # the session's state does not change
-        if run is not None:
-            _apply_to_run(run, event, body)
+
+    def _apply_to_run(self, run_id: str, event: "JsonEvent") -> None:
+        match event["type"]:
+            case "assistant_token":
+                self._run(run_id).text += event["payload"]["text"]
+            case "thinking_token":
+                self._run(run_id).thinking += event["payload"]["text"]
+            case "user_message":
+                run = self._run(run_id)
+                run.prompt = run.prompt or event["payload"]["text"]
+            case "run_started":
+                run = self._run(run_id)
+                run.started_ts = run.started_ts or event["ts"]
+            case "assistant_restart":
+                self._run(run_id).end_reply()
+            case "assistant_message":
+                self._run(run_id).finished_text = event["payload"]["text"]
+                self._run(run_id).end_reply()
+            case "model_request" | "usage":
+                self._run(run_id).count(event)
+            case "run_complete":
+                run = self._run(run_id)
+                run.complete, run.ended_ts = event["payload"], event["ts"]
+            case (
+                "session_started"
+                | "session_snapshot"
+                | "status"
+                | "assistant_done"
+                | "tool_call"
+                | "tool_result"
+                | "approval_required"
+                | "approval_received"
+                | "warning"
+                | "error"
+                | "run_cancelling"
+                | "tool_claimed"
+                | "tool_output"
+                | "approval_expired"
+                | "approval_policy_changed"
+                | "progress"
+                | "phase"
+                | "model_switched"
+                | "session_resumed"
+                | "session_compacted"
+                | "session_forked"
+                | "acceptance_result"
+                | "recovery"
+            ):
+                pass  # neither text nor use
 
     def _run(self, run_id: str) -> RunView:
         if run_id not in self.runs:
             self.runs[run_id] = RunView(run_id)
         return self.runs[run_id]
-
-
-def _apply_to_run(run: RunView, event: Event, body: EventBody) -> None:
-    match body:
-        case UserMessage():
-            run.prompt = run.prompt or body.text
-        case RunStarted():
-            run.started_ts = run.started_ts or event.ts
-        case AssistantToken():
-            run.text += body.text
-        case ThinkingToken():
-            run.thinking += body.text
-        case AssistantRestart():
-            run.text = run.thinking = ""
-        case AssistantMessage():
-            run.finished_text, run.text, run.thinking = body.text, "", ""
-        case ModelRequest() | Usage():
-            _count(run, body)
-        case RunComplete():
-            run.complete, run.ended_ts = body, event.ts
-        case (
-            Informational()
-            | SessionStarted()
-            | ToolCall()
-            | ToolResult()
-            | ApprovalRequired()
-            | ApprovalReceived()
-            | RunCancelling()
-            | ToolClaimed()
-            | ApprovalExpired()
-            | ApprovalPolicyChanged()
-            | ModelSwitched()
-            | SessionCompacted()
-            | SessionForked()
-            | AcceptanceResult()
-        ):
-            pass  # neither text nor use
-
-
-def _count(run: RunView, body: ModelRequest | Usage) -> None:
-    if isinstance(body, ModelRequest):
-        run.turns = max(run.turns, body.turn if body.purpose == "reply" else 0)
-    else:
-        _spend(run, body)
-
-
-def _spend(run: RunView, usage: Usage) -> None:
-    run.turns, run.budget = max(run.turns, usage.turn), usage.budget
-    run.input_tokens += usage.input_tokens
-    run.output_tokens += usage.output_tokens
-    if usage.cost_usd is not None:
-        run.cost_usd = (run.cost_usd or 0.0) + usage.cost_usd

@@ -15,11 +15,6 @@ def restore_body(event: Event, contents: Mapping[str, bytes]) -> EventBody | Non
     body = event.body()
     if body is None or not body.blobs:
         return body
-    tree: dict[str, Any] = msgspec.json.decode(event.payload)
-    for path, blob in body.blobs.items():
-        content = contents.get(blob)
-        if content is not None:
-            is_text = isinstance(pointer.get(tree, path), str)
-            pointer.put(tree, path, content.decode(errors="surrogatepass") if is_text else msgspec.json.decode(content))
-    del tree["blobs"]
-    return msgspec.convert(tree, EVENTS[event.type])
+    payload: dict[str, Any] = msgspec.json.decode(event.payload)
+    pointer.restore(payload, contents)
+    return msgspec.convert(payload, EVENTS[event.type])

@@ -114,7 +114,7 @@ class CurrentSession:
 
     def apply(self, event: Event) -> bool:
         """Fold an event; False if it belongs to another session or was seen before."""
-        if event.session_id != self.session_id or not self.view.apply(event):
+        if event.session_id != self.session_id or not self.view.apply(event.to_json()):
             return False
         body = event.body()
         if body is not None:

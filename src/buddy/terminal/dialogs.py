@@ -25,15 +25,15 @@ class Dialogs:
         style: Style,
         buffer: Buffer,
         decide: Callable[[str, ApprovalAnswer], None],
-        read_full: Callable[[ApprovalRequired], Awaitable[ApprovalRequired]],
+        read_approval: Callable[[str], Awaitable[ApprovalRequired | None]],
         interrupt: Callable[[], object],
     ) -> None:
-        """`buffer` is the editor's input; `read_full` loads an approval request that is too long for its event."""
+        """`buffer` is the editor's input; `read_approval` loads an approval request by its id."""
         self._screen = screen
         self._style = style
         self._buffer = buffer
         self._decide = decide
-        self._read_full = read_full
+        self._read_approval = read_approval
         self._interrupt = interrupt
         self._asked: set[str] = set()
         self._approval: ApprovalPrompt | None = None
@@ -107,19 +107,19 @@ class Dialogs:
         """Close an approval that was decided, and open the next one that waits."""
         if self._approval is not None and self._approval.request.approval_id not in view.approvals:
             self._close_approval()
-        waiting = next(iter(view.approvals.values()), None)
-        if waiting is None or self._approval is not None or waiting.approval_id in self._asked:
+        approval_id = next(iter(view.approvals), None)
+        if approval_id is None or self._approval is not None or approval_id in self._asked:
             return
-        self._asked.add(waiting.approval_id)
-        waiting = await self._read_full(waiting) if waiting.blobs else waiting
-        if waiting.blobs:
+        self._asked.add(approval_id)
+        waiting = await self._read_approval(approval_id)
+        if waiting is None or waiting.blobs:
             self._screen.print_above(
                 self._style.red("✗ Can't show this approval request in full. Press Esc to stop the run.")
             )
             return
 
         def decide(answer: ApprovalAnswer) -> None:
-            self._decide(waiting.approval_id, answer)
+            self._decide(approval_id, answer)
 
         self._approval = ApprovalPrompt(waiting, self._style, decide, self._open_comment, self._screen.print_above)
         self._screen.print_above("\n" + self._approval.block(self._screen.columns))

@@ -35,10 +35,10 @@ class FullEvents:
                 break
         return event.body()
 
-    async def read_approval(self, waiting: ApprovalRequired) -> ApprovalRequired:
-        event = self._approvals.pop(waiting.approval_id, None)
+    async def read_approval(self, approval_id: str) -> ApprovalRequired | None:
+        event = self._approvals.pop(approval_id, None)
         full = await self.read(event) if event is not None else None
-        return full if isinstance(full, ApprovalRequired) else waiting
+        return full if isinstance(full, ApprovalRequired) else None
 
 
 class EventFeed:
