@@ -11,6 +11,7 @@ from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import (
     AssistantToken,
 )
+from buddy.protocol.shapes import BootTime
 from tests.harness.logs import read_all
 from tests.log.records import OTHER, SESSION, batch, changed, pending, seqs, started
 
@@ -211,3 +212,18 @@ async def test_a_session_has_the_blobs_that_its_events_name(log: Log) -> None:
 
 async def test_there_is_room(log: Log) -> None:
     assert log.has_room()
+
+
+async def test_a_token_is_revoked_with_all_that_it_minted(log: Log) -> None:
+    await started(log)
+    await started(log, OTHER)
+    assert await log.put_token(TokenRecord("a", SESSION, "driver"))
+    assert await log.put_token(TokenRecord("b", SESSION, "driver", 5, BootTime("boot", 7), "a"))
+    assert await log.put_token(TokenRecord("c", OTHER, "driver", minted_by="b"))
+    assert await log.put_token(TokenRecord("d", OTHER, "driver"))
+    assert await log.token("b") == TokenRecord("b", SESSION, "driver", 5, BootTime("boot", 7), "a")
+    assert sorted(await log.revoke("a")) == ["a", "b", "c"]
+    assert [await log.token(name) for name in "abc"] == [None] * 3
+    assert await log.tokens(OTHER) == [TokenRecord("d", OTHER, "driver")]
+    assert not await log.put_token(TokenRecord("e", SESSION, "observer", minted_by="b"))
+    assert await log.token("e") is None

@@ -168,7 +168,7 @@ async def test_a_seq_that_is_not_there_is_refused(tmp_path: Path) -> None:
 async def test_an_observer_may_not_fork(tmp_path: Path) -> None:
     async with checked_host(tmp_path, StepModel(answer("one"))) as host, host.client() as client:
         await talked(host, client, "first")
-        token = await host.runtime.sessions.mint(client.session_id, "observer")
+        token = await host.runtime.sessions.tokens.mint(client.session_id, "observer")
         async with host.client("watcher") as watcher:
             await watcher.api.attach(client.session_id, 0, token)
             watcher.session_id = client.session_id

@@ -147,7 +147,7 @@ async def test_an_observer_decides_nothing(tmp_path: Path) -> None:
         await client.start()
         run_id = await client.send("go")
         asked = await client.wait_for(ApprovalRequired)
-        token = await host.runtime.sessions.mint(client.session_id, "observer", None)
+        token = await host.runtime.sessions.tokens.mint(client.session_id, "observer", None)
         await watcher.api.attach(client.session_id, token=token)
         with pytest.raises(ProtocolError) as refused:
             await watcher.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "approve"))

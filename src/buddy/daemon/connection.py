@@ -43,7 +43,7 @@ class PeerConnection:
         encoded: LineCache | None = None,
     ) -> None:
         self.name = ""
-        self.roles = Roles(sessions, is_owner=trusted, expire=self.close)
+        self.roles = Roles(sessions.tokens, is_owner=trusted, expire=self.close)
         self._limits = limits
         self._encoded = encoded or LineCache()
         self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)

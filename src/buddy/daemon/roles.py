@@ -1,64 +1,99 @@
 """What one peer may do: everything, or a role on the sessions it has a token for.
 
-Invariant: a role comes from a token, or from having started the session; never from a payload.
+Invariants: a role comes from a token, or from having started the session, never from a payload; it ends with its token,
+which is compared with the clocks at every request.
 """
 
 import asyncio
 from collections.abc import Callable
 
 from buddy.errors import ProtocolError
+from buddy.log.contract import TokenRecord
 from buddy.protocol.codes import Role
-from buddy.sessions.sessions import Sessions, token_hash
+from buddy.sessions.tokens import Tokens, deadline_of
 
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
+COMPARE_SECONDS = 1.0
+"""Timers stand still while the machine sleeps, so the clocks are compared this often."""
 
 
 class Roles:
     """`is_owner`: the peer is trusted with the complete runtime. `expire` is called when a token expires."""
 
-    def __init__(self, sessions: Sessions, *, is_owner: bool, expire: Callable[[], None]) -> None:
+    def __init__(self, tokens: Tokens, *, is_owner: bool, expire: Callable[[], None]) -> None:
         self.is_owner = is_owner
-        self._sessions = sessions
+        self._tokens = tokens
         self._expire = expire
         self._roles: dict[str, Role] = {}
-        self._tokens: set[str] = set()
-        self._expiries: list[asyncio.TimerHandle] = []
+        self._by_token: dict[str, TokenRecord] = {}
+        self._used: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     def require(self, session_id: str, role: Role) -> None:
         """Refuse what this peer's role on the session does not allow."""
+        if self._is_over(session_id):
+            self._expire()
+            raise ProtocolError("ATTACH_FORBIDDEN", "the attach token has expired")
         have = self._roles.get(session_id)
         rank = _RANK[have] if have else _RANK["driver"] if self.is_owner else -1
         if rank < _RANK[role]:
             raise ProtocolError("ATTACH_FORBIDDEN", f"this needs the {role} role on the session")
 
+    def require_owner(self, session_id: str, action: str) -> None:
+        """Refuse what reaches beyond one session to everybody but the owner, who may have limited this connection."""
+        self.require(session_id, "driver" if self.is_owner else "observer")
+        if not self.is_owner:
+            raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may {action}")
+
     async def admit(self, session_id: str, token: str | None) -> None:
         """Take the role from the token; a token that is presented must be valid."""
         if token is not None:
-            role = await self._sessions.role_of(token, session_id)
-            if role is None:
+            known = await self._tokens.find(token)
+            if known is None or known.session_id != session_id:
                 raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
-            self.grant(session_id, role, token_hash(token), await self._sessions.seconds_left(token))
+            self.grant(known)
         elif not self.is_owner and session_id not in self._roles:
             raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
+        elif self._is_over(session_id):
+            self.require(session_id, "observer")
 
-    def grant(
-        self, session_id: str, role: Role, token_hash: str | None = None, seconds_left: float | None = None
-    ) -> None:
-        """Let the peer act in this role, until its token expires."""
-        self._roles[session_id] = role
-        if token_hash is not None:
-            self._tokens.add(token_hash)
-        if seconds_left is not None:
-            self._expiries.append(asyncio.get_running_loop().call_later(seconds_left, self._expire))
+    def drive(self, session_id: str) -> None:
+        """Let the peer drive a session that it started."""
+        self._roles[session_id] = "driver"
+
+    def grant(self, token: TokenRecord) -> None:
+        """Let the peer act in the token's role, until the token expires."""
+        self._roles[token.session_id] = token.role
+        self._by_token[token.session_id] = token
+        self._used.add(token.token_hash)
+        if token.expires_at is not None and self._timer is None:
+            self._compare()
+
+    def token_of(self, session_id: str) -> TokenRecord | None:
+        """The token that this peer's role on the session comes from."""
+        return self._by_token.get(session_id)
 
     @property
     def sessions(self) -> tuple[str, ...]:
         """The sessions that this peer has a role on."""
-        return tuple(self._roles)
+        return tuple(session_id for session_id in self._roles if not self._is_over(session_id))
 
     def uses(self, token_hash: str) -> bool:
-        return token_hash in self._tokens
+        return token_hash in self._used
 
     def close(self) -> None:
-        for expiry in self._expiries:
-            expiry.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _is_over(self, session_id: str) -> bool:
+        deadline = deadline_of(self._by_token.get(session_id))
+        return deadline is not None and deadline.is_over(self._tokens.now())
+
+    def _compare(self) -> None:
+        now = self._tokens.now()
+        left = [end.seconds_left(now) for token in self._by_token.values() if (end := deadline_of(token))]
+        if min(left, default=1.0) <= 0:
+            self._expire()
+        else:
+            soon = min(COMPARE_SECONDS, *left)
+            self._timer = asyncio.get_running_loop().call_later(soon, self._compare)

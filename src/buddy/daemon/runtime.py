@@ -27,13 +27,12 @@ from buddy.daemon.projects import Projects
 from buddy.daemon.pump import LineCache
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
-from buddy.log.contract import Log
+from buddy.log.contract import Log, TokenRecord
 from buddy.log.owners import this_owner
 from buddy.models.contract import Provider
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.pool import Pool
 from buddy.models.listing import Listings
-from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
@@ -66,15 +65,6 @@ class RuntimeOverrides(Struct, frozen=True):
     memory_dir: Path | None = None
     tools: tuple[ToolSource, ...] = ()
     boot_clock: Callable[[], BootTime | None] = boot_time
-
-
-class TokenGrant(Struct, frozen=True):
-    """What the token that a peer connected with allows, and for how long."""
-
-    session_id: str
-    role: Role
-    token_hash: str
-    seconds_left: float | None
 
 
 class Runtime:
@@ -133,7 +123,7 @@ class Runtime:
         self._serve(PeerConnection(ours, self.sessions, self.log, self._dispatch, trusted=True))
         return theirs
 
-    def accept(self, link: ServerLink, *, trusted: bool, grant: TokenGrant | None = None) -> bool:
+    def accept(self, link: ServerLink, *, trusted: bool, grant: TokenRecord | None = None) -> bool:
         """Serve a peer from outside; False if there are too many, or the runtime is stopping."""
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
@@ -141,7 +131,7 @@ class Runtime:
             link, self.sessions, self.log, self._dispatch, trusted=trusted, limits=self.limits, encoded=self._encoded
         )
         if grant is not None:
-            peer.roles.grant(grant.session_id, grant.role, grant.token_hash, grant.seconds_left)
+            peer.roles.grant(grant)
         self._serve(peer)
         return True
 

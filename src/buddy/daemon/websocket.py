@@ -25,10 +25,11 @@ from buddy.config.places import Places
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong
 from buddy.daemon.listen import Listen
-from buddy.daemon.runtime import Runtime, TokenGrant
+from buddy.daemon.runtime import Runtime
 from buddy.errors import UserError
+from buddy.log.contract import TokenRecord
 from buddy.protocol.codes import VERSION
-from buddy.sessions.sessions import token_hash
+from buddy.sessions.tokens import token_hash
 
 if TYPE_CHECKING:
     import uvicorn
@@ -178,7 +179,7 @@ class _Admission:
             return
         await self._serve(websocket, grant)
 
-    async def _serve(self, websocket: WebSocket, grant: "TokenGrant | Literal['owner']") -> None:
+    async def _serve(self, websocket: WebSocket, grant: "TokenRecord | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         link = ServerWebSocketLink(websocket, self._runtime.limits)
@@ -187,15 +188,10 @@ class _Admission:
             link.close()
         await link.wait_closed()
 
-    async def _role(self, token: str) -> "TokenGrant | Literal['owner'] | None":
+    async def _role(self, token: str) -> "TokenRecord | Literal['owner'] | None":
         """What the token allows: everything, or a role on one session."""
-        hashed = token_hash(token)
-        if hmac.compare_digest(hashed, self._owner):
-            return "owner"
-        known = await self._runtime.log.token(hashed)
-        if known is None or await self._runtime.sessions.role_of(token, known.session_id) is None:
-            return None
-        return TokenGrant(known.session_id, known.role, hashed, await self._runtime.sessions.seconds_left(token))
+        is_owner = hmac.compare_digest(token_hash(token), self._owner)
+        return "owner" if is_owner else await self._runtime.sessions.tokens.find(token)
 
     def _refusal_of_origin(self, websocket: WebSocket) -> str | None:
         """Why this host name or page is refused; a browser always sends its page's origin, other programs need not."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from buddy.protocol.codes import Role, SessionState, Verdict
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import events_where
-from buddy.protocol.shapes import Repo
+from buddy.protocol.shapes import BootTime, Repo
 
 
 class SessionRecord(Struct, frozen=True):
@@ -75,12 +75,14 @@ class InboxItem(Struct, frozen=True):
 
 
 class TokenRecord(Struct, frozen=True):
-    """An attach token at rest: its SHA-256, never itself."""
+    """An attach token at rest: its SHA-256, never itself. `minted_by` is the hash of the token it was minted with."""
 
     token_hash: str
     session_id: str
     role: Role
     expires_at: int | None = None
+    expires_at_boot: BootTime | None = None
+    minted_by: str | None = None
 
 
 class Batch(Struct, frozen=True):
@@ -203,13 +205,17 @@ class BlobStore(Protocol):
 
 
 class TokenStore(Protocol):
-    async def put_token(self, token: TokenRecord) -> None: ...
+    async def put_token(self, token: TokenRecord) -> bool:
+        """Store a token; False, and nothing stored, if the one that minted it no longer exists."""
+        ...
 
     async def token(self, token_hash: str) -> TokenRecord | None: ...
 
     async def tokens(self, session_id: str) -> list[TokenRecord]: ...
 
-    async def revoke(self, token_hash: str) -> bool: ...
+    async def revoke(self, token_hash: str) -> list[str]:
+        """Remove a token and, in any session, those that it minted, directly or not; return what was removed."""
+        ...
 
 
 class Log(EventLog, SessionRows, Leases, InboxStore, ApprovalStore, BlobStore, TokenStore, Protocol):

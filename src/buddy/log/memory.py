@@ -214,9 +214,12 @@ class MemoryLog:
         ]
         return [event for *_, event in sorted(found, key=lambda row: row[:3])[max(0, len(found) - max(limit, 0)) :]]
 
-    async def put_token(self, token: TokenRecord) -> None:
+    async def put_token(self, token: TokenRecord) -> bool:
         self._session(token.session_id)
-        self._tokens[token.token_hash] = token
+        is_valid = token.minted_by is None or token.minted_by in self._tokens
+        if is_valid:
+            self._tokens[token.token_hash] = token
+        return is_valid
 
     async def token(self, token_hash: str) -> TokenRecord | None:
         return self._tokens.get(token_hash)
@@ -224,8 +227,12 @@ class MemoryLog:
     async def tokens(self, session_id: str) -> list[TokenRecord]:
         return [token for token in self._tokens.values() if token.session_id == session_id]
 
-    async def revoke(self, token_hash: str) -> bool:
-        return self._tokens.pop(token_hash, None) is not None
+    async def revoke(self, token_hash: str) -> list[str]:
+        revoked = [token_hash] if self._tokens.pop(token_hash, None) is not None else []
+        minted = [token.token_hash for token in self._tokens.values() if token.minted_by == token_hash]
+        for hashed in minted:
+            revoked += await self.revoke(hashed)
+        return revoked
 
     # --- blobs ---
 

@@ -13,8 +13,9 @@ from buddy.errors import Fenced, LogError, UserError
 from buddy.log.contract import ApprovalRecord, InboxItem, Lease, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
+from buddy.protocol.codes import Role
 from buddy.protocol.envelopes import Event
-from buddy.protocol.shapes import Repo
+from buddy.protocol.shapes import BootTime, Repo
 
 _OWNER_KEPT_MS = 24 * 3600 * 1000
 _BY_SESSION = ("events", "keys", "claims", "approvals", "inbox", "tokens", "blob_refs")
@@ -121,15 +122,22 @@ def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int 
     return waiting + 1
 
 
-def put_token(token: TokenRecord, db: Database) -> None:
+def put_token(token: TokenRecord, db: Database) -> bool:
     session = _key_of(db, token.session_id)
-    values = (token.token_hash, session, token.role, token.expires_at)
-    db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?)", values)
+    boot, parent = token.expires_at_boot, token.minted_by
+    if parent is not None and not db.execute("SELECT count(*) FROM tokens WHERE hash = ?", (parent,)).get:
+        return False
+    values = (token.token_hash, session, token.role, token.expires_at, boot and boot.boot, boot and boot.ms, parent)
+    db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    return True
 
 
-def revoke(token_hash: str, db: Database) -> bool:
-    db.execute("DELETE FROM tokens WHERE hash = ?", (token_hash,))
-    return db.changes() > 0
+def revoke(token_hash: str, db: Database) -> list[str]:
+    minted = (
+        "WITH RECURSIVE minted (hash) AS (SELECT ?1 UNION SELECT t.hash FROM tokens t JOIN minted m"
+        " ON t.minted_by = m.hash) DELETE FROM tokens WHERE hash IN (SELECT hash FROM minted) RETURNING hash"
+    )
+    return [hashed for (hashed,) in db.execute(minted, (token_hash,))]
 
 
 def waiting(db: Database, session_id: str) -> list[InboxItem]:
@@ -160,17 +168,24 @@ def decisions(db: Database, limit: int, session_id: str | None, since: int) -> l
     return newest[::-1]
 
 
+_TOKENS = """
+SELECT t.hash, s.id, t.role, t.expires_at, t.boot, t.boot_ms, t.minted_by
+FROM tokens t JOIN sessions s ON s.key = t.session
+"""
+
+
 def tokens(db: Database, session_id: str) -> list[TokenRecord]:
-    sql = "SELECT t.hash, s.id, t.role, t.expires_at FROM tokens t JOIN sessions s ON s.key = t.session WHERE s.id = ?"
-    return [TokenRecord(*row) for row in db.execute(sql, (session_id,))]
+    return [_token_of(*row) for row in db.execute(_TOKENS + "WHERE s.id = ?", (session_id,))]
 
 
 def token(db: Database, token_hash: str) -> TokenRecord | None:
-    sql = (
-        "SELECT t.hash, s.id, t.role, t.expires_at FROM tokens t JOIN sessions s ON s.key = t.session WHERE t.hash = ?"
-    )
-    found = list(db.execute(sql, (token_hash,)))
-    return TokenRecord(*found[0]) if found else None
+    found = list(db.execute(_TOKENS + "WHERE t.hash = ?", (token_hash,)))
+    return _token_of(*found[0]) if found else None
+
+
+def _token_of(hashed: str, session_id: str, role: Role, expires_at: int | None, *rest: Any) -> TokenRecord:
+    boot, boot_ms, minted_by = rest
+    return TokenRecord(hashed, session_id, role, expires_at, BootTime(boot, boot_ms) if boot else None, minted_by)
 
 
 def _key_of(db: Database, session_id: str) -> int:

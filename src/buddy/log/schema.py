@@ -73,8 +73,16 @@ CREATE INDEX decisions ON events (ts, session, seq)
   WHERE type = 'approval_received' OR type = 'approval_expired' OR type = 'approval_policy_changed';
 """
 
+# A token is revoked with the one that minted it, and expires by the boot clock, too.
+_FOURTH = """
+ALTER TABLE tokens ADD COLUMN boot TEXT;
+ALTER TABLE tokens ADD COLUMN boot_ms INTEGER;
+ALTER TABLE tokens ADD COLUMN minted_by TEXT;
+CREATE INDEX tokens_minted ON tokens (minted_by) WHERE minted_by IS NOT NULL;
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:

@@ -180,9 +180,9 @@ class SqliteLog:
     async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
         return rows.decisions(self._reader, max(limit, 0), session_id, since)
 
-    async def put_token(self, token: TokenRecord) -> None:
+    async def put_token(self, token: TokenRecord) -> bool:
         # A token lost to a power failure can be minted again; a revocation must be durable.
-        await self._write(partial(rows.put_token, token))
+        return await self._write(partial(rows.put_token, token))
 
     async def token(self, token_hash: str) -> TokenRecord | None:
         return rows.token(self._reader, token_hash)
@@ -190,7 +190,7 @@ class SqliteLog:
     async def tokens(self, session_id: str) -> list[TokenRecord]:
         return rows.tokens(self._reader, session_id)
 
-    async def revoke(self, token_hash: str) -> bool:
+    async def revoke(self, token_hash: str) -> list[str]:
         return await self._write(partial(rows.revoke, token_hash), durable=True)
 
     # --- blobs ---

@@ -5,9 +5,7 @@ neither.
 """
 
 import asyncio
-import hashlib
 import logging
-import os
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -19,15 +17,15 @@ from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, SessionRecord, TokenRecord
-from buddy.protocol.codes import Role
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
-from buddy.protocol.ids import encode_ulid, is_id
+from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
 from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
+from buddy.sessions.tokens import Tokens
 from buddy.targets.choose import verify_target
 from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
@@ -53,6 +51,7 @@ class Sessions:
     def __init__(
         self, services: SessionServices, factories: SessionFactories, owner: str, active_runs: int = 128
     ) -> None:
+        self.tokens = Tokens(services.log, services.now)
         self._services = services
         self._factories = factories
         self._owner = owner
@@ -100,10 +99,13 @@ class Sessions:
         self._open[session_id] = session
         self._start_heartbeat()
         await session.begin(started, notes)
-        return session, await self.mint(session_id, "driver")
+        return session, await self.tokens.mint(session_id, "driver")
 
-    async def fork(self, session_id: str, seq: int, by: str) -> tuple[Session, str]:
-        """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it."""
+    async def fork(self, session_id: str, seq: int, by: str, token: TokenRecord | None = None) -> tuple[Session, str]:
+        """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it.
+
+        `token` is the one that the copy was requested with, if there was one.
+        """
         from buddy.sessions.fork import fork_events
 
         record = await self.record(session_id)
@@ -118,7 +120,7 @@ class Sessions:
         lease = await self._services.log.create(row, self._owner)
         await self._services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
         await self._services.log.release(lease)
-        return await self.open(new), await self.mint(new, "driver")
+        return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
         """The session, for writing; read from the log and recovered if it was not open.
@@ -156,27 +158,6 @@ class Sessions:
             except ProtocolError as error:
                 log.warning("%s is not recovered: %s", record.session_id, error)
         return recovered
-
-    async def mint(self, session_id: str, role: Role, expires_at: int | None = None) -> str:
-        """A new attach token; only its hash is stored. The scrubber recognises tokens by their format."""
-        # Entirely random: ULIDs of one millisecond are consecutive, so one could be guessed from another.
-        token = f"att_{encode_ulid(int.from_bytes(os.urandom(16)))}"
-        await self._services.log.put_token(TokenRecord(token_hash(token), session_id, role, expires_at))
-        return token
-
-    async def role_of(self, token: str, session_id: str) -> Role | None:
-        """What a token allows on this session, if anything."""
-        known = await self._services.log.token(token_hash(token))
-        if known is None or known.session_id != session_id:
-            return None
-        return known.role if known.expires_at is None or known.expires_at > self._services.clock() else None
-
-    async def seconds_left(self, token: str) -> float | None:
-        """How long a token is still valid; None if it does not expire."""
-        known = await self._services.log.token(token_hash(token))
-        if known is None or known.expires_at is None:
-            return None
-        return max(0.0, (known.expires_at - self._services.clock()) / 1000)
 
     async def delete(self, session_id: str) -> bool:
         session = self.live(session_id)
@@ -305,7 +286,3 @@ def _unknown_start(record: SessionRecord) -> SessionStarted:
         sandbox_provider="local",
         repo=record.repo,
     )
-
-
-def token_hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

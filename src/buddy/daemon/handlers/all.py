@@ -19,5 +19,5 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **SessionRequests(sessions, log, host).handlers(),
         **RunRequests(sessions, host).handlers(),
         **ReadRequests(sessions, log, clock).handlers(),
-        **TokenRequests(sessions, log, clock, host).handlers(),
+        **TokenRequests(sessions, log, host).handlers(),
     }

@@ -50,6 +50,8 @@ class RunRequests:
         return ask.AcceptedReply(True)
 
     async def submit_approval(self, peer: PeerConnection, request: ask.SubmitApproval, session: Session) -> Shape:
+        if request.scope == "always":
+            peer.roles.require_owner(session.session_id, "store a rule; use scope once, session or until")
         await session.submit_approval(request, peer.name)
         return ask.AcceptedReply(True)
 

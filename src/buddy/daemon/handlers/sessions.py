@@ -33,7 +33,7 @@ class SessionRequests:
     async def start_session(self, peer: PeerConnection, request: ask.StartSession) -> Shape:
         check_path(request.repo.root_path)
         session, token = await self._sessions.start(request)
-        peer.roles.grant(session.session_id, "driver")
+        peer.roles.drive(session.session_id)
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
@@ -62,8 +62,11 @@ class SessionRequests:
         return ask.AttachSessionReply(session_id, state, Replay(cursor + 1, max(last, 1), True, gap))
 
     async def fork_session(self, peer: PeerConnection, request: ask.ForkSession, record: SessionRecord) -> Shape:
-        session, token = await self._sessions.fork(record.session_id, request.seq, peer.name)
-        peer.roles.grant(session.session_id, "driver")
+        requested_with = peer.roles.token_of(record.session_id)
+        session, token = await self._sessions.fork(record.session_id, request.seq, peer.name, requested_with)
+        peer.roles.drive(session.session_id)
+        if requested_with is not None:
+            await peer.roles.admit(session.session_id, token)
         return ask.ForkSessionReply(session.session_id, token)
 
     async def delete_session(self, _peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:

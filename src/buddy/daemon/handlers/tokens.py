@@ -1,7 +1,5 @@
 """Requests about a session's attach tokens."""
 
-from collections.abc import Callable
-
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_session
 from buddy.daemon.handlers.host import Host
@@ -10,14 +8,14 @@ from buddy.protocol import requests as ask
 from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import Shape
 from buddy.sessions.session import Session
-from buddy.sessions.sessions import Sessions, token_hash
+from buddy.sessions.sessions import Sessions
+from buddy.sessions.tokens import token_hash
 
 
 class TokenRequests:
-    def __init__(self, sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> None:
-        self._sessions = sessions
+    def __init__(self, sessions: Sessions, log: Log, host: Host) -> None:
+        self._tokens = sessions.tokens
         self._log = log
-        self._clock = clock
         self._host = host
 
     def handlers(self) -> Handlers:
@@ -27,16 +25,21 @@ class TokenRequests:
             "list_tokens": on_session(ask.ListTokens, self.list_tokens),
         }
 
-    async def mint_token(self, _peer: PeerConnection, request: ask.MintToken, session: Session) -> Shape:
-        seconds = request.expires_in_seconds
-        expires = None if seconds is None else self._clock() + int(seconds * 1000)
-        return ask.MintTokenReply(await self._sessions.mint(session.session_id, request.role, expires))
+    async def mint_token(self, peer: PeerConnection, request: ask.MintToken, session: Session) -> Shape:
+        seconds, session_id = request.expires_in_seconds, session.session_id
+        expires = None if seconds is None else self._tokens.now().after(seconds)
+        token = await self._tokens.mint(session_id, request.role, expires, peer.roles.token_of(session_id))
+        return ask.MintTokenReply(token)
 
-    async def revoke_token(self, _peer: PeerConnection, request: ask.RevokeToken, session: Session) -> Shape:
+    async def revoke_token(self, peer: PeerConnection, request: ask.RevokeToken, session: Session) -> Shape:
         hashed = await self._hash_of(request.attach_token, session.session_id)
-        revoked = await self._log.revoke(hashed)
-        self._host.disconnect_token(hashed)
-        return ask.RevokeTokenReply(revoked)
+        known = await self._log.token(hashed)
+        if known is not None and known.session_id != session.session_id:
+            peer.roles.require_owner(session.session_id, "revoke a token of another session")
+        revoked = await self._tokens.revoke(hashed)
+        for gone in (hashed, *revoked):
+            self._host.disconnect_token(gone)
+        return ask.RevokeTokenReply(bool(revoked))
 
     async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, session: Session) -> Shape:
         known = await self._log.tokens(session.session_id)
