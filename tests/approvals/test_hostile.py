@@ -80,29 +80,40 @@ def test_what_is_not_a_plain_list_of_words_is_never_allowed(command: str) -> Non
 def test_what_runs_code_is_never_allowed_by_a_wildcard() -> None:
     named = [Rules([Rule("allow", argv=(text.split()[0], "**"))]) for text in CODE]
     allowed = [text for text, rules in zip(CODE, named, strict=True) if judge(text, rules).decision == "allow"]
-    assert allowed == ["unknown-program x", "mytool --help"]  # a rule that names a program intends it
+    assert allowed == []
     assert [text for text in CODE if judge(text).decision == "allow"] == []
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "git status", "git log --oneline -5", "git diff HEAD -- src", "git commit -m 'say it'", "ls -la src", "cat README.md",
-        "rg -n 'a b' src", "grep -rn x .", "find . -name x.py", "make test", "npm test", "cargo test --all", "pytest -q tests",
-        "go test ./...", "mkdir -p build", "cp a.txt b.txt", "rm -rf build", "touch src/x", "jq .a x.json", "sort x", "wc -l x",
-        "tar czf out.tgz src", "tar tf out.tgz", "python --version", "echo hi && ls | head -5", "curl https://example.com",
+        "git status", "git log HEAD", "git diff HEAD src/a.py", "git show HEAD:src/a.py", "ls src", "cat README.md", "rg 'a b' src",
+        "mkdir build", "cp a.txt b.txt", "rm build/x", "touch src/x", "jq .a x.json", "sort x", "wc x", "echo hi && ls | head x",
+        "curl https://example.com",
     ],
 )  # fmt: skip
-def test_everyday_commands_are_allowed_by_a_wildcard(command: str) -> None:
-    rules = Rules([*GENEROUS.rules, Rule("allow", argv=("python", "**"))])
-    assert judge(command, rules).decision == "allow"
+def test_everyday_words_are_allowed_by_a_wildcard(command: str) -> None:
+    assert judge(command).decision == "allow"
 
 
-def test_a_script_that_the_rule_itself_names_may_have_any_arguments() -> None:
-    rules = Rules([Rule("allow", argv=("python", "manage.py", "**")), Rule("allow", argv=("node", "*"))])
-    assert judge("python manage.py migrate -c x", rules).decision == "allow"
-    assert judge("python other.py", rules).decision is None
-    assert judge("node x.js", rules).decision == "ask"
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make test",
+        "npm test",
+        "cargo test",
+        "pytest tests",
+        "go test",
+        "find .",
+        "tar tf x",
+        "python manage.py migrate",
+    ],
+)
+def test_what_runs_code_by_its_ordinary_words_is_allowed_word_for_word_alone(command: str) -> None:
+    words = tuple(command.split())
+    assert judge(command, Rules([Rule("allow", argv=words)])).decision == "allow"
+    for pattern in ((words[0], "**"), (*words[:-1], "*"), (*words, "**")):
+        assert judge(command, Rules([Rule("allow", argv=pattern)])).decision == "ask"
 
 
 def test_very_many_commands_are_still_asked_about_or_denied() -> None:

@@ -1,5 +1,6 @@
 """Permission rules in a live session: who decides, what is remembered, what a project may add."""
 
+import hashlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -343,8 +344,12 @@ async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: 
         await client.send("go")
         shown = (await client.wait_for(ApprovalRequired)).details["alwaysRule"]
     rules = Rules([msgspec.convert(shown, Rule)])
-    here = Subject("run_shell", command="bash b.sh", workspace=str(tmp_path / "work"))
+    digest = hashlib.sha256(b"echo hi\n").hexdigest()
+    work = str(tmp_path / "work")
+    here = Subject("run_shell", command="bash b.sh", workspace=work, cwd=work, scripts=(f"{digest}  b.sh",))
     assert rules.judge(here).decision == "allow"
+    assert rules.judge(msgspec.structs.replace(here, scripts=("0" * 64 + "  b.sh",))).decision == "ask"
+    assert rules.judge(msgspec.structs.replace(here, cwd=f"{work}/vendor")).decision == "ask"
     assert rules.judge(msgspec.structs.replace(here, workspace=str(tmp_path))).decision is None
 
 

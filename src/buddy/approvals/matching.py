@@ -1,36 +1,86 @@
 """How the patterns of rules match: words and paths by globs, hosts by their normal spelling.
 
-Invariants: a pattern that allows matches exactly what it says; one that denies matches every way to write it.
+Invariants: a pattern that allows matches exactly what it says, and its wildcards stand for ordinary words alone: never
+for an option or for anything else that a program takes for more than data. One that denies matches every way to write
+it.
 """
 
 import fnmatch
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from buddy.approvals.globs import glob_matches, is_wild
+from buddy.characters import find_deceptive
 from buddy.errors import ToolError
 from buddy.tools.fetch.addresses import normal_host
 from buddy.tools.shell.grammar import Words
+from buddy.tools.shell.programs import names_of
 
 MAX_NAME = 256
 _EXPANDED = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$[\w@*#?$!-]|\{[^{}]*\}")
-# A wildcard in brackets stands for itself.
-_ESCAPED = re.compile(r"\[[*?\[]\]")
+_UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
+# Words that are more than data, whatever the program.
+_SPECIAL_WORDS = (
+    (re.compile(r"-"), "the option"),
+    (re.compile(r"@"), "the response file"),
+    (re.compile(r"[A-Za-z_][\w.-]*(?:\[[^\]]*\])?\+?="), "the assignment"),
+    (re.compile(r"[\w+.-]*::"), "the transport"),
+)
 
 
 def words_match(pattern: Sequence[str], words: Words) -> bool:
-    """One glob per word; a final `**` matches any further words."""
+    """One glob per word; a final `**` matches any further words. `objection` says what wildcards do not stand for."""
     if pattern and pattern[-1] == "**":
         pattern, words = pattern[:-1], words[: len(pattern) - 1]
-    return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
+    return len(pattern) == len(words) and all(map(glob_matches, pattern, words))
+
+
+def objection(pattern: Sequence[str], words: Words) -> str | None:
+    """Why the wildcards of a pattern do not stand for these words, although they look alike; None if they do."""
+    found = (_object(wanted, word) for wanted, word in _pairs(pattern, words) if is_wild(wanted))
+    return next((why for why in found if why is not None), None)
+
+
+def _object(wanted: str, word: str) -> str | None:
+    if wanted.startswith("-"):
+        if not is_option_with_value(wanted):
+            return f"a wildcard never stands for the name of an option ({wanted}); write options out in full"
+        return _object_to_text(word.partition("=")[2])
+    if "/" in wanted and _UPWARDS.search(word):
+        return "it contains a path that leads out of the folder in the rule"
+    return _object_to_text(word)
+
+
+def _object_to_text(text: str) -> str | None:
+    kind = next((kind for test, kind in _SPECIAL_WORDS if test.match(text)), None)
+    if kind is not None:
+        return f"a wildcard never stands for {kind} {text[:80]}; write it in the rule, spelled out in full"
+    why = find_deceptive(text)
+    return f"a wildcard never stands for {text[:80]!r}: {why}" if why else None
+
+
+def is_option_with_value(wanted: str) -> bool:
+    """Whether a word of a rule is one option in full, with a wildcard for its value alone: `--format=*`."""
+    name, equals, _value = wanted.partition("=")
+    return bool(equals) and re.fullmatch(r"--[A-Za-z0-9][\w-]*", name) is not None
+
+
+def _pairs(pattern: Sequence[str], words: Words) -> Iterator[tuple[str, str]]:
+    """Each word with what matches it."""
+    for index, word in enumerate(words):
+        yield pattern[min(index, len(pattern) - 1)], word
 
 
 def words_may_match(pattern: Sequence[str], words: Words) -> bool:
     """The same for rules that deny: letter case and the order and number of options do not matter."""
-    if not _may_be(pattern[0].casefold(), words[0].casefold()):
+    name = next((name for name in _names(words[0].casefold()) if _may_be(pattern[0].casefold(), name)), None)
+    if name is None:
         return False
-    wanted, given = tuple(word.casefold() for word in pattern), tuple(word.casefold() for word in words)
-    if words_match(wanted, given):
+    wanted = tuple(normal_text(word).casefold() for word in pattern)
+    given = (name, *(normal_text(word).casefold() for word in words[1:]))
+    if _loosely(wanted, given):
         return True
     if len(wanted) == 1:
         return len(given) == 1
@@ -39,6 +89,18 @@ def words_may_match(pattern: Sequence[str], words: Words) -> bool:
     if left is None or not _has_options([word for word in wanted[1:] if word.startswith("-")], given[1:]):
         return False
     return wanted[-1] == "**" or not _plain_in(left)
+
+
+def _names(given: str) -> tuple[str, ...]:
+    """`gcc-12` is `gcc`, too; a denial of one is for both."""
+    return (given, *names_of(given)) if len(given) < MAX_NAME else (given,)
+
+
+def _loosely(pattern: Sequence[str], words: Words) -> bool:
+    """As `words_match`, but a wildcard stands for anything."""
+    if pattern[-1] == "**":
+        pattern, words = pattern[:-1], words[: len(pattern) - 1]
+    return len(pattern) == len(words) and all(map(fnmatch.fnmatchcase, words, pattern))
 
 
 def _may_be(name: str, given: str) -> bool:
@@ -82,27 +144,25 @@ def _plain_in(words: Words) -> bool:
 def _has_options(wanted: Sequence[str], given: Words) -> bool:
     """Whether all these options are present, short ones in any bundle."""
     letters = {letter for word in given if re.match(r"-[^-]", word) for letter in word[1:]}
+    names = {word.partition("=")[0] for word in given if word.startswith("-")}
     return all(
-        any(fnmatch.fnmatchcase(word.partition("=")[0], option.partition("=")[0]) for word in given)
-        or (option[:2] != "--" and set(option[1:]) <= letters)
+        any(_may_be_option(name, option.partition("=")[0]) for name in names)
+        or (set(option[1:]) if option[:2] != "--" else set(option[2:3])) <= letters
         for option in wanted
     )
 
 
-def is_wild(word: str) -> bool:
-    return re.search(r"[*?\[]", _ESCAPED.sub("", word)) is not None
+def _may_be_option(given: str, wanted: str) -> bool:
+    """Long options may be cut short or have one dash, and many have a letter of their own, usually their first."""
+    if fnmatch.fnmatchcase(given, wanted):
+        return True
+    is_long = len(given.lstrip("-")) > 1 or given.startswith("--")
+    return is_long and given != "--" and wanted.lstrip("-").startswith(given.lstrip("-")) and wanted.startswith("--")
 
 
-def literal_glob(word: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", word)
-
-
-def path_matches(pattern: str, path: str) -> bool:
-    """`**` crosses directories, `*` does not; `[*]` is a star."""
-    parts = re.split(rf"({_ESCAPED.pattern}|\*\*/?|\*|\?)", pattern)
-    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    wanted = "".join(spelled.get(part) or re.escape(_ESCAPED.sub(lambda found: found[0][1], part)) for part in parts)
-    return re.fullmatch(wanted, path, re.DOTALL) is not None
+def normal_text(text: str) -> str:
+    """One of the ways to write the same characters, so that a denial of one holds for all."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def expands_to(glob: str, path: str) -> bool:

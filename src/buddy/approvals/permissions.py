@@ -64,9 +64,6 @@ class Permissions:
         if self._remember is None or _is_protected(intent):
             return {}
         rule = suggest(subject_of(question.tool, intent, self._root))
-        if rule is not None and isinstance(intent, Exec) and intent.scripts:
-            # The same words run another file elsewhere.
-            rule = msgspec.structs.replace(rule, workspace=self._root)
         # As it will be read back from the log, so that live and rebuilt state are equal.
         return {ALWAYS: msgspec.json.decode(msgspec.json.encode(rule))} if rule is not None else {}
 
@@ -99,7 +96,13 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
     about = Subject(tool, target=target, sandbox=sandbox, workspace=root)
     match intent:
         case Exec():
-            return msgspec.structs.replace(about, command=intent.command, cwd=intent.cwd, network=opens_network(intent))
+            return msgspec.structs.replace(
+                about,
+                command=intent.command,
+                cwd=intent.cwd,
+                network=opens_network(intent),
+                scripts=tuple(f"{digest}  {relative(path, root)}" for path, digest in sorted(intent.scripts.items())),
+            )
         case Fetch():
             return msgspec.structs.replace(about, host=intent.host)
         case Write():

@@ -6,6 +6,7 @@ proven to be a plain list of words is never allowed by a rule; a denied path is 
 
 import fnmatch
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -14,28 +15,27 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from buddy.approvals.matching import (
-    expands_to,
-    host_matches,
-    is_wild,
-    literal_glob,
-    path_matches,
-    words_match,
-    words_may_match,
-)
+from buddy.approvals.globs import glob_matches, is_wild, literal_glob
+from buddy.approvals.matching import expands_to, host_matches, normal_text, objection, words_match, words_may_match
 from buddy.approvals.questions import Opinion, RuleDecision
+from buddy.characters import find_deceptive
 from buddy.errors import UserError
-from buddy.tools.shell.dangerous import is_known, runs_code
+from buddy.tools.shell.dangerous import runs_code, wildcard_runs_code
 from buddy.tools.shell.grammar import MAX_BYTES, Parsed, Words, parse
 from buddy.tools.shell.mentions import Mentions, mentions_in, relative
-from buddy.tools.shell.unwrap import MAX_STARTS, possible
+from buddy.tools.shell.programs import takes_data
+from buddy.tools.shell.unwrap import MAX_STARTS, is_open, possible
 
 _CONTEXT = frozenset({"cd", "pushd", "popd", "exec", "set", "shopt", "export", "alias", "unset", "umask", "ulimit"})
 LEVELS = ("host", "confined", "container")
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[permissions.rules]]`. Every key that is set must match; `argv` has one glob per word."""
+    """One `[[permissions.rules]]`. Every key that is set must match; `argv` has one glob per word.
+
+    A command is allowed in `cwd` alone, which is the root of the workspace unless it is set. `scripts` are the files
+    that it ran when the rule was made, each with its digest; it is allowed while they are the same.
+    """
 
     decision: RuleDecision
     tool: str | None = None
@@ -46,10 +46,14 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     target: str | None = None
     workspace: str | None = None
     network: bool | None = None
+    cwd: str | None = None
+    scripts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.argv is not None and not self.argv:
             raise ValueError("argv is empty; name at least the program, or omit it")
+        if self.cwd is not None and is_wild(self.cwd):
+            raise ValueError("cwd has a wildcard; name one directory, relative to the workspace")
 
     @property
     def rule_id(self) -> str:
@@ -69,13 +73,18 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
         parts = [f"tool {self.tool}"] if self.tool else []
         parts += [" ".join(self.argv)] if self.argv else []
         named = (("path", self.path), ("host", self.host), ("target", self.target), ("workspace", self.workspace))
-        parts += [f"{name} {value}" for name, value in named if value]
+        parts += [f"{name} {value}" for name, value in (*named, ("cwd", self.cwd)) if value]
+        files = [line.partition("  ")[2] for line in self.scripts or ()]
+        parts += [f"while unchanged: {' '.join(files)}"] if files else []
         parts += [f"{'with' if self.network else 'without'} network"] if self.network is not None else []
         return f"{self.decision} {', '.join(parts) or 'everything'}"
 
 
 class Subject(Struct, frozen=True):
-    """What rules judge: a call of a tool, and the command, path or host it is about."""
+    """What rules judge: a call of a tool, and the command, path or host it is about.
+
+    `scripts` are the files that the command runs, written as in a rule.
+    """
 
     tool: str
     command: str | None = None
@@ -86,6 +95,7 @@ class Subject(Struct, frozen=True):
     workspace: str = ""
     cwd: str = "."
     network: bool = False
+    scripts: tuple[str, ...] = ()
 
 
 class Rules:
@@ -104,8 +114,12 @@ class Rules:
         )
         for decision in ("deny", "ask", "allow"):
             for rule in self._of(decision, subject, named):
-                if rule.argv is None:
-                    return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
+                if rule.argv is not None:
+                    continue
+                why = find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
+                if rule.decision == "allow" and why:
+                    return Opinion("ask", f"rule {rule.rule_id} would allow it, but {why}", rule.rule_id)
+                return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
         return Opinion(None, "no rule applies")
 
     def _command(self, subject: Subject, command: str) -> Opinion:
@@ -138,13 +152,16 @@ class Rules:
             ]
             if not fitting:
                 return Opinion(None, f"no rule allows {' '.join(words)[:120]}")
-            rule, danger = _mildest(fitting, words, has_pipe=has_pipe)
+            judged = [(rule, _objection(rule, words, subject, has_pipe=has_pipe)) for rule in fitting]
+            rule, danger = next((one for one in judged if one[1] is None), judged[0])
             if danger is None and len(commands) > 1 and words[0] in _CONTEXT:
                 danger = f"{words[0]} changes what the other commands mean"
             if danger is not None:
                 return Opinion("ask", f"rule {rule.rule_id} would allow it, but {danger}", rule.rule_id)
             used.append(rule)
         ids = "+".join(dict.fromkeys(rule.rule_id for rule in used))
+        if changed := _changed(used, subject):
+            return Opinion("ask", f"rule {ids} would allow it, but {changed}", ids)
         return Opinion("allow", f"by rule {ids}: {'; '.join(rule.describe() for rule in dict.fromkeys(used))}", ids)
 
     def _of(self, decision: RuleDecision, subject: Subject, named: Mentions) -> Iterable[Rule]:
@@ -178,7 +195,16 @@ def suggest(subject: Subject) -> Rule | None:
         parsed = parse(subject.command)
         if parsed.plain is None or len(parsed.plain) != 1:
             return None
-        return replace(rule, argv=tuple(literal_glob(word) for word in parsed.plain[0]))
+        words, where = parsed.plain[0], _directory(subject.cwd, subject)
+        return replace(
+            rule,
+            argv=tuple(literal_glob(word) for word in words),
+            workspace=subject.workspace or None,
+            cwd=None if where == _directory(".", subject) else relative(where, subject.workspace),
+            scripts=None if takes_data(words[0]) and runs_code(words) is None else subject.scripts,
+        )
+    if find_deceptive(subject.path or "") or find_deceptive(subject.host or ""):
+        return None
     if subject.path is not None:
         return replace(rule, path=literal_glob(subject.path), workspace=subject.workspace or None)
     return replace(rule, host=subject.host) if subject.host is not None else None
@@ -191,7 +217,9 @@ def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
         return False
     if rule.workspace is not None and rule.workspace.rstrip("/") != subject.workspace.rstrip("/"):
         return False
-    if rule.argv is not None and subject.command is None:
+    if (rule.argv is not None or rule.cwd is not None) and subject.command is None:
+        return False
+    if rule.decision != "allow" and rule.cwd is not None and not _may_run_in(rule.cwd, subject):
         return False
     if rule.sandbox is not None and rule.decision == "allow" and _level(subject.sandbox) < _level(rule.sandbox):
         return False
@@ -204,37 +232,58 @@ def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
     return rule.host is None or named.anything or any(host_matches(rule.host, host) for host in named.hosts)
 
 
-def _mildest(fitting: Sequence[Rule], words: Words, *, has_pipe: bool) -> tuple[Rule, str | None]:
-    """The rule with the fewest objections to a command, and its objection.
+def _objection(rule: Rule, words: Words, subject: Subject, *, has_pipe: bool) -> str | None:
+    """Why a rule whose words fit does not allow a command after all.
 
     In a pipe, even a command that is allowed word for word takes its input from the one before it.
     """
-    judged = [(rule, None if rule.is_literal and not has_pipe else _danger(rule, words)) for rule in fitting]
-    return next((one for one in judged if one[1] is None), judged[0])
+    if _directory(rule.cwd or ".", subject) != _directory(subject.cwd, subject):
+        return f"it holds in {rule.cwd or 'the root of the workspace'} alone, not in {subject.cwd}"
+    if rule.scripts is not None and not set(rule.scripts) <= set(subject.scripts):
+        return _CHANGED
+    if not rule.is_literal:
+        return _objection_to_wildcards(rule.argv or ("**",), words)
+    return runs_code(words, len(words)) if has_pipe else None
 
 
-def _danger(rule: Rule, words: Words) -> str | None:
-    """Why a rule with wildcards, or one for a command on its own, does not allow this after all."""
-    pattern = rule.argv or ("**",)
-    if is_wild(pattern[0]) and not is_known(words[0]):
-        return f"{words[0]} is not a program that a wildcard may match"
-    if any(_UPWARDS.search(word) for word, wanted in zip(words, pattern, strict=False) if "/" in wanted):
-        return "it contains a path that leads out of the folder in the rule"
+def _objection_to_wildcards(pattern: Words, words: Words) -> str | None:
+    if not takes_data(words[0]):
+        return f"{words[0]} is not known to take its words for data, so only a rule with its exact words allows it"
     fixed = next((index for index, word in enumerate(pattern) if is_wild(word)), len(pattern))
-    return runs_code(words, fixed)
+    return objection(pattern, words) or wildcard_runs_code(words, fixed)
+
+
+_CHANGED = "a file that it runs is not what it was when the rule was made"
+
+
+def _changed(used: Sequence[Rule], subject: Subject) -> str:
+    """Whether a command that was allowed with its scripts now runs others."""
+    bound = [rule.scripts for rule in used if rule.scripts is not None]
+    return _CHANGED if bound and {line for lines in bound for line in lines} != set(subject.scripts) else ""
+
+
+def _directory(path: str, subject: Subject) -> str:
+    return os.path.normpath(os.path.join(subject.workspace or "/", path))  # noqa: PTH118 - words, not yet files
+
+
+def _may_run_in(cwd: str, subject: Subject) -> bool:
+    """Whether any part of a command may run in a directory, for rules that deny or ask."""
+    if _directory(cwd, subject) == _directory(subject.cwd, subject):
+        return True
+    parsed = parse(subject.command or "")
+    return parsed.plain is None or any(words[0] in _CONTEXT or is_open(words) for words in parsed.plain)
 
 
 def _names_path(rule: Rule, pattern: str, named: Mentions, subject: Subject) -> bool:
     """A directory includes its content, so naming it names that, except in a rule that allows."""
     wanted = relative(pattern, subject.workspace) + ("/**" if pattern.endswith("/") else "")
-    below = ("",) if rule.decision == "allow" else ("", "/")
-    if named.anything or any(path_matches(wanted, path + end) for path in named.paths for end in below):
+    if rule.decision == "allow":
+        return named.anything or any(glob_matches(wanted, path) for path in named.paths)
+    wanted, paths = normal_text(wanted), {normal_text(path) for path in named.paths}
+    if named.anything or any(glob_matches(wanted, path + end) for path in paths for end in ("", "/")):
         return True
     literal = re.split(r"/?[^/]*[*?\[]", wanted, maxsplit=1)[0]
-    return rule.decision != "allow" and bool(literal) and any(expands_to(path, literal) for path in named.paths)
-
-
-_UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
+    return bool(literal) and any(expands_to(path, literal) for path in paths)
 
 
 def _sandbox(level: str) -> Literal["confined", "container"] | None:

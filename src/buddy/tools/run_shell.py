@@ -45,7 +45,7 @@ class RunShell:
         self.description: str = text_of("run_shell")
 
     async def intent(self, args: RunShellArgs, place: Place) -> Exec:
-        cwd = await place.target.locate(args.cwd or ".", root=place.root)
+        cwd = await place.target.locate(args.cwd, root=place.root) if args.cwd else place.root
         scripts = await scripts_of(args.command, cwd, place)
         network = args.network if place.sandbox == "confined" else None
         return Exec(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from buddy.tools.shell.grammar import Words
+from buddy.tools.shell.programs import names_of
 
 
 def runs_code(words: Words, fixed: int = 1) -> str | None:
@@ -17,17 +18,23 @@ def runs_code(words: Words, fixed: int = 1) -> str | None:
     The first `fixed` words were written out by whoever made the rule: a script that they name is theirs to allow.
     """
     name = words[0].rsplit("/", 1)[-1]
+    names = names_of(words[0])
     if "/" in words[0] and not words[0].startswith("/"):
         return f"{words[0]} is a file of the workspace"
-    if name in _RUNNERS or re.fullmatch(_VERSIONED, name):
+    if any(one in _RUNNERS or re.fullmatch(_VERSIONED, one) for one in names):
         return f"{name} runs whatever it is given"
-    if re.fullmatch(_INTERPRETERS, name):
+    if any(re.fullmatch(_INTERPRETERS, one) for one in names):
         return _script(words, fixed)
-    bad = next((word for test in _tests(name) for word in words[1:] if test.match(word)), None)
+    bad = next((word for one in names for test in _tests(one) for word in words[1:] if test.match(word)), None)
     if bad is not None:
         return f"{name} with {bad} can run or write anything"
     special = _SPECIAL.get(name)
     return special(words) if special else None
+
+
+def wildcard_runs_code(words: Words, fixed: int) -> str | None:
+    """The same for words of which all but the first `fixed` were matched by wildcards."""
+    return runs_code(words, fixed) or (_remote(words, fixed) if words[0].rsplit("/", 1)[-1] == "git" else None)
 
 
 def may_run_others(words: Words) -> bool:
@@ -39,7 +46,7 @@ def may_run_others(words: Words) -> bool:
 
 
 def is_known(name: str) -> bool:
-    """Whether a wildcard in the place of the program may stand for this one."""
+    """Whether anything is known about this program."""
     return name in _PLAIN or name in _SPECIAL or bool(_tests(name))
 
 
@@ -116,6 +123,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
         r"-c|-c.+|-C|-C.+|--ex(?:e.*|=.*|$)|--up.*|--rece.*|-x|--config.*|--git-d.*|--work-t.*|--ext(?:-.*)?$|--textc.*|-O.*|--op.*|--out.*|-o"
         r"|--templ.*|--names.*|--super.*|-u|.*::.*|.*://-.*|--trailer.*|--edit.*|--attr.*|--filters|--index-filter.*|--bundle-uri.*"
     )),
+    (r"wget", _GUARDED),
     (r"hg", r"--config.*|--cwd.*|-R.*|--debugger.*|--rsh.*|-e.*|--ssh.*|--remotecmd.*"),
     (r"svn", r"--config-.*|--diff-cmd.*|--diff3-cmd.*|--editor-cmd.*"),
     (r"gh", r"-w|--web"),
@@ -165,7 +173,7 @@ _GIT = frozenset(
     """
     add annotate blame branch cat-file check-attr check-ignore checkout cherry cherry-pick commit count-objects describe
     diff diff-files diff-index diff-tree fetch for-each-ref fsck gc grep hash-object log ls-files ls-remote ls-tree
-    merge merge-base mv name-rev pull push range-diff reflog remote reset restore rev-list rev-parse revert rm shortlog
+    merge merge-base mv name-rev pull push range-diff reflog reset restore rev-list rev-parse revert rm shortlog
     show show-branch show-ref stash status switch symbolic-ref tag version whatchanged clean
     """.split()
 )
@@ -200,6 +208,7 @@ _FETCHING = {
     ),
     "wget": r"--(?:spider|version|help|quiet|no-verbose|timeout=\d+|tries=\d+)|-[qV]+|-nv|-T\d+|-t\d+",
 }
+_REMOTES = frozenset({"push", "fetch", "pull", "ls-remote"})
 _MERGING = frozenset({"merge", "pull", "cherry-pick", "revert"})
 
 
@@ -219,6 +228,16 @@ def _git(words: Words) -> str | None:
         return f"git {verb} can run other programs"
     strategy = next((word for word in words if re.match(r"-s|--st", word)), None) if verb in _MERGING else None
     return f"git {verb} with {strategy} can run other programs" if strategy else None
+
+
+def _remote(words: Words, fixed: int) -> str | None:
+    """A repository runs its hooks when something is pushed to it, and any folder may be one."""
+    at = next((index for index, word in enumerate(words) if index and not word.startswith("-")), 0)
+    if words[at] not in _REMOTES or len(words) <= max(fixed, at + 1):
+        return None
+    if fixed > at + 1 and not words[at + 1].startswith("-"):
+        return None
+    return f"the repository must be written directly after git {words[at]}, for example git {words[at]} origin"
 
 
 def _verb(words: Words) -> str | None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from buddy.characters import find_deceptive
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -181,9 +183,6 @@ _TOKEN = re.compile(
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _NAME = re.compile(r"[A-Za-z0-9_./+-]*[A-Za-z0-9_][A-Za-z0-9_./+-]*")
-_INVISIBLE = re.compile(
-    "[\x80-\x9f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
-)
 _RESERVED = frozenset(
     {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "function"}
     | {"select", "time", "coproc"}
@@ -193,8 +192,8 @@ _RESERVED = frozenset(
 def _lex(command: str) -> tuple[Words, ...] | str:
     """The commands of a line of literal words, or why it is not one."""
     text = command.strip(" \t")
-    if _INVISIBLE.search(text):
-        return "it contains characters that cannot be seen"
+    if why := find_deceptive(text.replace("\t", " ")):
+        return why
     commands: list[Words] = []
     words: list[str] = []
     position, after_word = 0, False
