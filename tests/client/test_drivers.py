@@ -112,12 +112,14 @@ class Driver:
 
 
 class Blocking(Driver):
-    name = "blocking"
+    def __init__(self, name: str, gather: float) -> None:
+        self.name = name
+        self._gather = gather
 
     def run(self, path: str) -> tuple[str, list[int]]:
         connection = connect_unix(path)
         assert connection is not None
-        client = BlockingClient(connection, "test", "1", lambda: connect_unix(path))
+        client = BlockingClient(connection, "test", "1", lambda: connect_unix(path), self._gather)
         try:
             session_id = client.start_session({"mode": "headless", "provider": "p", "repo": {"rootPath": "/"}})
             message = {"sessionId": session_id, "clientMessageId": "msg_1", "text": "go"}
@@ -143,7 +145,10 @@ class Asynchronous(Driver):
             return run_id, [event.seq async for event in client.events()]
 
 
-@pytest.fixture(params=[Blocking(), Asynchronous()], ids=lambda driver: driver.name)
+DRIVERS = [Blocking("blocking", 0.0), Blocking("gathering", 0.001), Asynchronous()]
+
+
+@pytest.fixture(params=DRIVERS, ids=lambda driver: driver.name)
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(blocking, "PATIENCE", 0.5)
     monkeypatch.setattr(asynchronous, "FIRST_WAIT", 0.001)

@@ -28,10 +28,10 @@ def blocking_client(options: Options, name: str) -> Generator[BlockingClient, No
     path = socket_path(os.environ, options.state_dir, options.socket)
     connection = None if options.config else connect_blocking(path)
     if connection is None:
-        from buddy.cli.runtime_thread import RuntimeThread
+        from buddy.cli.runtime_thread import GATHER_SECONDS, RuntimeThread
 
         with RuntimeThread(options) as runtime:
-            client = BlockingClient(runtime.connect(), name, VERSION)
+            client = BlockingClient(runtime.connect(), name, VERSION, gather=GATHER_SECONDS)
             try:
                 yield client
             finally:

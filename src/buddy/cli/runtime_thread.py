@@ -6,7 +6,6 @@ Invariants: an error during its start is raised by `__enter__`; leaving the bloc
 import asyncio
 import os
 import socket
-import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from buddy.daemon.runtime import Runtime
 
 FOREVER = 1e9
-# Python's own 5 ms would keep a model request waiting for that long while the client shows what came before it.
-SWITCH_SECONDS = 0.0002
+# Both threads share one interpreter: a client that shows each event at once delays the request that follows it.
+GATHER_SECONDS = 0.002
 
 
 class RuntimeThread:
@@ -37,7 +36,6 @@ class RuntimeThread:
 
     def __enter__(self) -> Self:
         prepare(self._options)
-        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
         try:
             self._ready.result()

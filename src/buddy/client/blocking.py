@@ -54,11 +54,14 @@ class BlockingClient:
         name: str,
         version: str,
         reconnect: Callable[[], socket.socket | None] | None = None,
+        gather: float = 0.0,
     ) -> None:
+        """With `gather`, events that arrive within so many seconds of the first are read together with it."""
         self.watched: dict[int, Callable[[], None]] = {}
         self._core: Core[Fields] = Core(name, version, _spoken_version)
         self._connection = connection
         self._reconnect = reconnect
+        self._gather = gather
         self._is_gone = False
         self._has_heard = False
         self._deadline = 0.0
@@ -129,7 +132,7 @@ class BlockingClient:
         while True:
             if self._early:
                 received = self._early.popleft()
-            elif (line := self._next_line()) is not None:
+            elif (line := self._next_line(self._gather)) is not None:
                 received = self._handle_line(line)
             elif self._is_gone:
                 return
@@ -152,11 +155,11 @@ class BlockingClient:
             raise refusal
         return None
 
-    def _next_line(self) -> bytes | None:
+    def _next_line(self, gather: float = 0.0) -> bytes | None:
         """The next line; None if something else happened: a watched descriptor, a lost connection."""
         if self._lines:
             return self._lines.popleft()
-        if not self._send() or not self._receive() or self._core.refusal is not None:
+        if not self._send() or not self._receive(gather) or self._core.refusal is not None:
             self._connect_again()
         return self._lines.popleft() if self._lines else None
 
@@ -171,7 +174,7 @@ class BlockingClient:
                 return False
         return True
 
-    def _receive(self) -> bool:
+    def _receive(self, gather: float) -> bool:
         """Wait for lines or a watched descriptor; False at the end of the connection."""
         waiting = select.poll()
         for descriptor in (self._connection.fileno(), *self.watched):
@@ -184,6 +187,8 @@ class BlockingClient:
             self.watched[descriptor]()
         if self._connection.fileno() not in ready:
             return True
+        if gather:
+            time.sleep(gather)
         try:
             data = self._connection.recv(PIECE)
         except ConnectionError:
