@@ -78,6 +78,11 @@ class SessionStarted(Payload):
     watch: NotRequired[str | None]
 
 
+class BootTime(TypedDict):
+    boot: str
+    ms: int
+
+
 class ApprovalRequest(TypedDict):
     approvalId: str
     kind: str
@@ -90,6 +95,7 @@ class ApprovalRequest(TypedDict):
     digest: NotRequired[str | None]
     sessionId: NotRequired[str | None]
     runId: NotRequired[str | None]
+    expiresAtBoot: NotRequired[BootTime | None]
 
 
 class SnapshotMeta(TypedDict):
@@ -164,6 +170,7 @@ class ApprovalRequired(Payload):
     digest: NotRequired[str | None]
     sessionId: NotRequired[str | None]
     runId: NotRequired[str | None]
+    expiresAtBoot: NotRequired[BootTime | None]
 
 
 class ApprovalReceived(Payload):
