@@ -6,24 +6,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from buddy.approvals.decide import NO_NETWORK, PLAN_ONLY, Decision, Mode, decide, needs_decision
+from buddy.approvals.decide import NO_NETWORK, NOBODY_ASKED, PLAN_ONLY, Decision, Mode, decide, needs_decision
 from buddy.approvals.questions import Opinion, Question
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import ApprovalKind, Policy, Tier
-from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write
+from buddy.protocol.intents import AgentTool, Exec, Fetch, Intent, Keys, Other, Write, stays_inside
 
 NOTHING = Opinion(None, "no rule applies")
-ASK = Opinion("ask", "a rule asks", "r1")
+ASK = Opinion("ask", "a rule asks", "r1", by_rule=True)
+UNSURE = Opinion("ask", "rules can't vouch for it")
 ALLOW = Opinion("allow", "a rule allows", "r1")
 DENY = Opinion("deny", "a rule denies", "r1")
 LIMIT = Opinion("deny", "too long")
 POLICY = RuntimeActor.POLICY
-PLAN, HEADLESS = Mode(plan=True), Mode(headless=True)
+PLAN, HEADLESS, ATTENDED = Mode(plan=True), Mode(headless=True), Mode(headless=True, attended=True)
 
 
-def exec_with(network: bool | None) -> Exec:
-    return Exec(title="", summary="", command="ls", cwd="/w", network=network)
+def exec_with(network: bool | None, sandbox: str = "confined", agent: AgentTool | None = None) -> Exec:
+    return Exec(title="", summary="", command="ls", cwd="/w", network=network, sandbox=sandbox, agent=agent)
 
+
+def write_to(path: str, sandbox: str = "confined", agent: AgentTool | None = None) -> Write:
+    return Write(title="", summary="", path=path, protected=path.endswith(".env"), sandbox=sandbox, agent=agent)
+
+
+DROID = AgentTool("droid", "Execute", {}, "/w")
+INSIDE: list[Intent] = [
+    exec_with(network=False),
+    exec_with(network=False, sandbox="container"),
+    write_to("/w/x"),
+    write_to("/w/x", "container"),
+]
+OUTSIDE: list[Intent] = [
+    exec_with(None, "host"),
+    exec_with(None, "container"),
+    exec_with(network=True),
+    exec_with(network=False, sandbox="host"),
+    exec_with(network=False, agent=DROID),
+    exec_with(network=False, sandbox="container", agent=DROID),
+    write_to("/w/x", "host"),
+    write_to("/w/.env"),
+    write_to("/w/.env", "container"),
+    write_to("/w/x", agent=DROID),
+    Fetch(title="", summary="", host="example.com", sandbox="confined"),
+    Keys(title="", summary="", pane="", text="ls", keys=("Enter",), sandbox="confined"),
+    *(Other(title="", summary="", kind=kind, sandbox="confined") for kind in get_args(ApprovalKind)),
+]
 
 INTENTS: list[Intent] = [
     exec_with(None),
@@ -68,6 +96,19 @@ TABLE: list[tuple[Question, Opinion, Policy, RuleActor | None, Mode, Decision]] 
     ),
     (asked(exec_with(network=True)), ALLOW, "all", None, HEADLESS, Decision("approve", RuleActor("r1"))),
     (asked(exec_with(network=False)), NOTHING, "all", None, HEADLESS, Decision("approve", POLICY)),
+    (asked(INSIDE[0]), NOTHING, "auto", None, Mode(), Decision("approve", POLICY)),
+    (asked(INSIDE[0]), UNSURE, "auto", None, HEADLESS, Decision("approve", POLICY)),
+    (asked(INSIDE[0]), ASK, "auto", None, Mode(), Decision("ask", why="a rule asks")),
+    (asked(INSIDE[0]), ASK, "auto", None, HEADLESS, Decision("deny", POLICY, NOBODY_ASKED)),
+    (asked(INSIDE[0]), ASK, "auto", None, ATTENDED, Decision("ask", why="a rule asks")),
+    (asked(INSIDE[0]), DENY, "auto", None, Mode(), Decision("deny", RuleActor("r1"), "a rule denies")),
+    (asked(INSIDE[0]), NOTHING, "auto", None, PLAN, Decision("deny", RuleActor("plan"), PLAN_ONLY)),
+    (asked(OUTSIDE[0]), NOTHING, "auto", None, Mode(), Decision("ask", why="no rule applies")),
+    (asked(OUTSIDE[0]), NOTHING, "auto", None, HEADLESS, Decision("deny", POLICY, NOBODY_ASKED)),
+    (asked(OUTSIDE[0]), NOTHING, "auto", None, ATTENDED, Decision("ask", why="no rule applies")),
+    (asked(OUTSIDE[0]), ALLOW, "auto", None, HEADLESS, Decision("approve", RuleActor("r1"))),
+    (asked(OUTSIDE[0]), NOTHING, "auto", SESSION_GRANT, HEADLESS, Decision("approve", SESSION_GRANT)),
+    (asked(OUTSIDE[0]), NOTHING, "ask", None, HEADLESS, Decision("ask", why="no rule applies")),
 ]
 
 
@@ -78,9 +119,10 @@ def test_the_strongest_reason_decides(
     assert decide(question, opinion, policy, grant, mode) == decision
 
 
-questions = some.builds(asked, some.sampled_from(INTENTS), some.sampled_from(get_args(Tier)))
-opinions = some.sampled_from([NOTHING, ASK, ALLOW, DENY, LIMIT])
-policies: some.SearchStrategy[Policy] = some.sampled_from(["ask", "all", "none"])
+questions = some.builds(asked, some.sampled_from([*INTENTS, *INSIDE, *OUTSIDE]), some.sampled_from(get_args(Tier)))
+opinions = some.sampled_from([NOTHING, UNSURE, ASK, ALLOW, DENY, LIMIT])
+modes = some.builds(Mode, some.booleans(), some.booleans(), some.booleans())
+policies: some.SearchStrategy[Policy] = some.sampled_from(["ask", "auto", "all", "none"])
 grants = some.sampled_from([None, SESSION_GRANT, RuleActor("g1")])
 
 
@@ -113,3 +155,40 @@ def test_every_call_that_is_not_left_to_a_person_has_a_decider(
 @given(questions, opinions)
 def test_nothing_above_read_only_starts_without_a_decision(question: Question, opinion: Opinion) -> None:
     assert needs_decision(question.tier, opinion) or question.tier == "read-only"
+
+
+@pytest.mark.parametrize("intent", INSIDE)
+def test_what_stays_inside_a_proven_sandbox_runs_by_policy_auto(intent: Intent) -> None:
+    assert decide(asked(intent), NOTHING, "auto", None, Mode()) == Decision("approve", POLICY)
+
+
+@pytest.mark.parametrize("intent", OUTSIDE)
+def test_whatever_needs_more_is_asked_under_policy_auto(intent: Intent) -> None:
+    assert decide(asked(intent), NOTHING, "auto", None, Mode()).verdict == "ask"
+    assert decide(asked(intent), NOTHING, "auto", None, HEADLESS) == Decision("deny", POLICY, NOBODY_ASKED)
+
+
+@given(questions, opinions, grants, modes)
+def test_auto_approves_by_itself_only_what_stays_inside(
+    question: Question, opinion: Opinion, grant: RuleActor | None, mode: Mode
+) -> None:
+    decision = decide(question, opinion, "auto", grant, mode)
+    if decision == Decision("approve", POLICY):
+        assert stays_inside(question.intent)
+
+
+@given(questions, opinions, grants, modes)
+def test_auto_approves_everything_that_ask_approves_and_nothing_that_all_does_not(
+    question: Question, opinion: Opinion, grant: RuleActor | None, mode: Mode
+) -> None:
+    policies: tuple[Policy, ...] = ("ask", "auto", "all")
+    by_policy = [decide(question, opinion, policy, grant, mode).verdict == "approve" for policy in policies]
+    assert by_policy == sorted(by_policy)
+
+
+@given(questions, opinions, policies, grants, some.booleans())
+def test_without_a_person_only_ask_waits_for_an_answer(
+    question: Question, opinion: Opinion, policy: Policy, grant: RuleActor | None, plan: bool
+) -> None:
+    decision = decide(question, opinion, policy, grant, Mode(plan, headless=True))
+    assert decision.verdict != "ask" or policy == "ask"

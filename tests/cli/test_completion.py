@@ -56,7 +56,7 @@ def test_bash_completes_after_values_prompts_and_ids(said: Home) -> None:
     assert {"--json", "--accept"} <= set(completed(said, "buddy", "exec", "go", "--max-turns", "3"))
     assert "--all" in completed(said, "buddy", "session", "list", "--limit", "3")
     assert "--seq" in completed(said, "buddy", "session", "fork", "last")
-    assert completed(said, "buddy", "exec", "--approve") == ["ask", "all", "none"]
+    assert completed(said, "buddy", "exec", "--approve") == ["ask", "auto", "all", "none"]
     assert completed(said, "buddy", "--sandbox") == ["host", "confined", "container"]
     assert completed(said, "buddy", "exec", "-C") == []
 
@@ -73,7 +73,7 @@ def test_fish_offers_them_with_what_they_are(said: Home) -> None:
     assert "session\tlist, show, search, export, fork, import or delete sessions" in offered("buddy ses")
     assert any(line.startswith("show\t") for line in offered("buddy session s"))
     assert f"{session_of(said)}\ta prompt that is: remembered" in offered("buddy resume sess_")
-    assert [line.partition("\t")[0] for line in offered("buddy exec --approve ")] == ["all", "ask", "none"]
+    assert [line.partition("\t")[0] for line in offered("buddy exec --approve ")] == ["all", "ask", "auto", "none"]
 
 
 def test_zsh_completes_them_on_its_line(said: Home) -> None:

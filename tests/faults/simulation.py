@@ -158,7 +158,7 @@ class RandomRequests:
             self.spawn(lambda: self.client().cancel(self.session_id, run_id or ""))
 
     async def set_policy(self) -> None:
-        policy: Policy = self._chance.choice(("ask", "ask", "all", "none", "until"))
+        policy: Policy = self._chance.choice(("ask", "auto", "all", "none", "until"))
         request = SetApprovalPolicy(policy, 1.0 if policy == "until" else None)
         await self.client().request(request, SetApprovalPolicyReply, self.session_id)
 

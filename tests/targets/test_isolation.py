@@ -10,8 +10,8 @@ import pytest
 
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, probe_levels, verify_target
-from buddy.targets.contract import Finished
-from buddy.targets.isolation import IsolatedContainer, find_isolation_flaw
+from buddy.targets.contract import Finished, Unconnected
+from buddy.targets.isolation import IsolatedContainer, inspect_isolation
 from buddy.targets.launchers import ContainerLauncher
 from buddy.targets.remote import Remote
 from tests.targets.captured_output import CapturedOutput
@@ -77,6 +77,15 @@ async def test_a_container_that_is_not_isolated_is_refused(
         await chosen.target.run("touch here", cwd="/work", nonce=nonce, on_output=CapturedOutput())
     with pytest.raises(ToolError, match=why):
         await chosen.target.write_file("here", b"", root="/work")
+
+
+@pytest.mark.parametrize(("network", "is_offline"), [("none", True), ("host", False)])
+async def test_a_container_is_offline_only_if_no_route_leads_out(
+    started: Started, places: OwnDirectories, network: str, is_offline: bool
+) -> None:
+    target = choose(TargetRequest(f"container:{started(f'--network={network}')}", "/work"), places).target
+    assert isinstance(target, Unconnected)
+    assert await target.is_offline() is is_offline
 
 
 async def test_such_a_container_can_be_used_without_a_sandbox_level(
@@ -164,5 +173,6 @@ async def test_a_container_without_information_proves_nothing(
     silent.write_text("#!/bin/sh\nprintf 'mnt=\\npid=\\nboot=\\ndone=yes\\n'\n")
     silent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{silent.parent}:{os.environ['PATH']}")
-    flaw = await find_isolation_flaw(ContainerLauncher("box", "docker"), places.state_dir)
-    assert "shares this machine's files" in flaw
+    found = await inspect_isolation(ContainerLauncher("box", "docker"), places.state_dir)
+    assert "shares this machine's files" in found.flaw
+    assert not found.is_offline

@@ -149,6 +149,18 @@ async def test_approving_all_in_a_headless_run_does_not_open_the_network(place: 
     assert sorted(path.name for path in daemon.workspace.iterdir()) == ["a.txt", "confined"]
 
 
+async def test_in_a_container_without_network_the_policy_auto_asks_nothing(container: str, place: Path) -> None:
+    with Daemon(place / "d", script=SCRIPT) as daemon:
+        async with wire_client(daemon) as client:
+            session_id = await begin(client, "/work", target=f"container:{container}", approvalPolicy="auto")
+            await send(client, session_id, "where")
+            await client.wait_for("run_complete")
+            events = await read_log(client, session_id)
+    assert "approval_required" not in [event["type"] for event in events]
+    decided = [event["payload"]["by"] for event in events if event["type"] == "approval_received"]
+    assert decided == ["policy", "policy"]
+
+
 async def test_events_in_a_container_name_it(container: str, place: Path) -> None:
     with Daemon(place / "c", script=SCRIPT) as daemon:
         async with wire_client(daemon) as client:

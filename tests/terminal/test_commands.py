@@ -70,7 +70,7 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         ask(terminal, "/compact undo", "nothing to undo")
         ask(terminal, "/permissions", "Buddy asks before every side effect")
         ask(terminal, "/approve 10m", "approvals: auto-approving everything for")
-        ask(terminal, "/approve soon", "use ask, all, none, or a duration")
+        ask(terminal, "/approve soon", "use ask, auto, all, none, or a duration")
         ask(terminal, "/approve ask", "approvals: ask")
         shown = ask(terminal, "/diff", "+one")
         assert "A  new.txt" in shown

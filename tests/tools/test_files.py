@@ -137,6 +137,7 @@ async def test_a_write_shows_what_it_changes_and_has_no_effect(place: Place, roo
     assert intent.details == {
         "path": f"{root}/file",
         "target": "local",
+        "sandbox": "host",
         "exists": True,
         "bytes": 4,
         "sha256": hashlib.sha256(b"a\nc\n").hexdigest(),

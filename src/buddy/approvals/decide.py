@@ -4,7 +4,7 @@ From the strongest to the weakest: a rule that denies, plan mode, a rule that al
 for the session or for a while, and a person.
 
 Invariants: a rule that denies wins over everything; plan mode only takes away; every call above read-only gets a
-decision, or a person is asked.
+decision, or a person is asked; `auto` never approves what could have an effect outside a proven sandbox.
 """
 
 from typing import Literal
@@ -14,17 +14,19 @@ from msgspec import Struct
 from buddy.approvals.questions import Opinion, Question
 from buddy.protocol.actors import Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Policy, Tier
-from buddy.protocol.intents import opens_network
+from buddy.protocol.intents import opens_network, stays_inside
 
 PLAN_ONLY = "this session is in plan mode, which only reads; continue without it"
 NO_NETWORK = "a confined command gets network only by a rule with network = true or from a person; continue without it"
+NOBODY_ASKED = "it needs more than the sandbox allows, and nobody can be asked; continue without it"
 
 
 class Mode(Struct, frozen=True):
-    """How the session was started: only to plan, and with nobody there to answer."""
+    """How the session was started: only to plan, headless, and if so, whether somebody answers nevertheless."""
 
     plan: bool = False
     headless: bool = False
+    attended: bool = False
 
 
 class Decision(Struct, frozen=True):
@@ -45,15 +47,27 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActo
         return Decision("approve", RuleActor(opinion.rule_id or "limit"))
     if policy == "none":
         return Decision("deny", RuntimeActor.POLICY)
-    if policy == "all":
-        # It relies on the confinement of commands, so it does not open it.
-        if not opens_network(question.intent):
-            return Decision("approve", RuntimeActor.POLICY)
-        if mode.headless:
-            return Decision("deny", RuleActor("network"), NO_NETWORK)
+    if _covers(policy, question, opinion):
+        return Decision("approve", RuntimeActor.POLICY)
     if grant is not None:
         return Decision("approve", grant)
-    return Decision("ask", why=opinion.why)
+    return _leave_to_person(policy, mode, opinion.why)
+
+
+def _covers(policy: Policy, question: Question, opinion: Opinion) -> bool:
+    """Whether the policy approves the call. `all` relies on the confinement of commands, so it does not open it."""
+    if policy == "auto":
+        return stays_inside(question.intent) and not opinion.by_rule
+    return policy == "all" and not opens_network(question.intent)
+
+
+def _leave_to_person(policy: Policy, mode: Mode, why: str) -> Decision:
+    """A run without a person continues without what its policy does not cover; `ask` demands an answer."""
+    if policy == "ask" or not mode.headless or mode.attended:
+        return Decision("ask", why=why)
+    if policy == "auto":
+        return Decision("deny", RuntimeActor.POLICY, NOBODY_ASKED)
+    return Decision("deny", RuleActor("network"), NO_NETWORK)
 
 
 def needs_decision(tier: Tier, opinion: Opinion) -> bool:

@@ -21,11 +21,15 @@ class Question(Struct, frozen=True):
 
 
 class Opinion(Struct, frozen=True):
-    """What the rules say; `decision` is None if none of them applies."""
+    """What the rules say; `decision` is None if none of them applies.
+
+    `by_rule`: a rule itself asks. Without it, "ask" only means that no rule can vouch for the call.
+    """
 
     decision: RuleDecision | None
     why: str
     rule_id: str | None = None
+    by_rule: bool = False
 
 
 class Ruling(Struct, frozen=True):

@@ -119,7 +119,7 @@ class Rules:
                 why = find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
                 if rule.decision == "allow" and why:
                     return Opinion("ask", f"rule {rule.rule_id} would allow it, but {why}", rule.rule_id)
-                return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
+                return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True)
         return Opinion(None, "no rule applies")
 
     def _command(self, subject: Subject, command: str) -> Opinion:
@@ -141,7 +141,9 @@ class Rules:
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
                 if rule.argv in (None, ("**",)) or any(words_may_match(rule.argv or (), words) for words in inner):
-                    return Opinion(rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id)
+                    return Opinion(
+                        rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True
+                    )
         return None
 
     def _allowed(self, subject: Subject, commands: Sequence[Words], *, has_pipe: bool) -> Opinion:

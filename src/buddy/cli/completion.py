@@ -16,7 +16,7 @@ MOST_SESSIONS = 50
 # A placeholder in a script for the existing sessions.
 SESSIONS = "(sessions)"
 # The values of a flag, by its name in the help; any other value may be a file.
-VALUES = {"POLICY": "ask all none", "LEVEL": "host confined container"}
+VALUES = {"POLICY": "ask auto all none", "LEVEL": "host confined container"}
 
 
 class Word(Struct, frozen=True):

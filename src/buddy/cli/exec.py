@@ -157,7 +157,7 @@ def _message(options: Options, session_id: str, prompt: str) -> dict[str, Any]:
 def _policy(options: Options) -> str:
     """Asking needs somebody who can answer; without a terminal the answer is no."""
     policy = options.approve or "ask"
-    if policy not in ("ask", "all", "none"):
+    if policy not in ("ask", "auto", "all", "none"):
         from buddy.approvals.deadlines import Moment
         from buddy.approvals.policy import parse_policy
 

@@ -33,7 +33,7 @@ ToolOutcome = Literal["returned", "failed", "rejected", "denied", "unknown", "cl
 it ran; the run ended before it did."""
 BudgetLimit = Literal["turns", "tokens", "cost", "seconds", "tool_calls"]
 Mode = Literal["interactive", "headless"]
-Policy = Literal["ask", "all", "none", "until"]
+Policy = Literal["ask", "auto", "all", "none", "until"]
 Scope = Literal["once", "session", "until", "always"]
 Role = Literal["observer", "approver", "driver"]
 Tier = Literal["read-only", "side-effecting", "privileged"]

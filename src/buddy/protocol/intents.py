@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from buddy.protocol.codes import ApprovalKind
 
+# The levels that are proven before anything runs in them.
+SANDBOXES = ("confined", "container")
+
 
 class AgentTool(Struct, frozen=True):
     """The tool of another agent that an intent is about; `shown` is what the agent itself said of the call."""
@@ -49,7 +52,7 @@ class _Intent(Struct, frozen=True, kw_only=True):
 
 
 class Exec(_Intent, frozen=True, kw_only=True):
-    """Runs a command. `network` is None if commands are not confined, so that they have it anyway.
+    """Runs a command. `network` is None if it is not known to be without: nothing confines it, or a container has it.
 
     `scripts` are the digests of the files it would run, by path; `scripts_complete` is false if it may run more.
     """
@@ -145,13 +148,15 @@ class Keys(_Intent, frozen=True, kw_only=True):
 class Other(_Intent, frozen=True, kw_only=True):
     """Anything else. `path` is the file or directory it is about; `shown` is whatever else a person should see.
 
-    `opens_network` is true for a confined command that gets network.
+    `opens_network` is true for a confined command that gets network, `is_contained` for a call that stays inside the
+    sandbox; both are only known of recorded calls.
     """
 
     kind: ApprovalKind = "tool"
     path: str | None = None
     shown: dict[str, Any] = {}
     opens_network: bool = False
+    is_contained: bool = False
 
     def _facts(self) -> dict[str, Any]:
         return self.shown if self.path is None else {"path": self.path, **self.shown}
@@ -168,6 +173,24 @@ def opens_network(intent: Intent) -> bool:
         case Other():
             return intent.opens_network
         case Write() | Fetch() | Keys():
+            return False
+
+
+def stays_inside(intent: Intent) -> bool:
+    """Whether a call can have no effect outside the sandbox: nothing is sent, and only the workspace can change.
+
+    Another agent's call never does: the agent itself runs outside the sandbox.
+    """
+    if intent.agent is not None:
+        return False
+    match intent:
+        case Exec():
+            return intent.sandbox in SANDBOXES and intent.network is False
+        case Write():
+            return intent.sandbox in SANDBOXES and not intent.protected
+        case Other():
+            return intent.is_contained
+        case Fetch() | Keys():
             return False
 
 

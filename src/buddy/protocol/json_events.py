@@ -62,6 +62,7 @@ class SessionOptions(TypedDict):
     sandbox: NotRequired[str | None]
     plan: NotRequired[bool]
     approvalPolicy: NotRequired[str | None]
+    attended: NotRequired[bool]
     budget: NotRequired[BudgetLimits | None]
     systemPrompt: NotRequired[str | None]
 
@@ -313,7 +314,7 @@ class ApprovalExpired(Payload):
 
 
 class ApprovalPolicyChanged(Payload):
-    policy: Literal["all", "ask", "none", "until"]
+    policy: Literal["all", "ask", "auto", "none", "until"]
     by: str
     expiresAt: NotRequired[int | None]
 

@@ -135,7 +135,10 @@ class RunOptions(Shape, frozen=True):
 
 
 class SessionOptions(Shape, frozen=True):
-    """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement."""
+    """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement.
+
+    `attended`: in a headless session with the policy `auto`, somebody answers what the sandbox does not cover.
+    """
 
     agent_runtime: Text | None = None
     profile: str | None = None
@@ -145,6 +148,7 @@ class SessionOptions(Shape, frozen=True):
     sandbox: Text | None = None
     plan: bool = False
     approval_policy: str | None = None
+    attended: bool = False
     budget: BudgetLimits | None = None
     system_prompt: str | None = None
 

@@ -15,7 +15,7 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.dispatch import Dispatch, PreparedCall
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
-from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
+from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor, parse_actor
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -160,9 +160,11 @@ def intent_of(name: str, step: object) -> Intent:
     if isinstance(step, ApprovalRequired):
         details = {key: value for key, value in step.details.items() if key not in (ALWAYS, "why")}
         return recorded_intent(step.kind, step.title, step.summary, details)
-    # Where a policy that allows everything did not decide, the call was to open the network.
-    granted = isinstance(step, ApprovalReceived) and parse_actor(step.by) == SESSION_GRANT
-    return Other(title=name, summary=name, opens_network=granted)
+    # Where a policy that allows everything did not decide, the call was to open the network; where one approved it,
+    # the call may have been one that stays in the sandbox.
+    by = parse_actor(step.by) if isinstance(step, ApprovalReceived) else None
+    contained = isinstance(step, ApprovalReceived) and by == RuntimeActor.POLICY and step.decision == "approve"
+    return Other(title=name, summary=name, opens_network=by == SESSION_GRANT, is_contained=contained)
 
 
 class RecordedPermissions(Permissions):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from buddy import faults
 from buddy.approvals.deadlines import Deadline, Moment
 from buddy.approvals.decide import Mode, decide, needs_decision
@@ -21,10 +23,10 @@ from buddy.errors import ProtocolError, RunDenied
 from buddy.log.contract import ApprovalDecision, ApprovalRecord
 from buddy.protocol.actors import SESSION_GRANT, Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
-from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired
+from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, SessionStarted
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
-from buddy.protocol.shapes import ApprovalRequest
+from buddy.protocol.shapes import ApprovalRequest, SessionOptions
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.state import SessionFold
 
@@ -133,21 +135,19 @@ class Approvals:
 
     def policy(self) -> EffectivePolicy:
         """The policy of the active run: its own, else the session's."""
-        run = self._fold.run
-        if run is not None and run.options.approval_policy:
-            return parse_policy(run.options.approval_policy, self._now())
-        return self.session_policy()
+        run, of_session = self._fold.run, self.session_policy()
+        if run is None or not run.options.approval_policy:
+            return of_session
+        return replace(parse_policy(run.options.approval_policy, self._now()), before=of_session.at(self._now()))
 
     def session_policy(self) -> EffectivePolicy:
         """The policy that was set last, else the initial one, else `ask`, or `none` in headless sessions."""
-        fold = self._fold
-        if fold.policy is not None:
-            recorded = None if fold.policy_expires_at is None else Deadline(fold.policy_expires_at)
-            return EffectivePolicy(fold.policy, recorded and (self.window or recorded))
-        started = fold.started
-        if started and started.options and started.options.approval_policy:
-            return parse_policy(started.options.approval_policy, self._now())
-        return EffectivePolicy("none" if started and started.mode == "headless" else "ask")
+        fold, initial = self._fold, _initial_policy(self._fold.started, self._now())
+        if fold.policy is None:
+            return initial
+        recorded = None if fold.policy_expires_at is None else Deadline(fold.policy_expires_at)
+        before = fold.lasting_policy or initial.lasting
+        return EffectivePolicy(fold.policy, recorded and (self.window or recorded), before)
 
     def is_lenient(self) -> bool:
         """Whether there is a temporary grant, which would end with this process."""
@@ -222,7 +222,10 @@ class Approvals:
     def _ruling(self, call: OpenCall) -> Ruling:
         is_approved, waited = call.stage == "approved", call.approval is not None
         ruling = Ruling(approved=is_approved, by=call.by, comment=call.comment, waited=waited)
-        if not ruling.approved and (call.stop or (_mode(self._fold).headless and call.by == RuntimeActor.POLICY)):
+        # With `auto`, a run without a person can do without what was denied.
+        by_policy = _mode(self._fold).headless and call.by == RuntimeActor.POLICY
+        ends_run = call.stop or (by_policy and self.policy().at(self._now()) != "auto")
+        if not ruling.approved and ends_run:
             raise RunDenied(f"{call.item.name} was denied by {call.by}")
         return ruling
 
@@ -272,8 +275,16 @@ async def _wait_until(decided: asyncio.Event, deadline: Deadline, now: Callable[
 
 def _mode(fold: SessionFold) -> Mode:
     started = fold.started
-    is_plan = bool(started and started.options and started.options.plan)
-    return Mode(plan=is_plan, headless=started is not None and started.mode == "headless")
+    if started is None:
+        return Mode()
+    headless, options = started.mode == "headless", started.options or SessionOptions()
+    return Mode(options.plan, headless, options.attended)
+
+
+def _initial_policy(started: SessionStarted | None, now: Moment) -> EffectivePolicy:
+    if started and started.options and started.options.approval_policy:
+        return parse_policy(started.options.approval_policy, now)
+    return EffectivePolicy("none" if started and started.mode == "headless" else "ask")
 
 
 def _where(run: RunState) -> dict[str, object]:

@@ -20,7 +20,7 @@ async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> E
     session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=policy.expires_at, by=by))
     await session.commit(durable=True)
     now = session.approvals.policy().at(session.services.now())
-    if now != "ask":
+    if now in ("all", "none"):
         decision = "approve" if now == "all" else "deny"
         await session.guard(session.approvals.settle_pending(decision, RuntimeActor.POLICY))
     return policy

@@ -24,6 +24,8 @@ def _restate(session: Session) -> None:
     fold, journal, model = session.fold, session.journal, session.backend.model()
     if fold.started is not None:
         journal.record(replace(fold.started, state=fold.state))
+    if fold.policy == "until" and fold.lasting_policy is not None:
+        journal.record(ApprovalPolicyChanged(policy=fold.lasting_policy, by=RuntimeActor.RESTART))
     if fold.policy is not None:
         expires = fold.policy_expires_at
         journal.record(ApprovalPolicyChanged(policy=fold.policy, expires_at=expires, by=RuntimeActor.RESTART))

@@ -137,8 +137,9 @@ class Runs:
         session = self._session
         for expired in session.approvals.expire_overdue():
             await session.commit(Rows(decision=expired))
-        if session.approvals.session_policy().policy == "until":
-            session.journal.record(ApprovalPolicyChanged(policy="ask", by=RuntimeActor.RESTART))
+        policy = session.approvals.session_policy()
+        if policy.policy == "until":
+            session.journal.record(ApprovalPolicyChanged(policy=policy.before, by=RuntimeActor.RESTART))
         run = session.fold.run
         if run is None:
             await session.commit()

@@ -42,6 +42,8 @@ class SessionFold(Struct):
     runs: dict[str, str] = {}
     policy: Policy | None = None
     policy_expires_at: int | None = None
+    lasting_policy: Policy | None = None
+    """The policy that was set last and does not expire."""
     granted: set[str] = set()
     profile: str | None = None
     model: str | None = None
@@ -111,6 +113,8 @@ class SessionFold(Struct):
         match body:
             case ApprovalPolicyChanged():
                 self.policy, self.policy_expires_at = body.policy, body.expires_at
+                if body.policy != "until":
+                    self.lasting_policy = body.policy
             case ApprovalReceived():
                 if body.scope == "session" and body.digest and body.decision == "approve":
                     self.granted.add(body.digest)

@@ -104,6 +104,15 @@ class LinkAware(Protocol):
 
 
 @runtime_checkable
+class Unconnected(Protocol):
+    """A target that may have been proven to have no network, and cannot be given any."""
+
+    async def is_offline(self) -> bool:
+        """Whether it has none; false if that is not known."""
+        ...
+
+
+@runtime_checkable
 class Reattachable(Protocol):
     """A target whose commands outlive the process that started them."""
 

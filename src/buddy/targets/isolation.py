@@ -27,38 +27,51 @@ class IsolatedContainer(ContainerLauncher):
     def __init__(self, container: str, own: Path, engine: str | None = None) -> None:
         super().__init__(container, engine)
         self._own = own
-        self._proven = False
+        self._proven: Isolation | None = None
 
     async def argv(self, words: Sequence[str]) -> list[str]:
-        if not self._proven:
-            await self._probe()
+        await self._prove()
         return await super().argv(words)
 
-    async def _probe(self) -> None:
-        engine = await self.engine()
-        why = await find_isolation_flaw(ContainerLauncher(self.container, engine), self._own)
-        if why:
-            raise ToolError(
-                f"{self.name} is not a sandbox: {why}; to use it anyway, request the sandbox host",
-                code="SANDBOX_UNREACHABLE",
-            )
-        self._proven = True
+    async def is_offline(self) -> bool:
+        """Whether it had no network when it was checked."""
+        return (await self._prove()).is_offline
+
+    async def _prove(self) -> "Isolation":
+        if self._proven is None:
+            found = await inspect_isolation(ContainerLauncher(self.container, await self.engine()), self._own)
+            if found.flaw:
+                raise ToolError(
+                    f"{self.name} is not a sandbox: {found.flaw}; to use it anyway, request the sandbox host",
+                    code="SANDBOX_UNREACHABLE",
+                )
+            self._proven = found
+        return self._proven
 
 
-async def find_isolation_flaw(container: Launcher, own: Path) -> str:
-    """Why a container is not isolated; empty if it is."""
+class Isolation(Struct, frozen=True):
+    """Why a container is not isolated, empty if it is; and whether it was proven to have no network."""
+
+    flaw: str = ""
+    is_offline: bool = False
+
+
+async def inspect_isolation(container: Launcher, own: Path) -> Isolation:
+    """Look at a container from inside."""
     try:
         probe = await asyncio.to_thread(_create_probe, own)
     except OSError as error:
-        return f"no probe file can be created in {own} ({error.strerror})"
+        return Isolation(f"no probe file can be created in {own} ({error.strerror})")
     try:
         answer = await ask(container, script_argv("isolation", str(probe)))
     finally:
         await asyncio.to_thread(probe.unlink, missing_ok=True)
     facts = dict(line.split("=", 1) for line in answer.output.decode("ascii", "replace").splitlines() if "=" in line)
     if facts.get("done") != "yes":
-        return f"it could not be inspected ({answer.errors[-200:] or f'its shell exited with {answer.code}'})"
-    return _judge(facts)
+        return Isolation(
+            f"it could not be inspected ({answer.errors[-200:] or f'its shell exited with {answer.code}'})"
+        )
+    return Isolation(_judge(facts), is_offline=facts.get("network") == "no")
 
 
 async def describe() -> str:

@@ -15,7 +15,7 @@ from buddy import faults
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
-from buddy.targets.contract import Entry, FileStat, Finished, OnOutput
+from buddy.targets.contract import Entry, FileStat, Finished, OnOutput, Unconnected
 from buddy.targets.environment import environment
 from buddy.targets.launchers import Launcher
 from buddy.targets.oneshot import ask, unreachable
@@ -65,6 +65,9 @@ class Remote:
                 code = started.close()
         faults.reached("tool.end")
         return Finished(0, timed_out=True) if not in_time else self._judge(ending, cwd, code)
+
+    async def is_offline(self) -> bool:
+        return isinstance(self.launcher, Unconnected) and await self.launcher.is_offline()
 
     async def verify(self, root: str) -> None:
         await self._files.locate(".", root=root)

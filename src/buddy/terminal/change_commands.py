@@ -13,7 +13,7 @@ from buddy.protocol.requests import (
 )
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape
-from buddy.terminal.phrases import format_duration, format_tokens, policy_text
+from buddy.terminal.phrases import format_duration, format_tokens
 from buddy.terminal.show_commands import NOTHING_SENT, find_run, list_sessions
 
 INIT_PROMPT = (
@@ -21,7 +21,9 @@ INIT_PROMPT = (
     "laid out, how to build, test and lint it, and the conventions that its code shows. Keep it under 60 lines; where "
     "an AGENTS.md exists, improve it."
 )
-NEXT_POLICY = {"ask": "all", "all": "none", "none": "ask", "until": "ask"}
+NEXT_POLICY = {"ask": "auto", "auto": "all", "all": "none", "none": "ask"}
+# Without a sandbox, `auto` would ask, too.
+NEXT_POLICY_ON_HOST = {**NEXT_POLICY, "ask": "all"}
 
 
 async def switch_model(ui: CommandUI, wanted: str) -> None:
@@ -45,26 +47,29 @@ async def switch_model(ui: CommandUI, wanted: str) -> None:
 
 
 async def set_policy(ui: CommandUI, wanted: str) -> None:
-    """Set `ask`, `all`, `none`, or a duration for which everything is approved; without any, show the policy."""
+    """Set a policy, or a duration for which everything is approved; without either, show the policy."""
     match wanted:
         case "":
             facts = ui.session.facts
-            ui.show(f"  approvals: {policy_text(facts.policy, facts.policy_until, time.time())}")
-            ui.show("  change it with /approve ask, all, none, or a duration such as 10m")
-        case "ask" | "all" | "none":
+            ui.show(f"  approvals: {facts.policy_text(time.time())}")
+            ui.show("  change it with /approve ask, auto, all, none, or a duration such as 10m")
+        case "ask" | "auto" | "all" | "none":
             await ui.session.set_policy(SetApprovalPolicy(wanted))
         case _:
             seconds = parse_duration(wanted)
             if seconds is None:
                 raise UserError(
-                    f"unknown approval policy {wanted[:40]!r}", hint="use ask, all, none, or a duration such as 10m"
+                    f"unknown approval policy {wanted[:40]!r}",
+                    hint="use ask, auto, all, none, or a duration such as 10m",
                 )
             await ui.session.set_policy(SetApprovalPolicy("until", seconds))
 
 
 async def cycle_policy(ui: CommandUI) -> None:
-    """Set the policy after this one: ask, all, none."""
-    await set_policy(ui, NEXT_POLICY.get(ui.session.facts.policy, "ask"))
+    """Set the policy after this one, or end a window."""
+    facts = ui.session.facts
+    following = NEXT_POLICY_ON_HOST if facts.sandbox == "host" else NEXT_POLICY
+    await set_policy(ui, following.get(facts.policy, facts.policy_before))
 
 
 async def kill(ui: CommandUI, wanted: str) -> None:

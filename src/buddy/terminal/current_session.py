@@ -54,6 +54,7 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import ContextState
 from buddy.terminal.approval_prompt import ApprovalAnswer
+from buddy.terminal.phrases import policy_text
 
 
 class SessionAccess(Struct, frozen=True):
@@ -76,9 +77,20 @@ class SessionFacts(Struct):
     sandbox: str = "host"
     policy: str = "ask"
     policy_until: int | None = None
+    policy_before: str = "ask"
+    """The policy that is in force again once `policy_until` has passed."""
     context: ContextState | None = None
     root: str = ""
     watch: str = ""
+
+    def set_policy(self, policy: str, until: int | None) -> None:
+        self.policy, self.policy_until = policy, until
+        if policy != "until":
+            self.policy_before = policy
+
+    def policy_text(self, now: float) -> str:
+        """The policy in force, in words."""
+        return policy_text(self.policy, self.policy_until, now, self.policy_before)
 
 
 class SentMessage(Struct, frozen=True):
@@ -129,7 +141,7 @@ class CurrentSession:
                 facts.target = (options.target if options else None) or body.sandbox_provider
                 facts.sandbox = (options.sandbox if options else None) or "host"
                 policy, _, until = ((options.approval_policy if options else None) or "ask").partition(":")
-                facts.policy, facts.policy_until = policy, int(until) if until.isdecimal() else None
+                facts.set_policy(policy, int(until) if until.isdecimal() else None)
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
             case RunStarted():
@@ -143,7 +155,7 @@ class CurrentSession:
                 facts.profile = body.after.get("profile", facts.profile)
                 facts.model = body.after.get("model", facts.model)
             case ApprovalPolicyChanged():
-                facts.policy, facts.policy_until = body.policy, body.expires_at
+                facts.set_policy(body.policy, body.expires_at)
             case Usage():
                 facts.context = body.context
             case (

@@ -1,6 +1,11 @@
 """Durations, token counts, plurals and approval policies, in few words."""
 
-_POLICIES = {"ask": "ask", "all": "auto-approve everything", "none": "deny everything"}
+_POLICIES = {
+    "ask": "ask",
+    "auto": "automatic in the sandbox",
+    "all": "auto-approve everything",
+    "none": "deny everything",
+}
 
 
 def format_duration(seconds: float) -> str:
@@ -25,8 +30,14 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def policy_text(policy: str, until: int | None, now: float) -> str:
-    """An approval policy in words. `until` is in milliseconds, `now` in seconds, as the clocks have them."""
+def policy_text(policy: str, until: int | None, now: float, before: str = "ask") -> str:
+    """An approval policy in words. `until` is in milliseconds, `now` in seconds, as the clocks have them.
+
+    `before` is the policy that is in force again once `until` has passed.
+    """
     if policy == "until" and until is not None:
-        return f"auto-approving everything for {format_duration(max(0.0, until / 1000 - now))}"
+        seconds = until / 1000 - now
+        if seconds > 0:
+            return f"auto-approving everything for {format_duration(seconds)}"
+        policy = before
     return _POLICIES.get(policy) or f"auto-approve everything for {policy}"

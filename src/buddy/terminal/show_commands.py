@@ -13,7 +13,7 @@ from buddy.protocol.shapes import ContextState, SessionSummary
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_duration, format_tokens, plural, policy_text
+from buddy.terminal.phrases import format_duration, format_tokens, plural
 
 ACTIVE = ("running", "awaiting_approval")
 LISTED = 20
@@ -85,7 +85,7 @@ async def show_status(ui: CommandUI, _: str) -> None:
         ("workspace", facts.root),
         ("target", f"{facts.target}, sandbox {facts.sandbox}"),
         ("pane", facts.watch),
-        ("approvals", policy_text(facts.policy, facts.policy_until, time.time())),
+        ("approvals", facts.policy_text(time.time())),
         ("tools", ", ".join(details.tools)),
         ("used", f"{plural(len(session.messages), 'message')}, {_tokens_used(session)}"),
         ("daemon", f"{runtime.runtime_name} {runtime.runtime_version}" if runtime else "not connected"),

@@ -46,7 +46,9 @@ COMMANDS = (
     Command("/kill", "<id>", "cancel a run", change.kill, while_active=True),
     Command("/timeout", "<duration> [id]", "cancel a run after a time", change.set_timeout, while_active=True),
     Command("/steer", "<text>", "send a message to the active run", change.steer, while_active=True),
-    Command("/approve", "ask|all|none|<duration>", "change the approval policy", change.set_policy, while_active=True),
+    Command(
+        "/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy, while_active=True
+    ),
     Command("/permissions", "", "list approval rules", show.show_permissions),
     Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", change.manage_sessions),
     Command("/resume", "[id|last]", "switch to another session", change.resume),

@@ -4,7 +4,6 @@ import time
 
 from buddy.terminal.current_session import SessionFacts
 from buddy.terminal.escape import one_line
-from buddy.terminal.phrases import policy_text
 
 
 def prompt_text(target: str) -> str:
@@ -14,7 +13,7 @@ def prompt_text(target: str) -> str:
 
 
 def toolbar_text(facts: SessionFacts) -> str:
-    parts = [f"approvals: {policy_text(facts.policy, facts.policy_until, time.time())} (shift-tab)"]
+    parts = [f"approvals: {facts.policy_text(time.time())} (shift-tab)"]
     if facts.model or facts.profile:
         parts.append(one_line(facts.model or facts.profile, 40))
     if facts.context is not None:

@@ -13,7 +13,7 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.intents import Exec
-from buddy.targets.contract import Finished, Offline, Terminal
+from buddy.targets.contract import Finished, Offline, Terminal, Unconnected, without_terminal
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
@@ -47,7 +47,7 @@ class RunShell:
     async def intent(self, args: RunShellArgs, place: Place) -> Exec:
         cwd = await place.target.locate(args.cwd, root=place.root) if args.cwd else place.root
         scripts = await scripts_of(args.command, cwd, place)
-        network = args.network if place.sandbox == "confined" else None
+        network = await _network(args, place)
         return Exec(
             title="run a shell command with network" if network else "run a shell command",
             summary=args.command,
@@ -81,6 +81,14 @@ class RunShell:
         if finished.timed_out:
             raise _timed_out(args.wait, output)
         return command_result(finished, output)
+
+
+async def _network(args: RunShellArgs, place: Place) -> bool | None:
+    """Whether the command would have network; None if nothing here decides that."""
+    if place.sandbox == "confined":
+        return args.network
+    target = without_terminal(place.target)
+    return False if isinstance(target, Unconnected) and await target.is_offline() else None
 
 
 def command_result(finished: Finished, output: OutputBuffer) -> Output:

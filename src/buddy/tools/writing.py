@@ -46,6 +46,7 @@ def write_intent(path: str, before: bytes | None, after: bytes, place: Place) ->
         title="write a protected file, which can make programs run" if protected else "write a file",
         summary=f"{path} ({len(after)} bytes)",
         target=place.target.name,
+        sandbox=place.sandbox,
         path=path,
         protected=protected,
         change=FileChange(

@@ -58,7 +58,9 @@ def add_output(parser: Parser) -> None:
 
 def add_run_flags(parser: Parser) -> None:
     parser.add_argument(
-        "--approve", metavar="POLICY", help="approval policy: ask, all, none, or a duration to approve everything (10m)"
+        "--approve",
+        metavar="POLICY",
+        help="approval policy: ask, auto, all, none, or a duration to approve everything (10m)",
     )
     parser.add_argument("--max-turns", type=whole_number, metavar="N", help="stop after N model turns (default 50)")
     parser.add_argument("--max-cost", type=number, metavar="USD", help="spending limit, if the price is known")

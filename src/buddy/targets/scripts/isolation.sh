@@ -11,4 +11,18 @@ if [ "$first $count" = "0 4294967295" ] && [ $((0x${effective:-0} >> 21 & 1)) = 
 for engine in /var/run/docker.sock /run/podman/podman.sock /run/containerd/containerd.sock; do
   if [ -S "$engine" ]; then printf 'engine=%s\n' "$engine"; fi
 done
+# Network: any route that is not loopback's. The interface is the first column of one list and the tenth of the other,
+# which does not exist without IPv6.
+network=no
+[ -r /proc/net/route ] || network=yes
+for list in route:0 ipv6_route:9; do
+  [ -e "/proc/net/${list%:*}" ] || continue
+  while read -r line; do
+    # shellcheck disable=SC2086 - split into columns
+    set -- $line
+    shift "${list#*:}"
+    case "$1" in Iface | lo) ;; *) network=yes ;; esac
+  done <"/proc/net/${list%:*}"
+done
+printf 'network=%s\n' "$network"
 echo done=yes
