@@ -1,7 +1,8 @@
 """One client's connection: requests in, responses and events out.
 
 Invariants: events reach a client from the log, by its cursor, so a slow client only falls behind; the response to an
-attach is sent before the first replayed event.
+attach is sent before the first replayed event; requests are served in their order, except that those which take long
+delay only others of the same session.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
 from msgspec import UNSET, Raw
 
@@ -20,12 +22,16 @@ from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.actors import register_client
-from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage
+from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage, session_of
+from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import ErrorInfo, Shape
 from buddy.sessions.sessions import Sessions
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 log = logging.getLogger("buddy.daemon")
+
+_after_reply: ContextVar[list[Callable[[], None]]] = ContextVar("_after_reply")
+"""What the request that is being served does once its response is sent."""
 
 
 class PeerConnection:
@@ -52,26 +58,70 @@ class PeerConnection:
         self._log = log
         self._dispatch = dispatch
         self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._after: list[Callable[[], None]] = []
+        self._served_apart: dict[str, asyncio.Task[None]] = {}
+        self._pending = 0
         self._request_ids = 0
 
     async def serve(self) -> None:
         """Serve until the peer is gone, then release everything it held."""
         quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, self._expect_hello)
         try:
+            async with asyncio.TaskGroup() as apart:
+                await self._serve_lines(apart)
+        finally:
+            quiet.cancel()
+            await self._stop()
+
+    async def _serve_lines(self, apart: asyncio.TaskGroup) -> None:
+        try:
             while (line := await self._link.read_line()) is not None:
                 if line.strip():
-                    is_admitted = self._rate.take() and not self._link.crowded
-                    response = await self.answer(line) if is_admitted else self._overloaded(line)
-                    await self._link.write(response.line())
-                    self._follow_up()
+                    await self._serve_line(line, apart)
         except LineTooLong:
             await self._refuse_frame()
         except ConnectionError:
             pass
-        finally:
-            quiet.cancel()
-            await self._stop()
+
+    async def _serve_line(self, line: bytes, apart: asyncio.TaskGroup) -> None:
+        """Answer the line, whatever it is; what takes long, and what has to wait for that, is served apart."""
+        if not self._rate.take() or self._link.crowded or self._pending >= self._limits.in_flight:
+            await self._link.write(self._overloaded(line).line())
+            return
+        try:
+            request = parse_request(line)
+        except ProtocolError as error:
+            request_id, kind = salvage(line)
+            await self._link.write(self._refusal(self._request_id(request_id), kind or "unknown", error).line())
+            return
+        row, session_id = REQUESTS.get(request.type), _session_of(request)
+        before = self._served_apart.get(session_id) if session_id else None
+        if before is None and not (row and row.takes_long):
+            await self._exchange(request)
+            return
+        task = apart.create_task(self._exchange_after(before, request))
+        self._pending += 1
+        if session_id:
+            self._served_apart[session_id] = task
+        task.add_done_callback(lambda done: self._end_apart(session_id, done))
+
+    def _end_apart(self, session_id: str, task: asyncio.Task[None]) -> None:
+        self._pending -= 1
+        if self._served_apart.get(session_id) is task:
+            del self._served_apart[session_id]
+
+    async def _exchange_after(self, before: asyncio.Task[None] | None, request: IncomingRequest) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        with contextlib.suppress(ConnectionError):  # the peer is gone; what it asked for is done
+            await self._exchange(request)
+
+    async def _exchange(self, request: IncomingRequest) -> None:
+        steps: list[Callable[[], None]] = []
+        _after_reply.set(steps)
+        response = await self._answer(request)
+        await self._link.write(response.line())
+        for step in steps:
+            step()
 
     def _overloaded(self, line: bytes) -> Response:
         request_id, kind = salvage(line)
@@ -87,13 +137,7 @@ class PeerConnection:
         if not self.name:
             self._link.close()
 
-    async def answer(self, line: bytes) -> Response:
-        """The response to one line, whatever the line is."""
-        try:
-            request = parse_request(line)
-        except ProtocolError as error:
-            request_id, kind = salvage(line)
-            return self._refusal(self._request_id(request_id), kind or "unknown", error)
+    async def _answer(self, request: IncomingRequest) -> Response:
         session_id = None if request.session_id is UNSET else request.session_id
         try:
             reply = await self._dispatch(self, request)
@@ -128,30 +172,20 @@ class PeerConnection:
 
     def attach(self, session_id: str, cursor: int) -> None:
         """Send the session's events after the cursor, once the response to this request is sent."""
-        self._after.append(lambda: self._start_pump(session_id, cursor))
+        self.after_reply(lambda: self._start_pump(session_id, cursor))
 
     def after_reply(self, step: Callable[[], None]) -> None:
         """Call this once the response is sent."""
-        self._after.append(step)
+        _after_reply.get().append(step)
 
     # --- internals -------------------------------------------------------------------------------------------------
-
-    def _follow_up(self) -> None:
-        waiting, self._after = self._after, []
-        for step in waiting:
-            step()
-
-    async def _replace(self, previous: asyncio.Task[None] | None, pump: Pump) -> None:
-        if previous is not None:
-            await asyncio.wait([previous])
-        await pump.run()
 
     def _start_pump(self, session_id: str, cursor: int) -> None:
         pump = Pump(self._link, self._sessions, self._log, self._encoded, session_id, cursor)
         previous = self._pumps.get(session_id)
         if previous is not None:
             previous.cancel()  # not in the task below, which may itself be cancelled before its first step
-        replacing = self._replace(previous, pump)
+        replacing = _run_after(previous, pump)
         self._pumps[session_id] = asyncio.get_running_loop().create_task(replacing)
 
     async def _stop(self) -> None:
@@ -173,6 +207,19 @@ class PeerConnection:
     def _refusal(self, request_id: str, kind: str, error: ProtocolError) -> Response:
         info = ErrorInfo(error.code, error.message or error.code, error.retryable, error.detail)
         return Response(request_id, kind[:100], False, Raw(b"{}"), info)
+
+
+async def _run_after(previous: asyncio.Task[None] | None, pump: Pump) -> None:
+    if previous is not None:
+        await asyncio.wait([previous])
+    await pump.run()
+
+
+def _session_of(request: IncomingRequest) -> str:
+    """The session of a request; empty if it names none, or two."""
+    with contextlib.suppress(ProtocolError):
+        return session_of(request)
+    return ""
 
 
 Dispatch = Callable[[PeerConnection, IncomingRequest], Awaitable[Shape]]

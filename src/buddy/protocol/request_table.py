@@ -27,6 +27,8 @@ class RequestRow(Struct, frozen=True):
     """What hello announces if this request is served."""
     is_reply_bound: bool = False
     """The schema requires the response to name its session."""
+    takes_long: bool = False
+    """It waits for a model or another machine, so other requests of its connection do not wait for it."""
 
     @property
     def is_session_bound(self) -> bool:
@@ -36,7 +38,7 @@ class RequestRow(Struct, frozen=True):
 REQUESTS: dict[str, RequestRow] = {
     # of the Push protocol
     "hello": RequestRow(ask.Hello, ask.HelloReply, "anyone"),
-    "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "owner"),
+    "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "owner", takes_long=True),
     "list_sessions": RequestRow(ask.ListSessions, ask.ListSessionsReply, "client"),
     # Attaching grants a role: the handler takes it from the token.
     "attach_session": RequestRow(
@@ -57,7 +59,9 @@ REQUESTS: dict[str, RequestRow] = {
     "set_approval_policy": RequestRow(ask.SetApprovalPolicy, ask.SetApprovalPolicyReply, "driver", "open_session"),
     # Not opened by dispatch: if the session's model is no longer configured, it is opened with the new one.
     "switch_model": RequestRow(ask.SwitchModel, ask.SwitchModelReply, "driver", "session"),
-    "compact_session": RequestRow(ask.CompactSession, ask.CompactSessionReply, "driver", "open_session"),
+    "compact_session": RequestRow(
+        ask.CompactSession, ask.CompactSessionReply, "driver", "open_session", takes_long=True
+    ),
     "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
     "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
