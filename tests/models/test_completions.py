@@ -80,6 +80,16 @@ REPLIES: list[tuple[str, Answer, Reply]] = [
      Reply("", (item("a", "f", "{}"),), "tool_calls")),
     ("the same id twice in a reply", Answer([call(0, "a", name="f"), call(1, "a", arguments='{"x":1}'), *ASKED]),
      Reply("", (item("a", "f", '{"x":1}'),), "tool_calls")),
+    ("the same id twice, complete calls", Answer([call(0, "a", name="f", arguments='{"x":1}'),
+                                                  call(1, "a", name="f", arguments='{"x":2}'), *ASKED]),
+     Reply("", (item("a", "f", '{"x":1}'), item("a_2", "f", '{"x":2}')), "tool_calls")),
+    ("the same id twice, no index", Answer([call(None, "a", name="f", arguments='{"x":1}'),
+                                            call(None, "a", name="f", arguments='{"x":2}'), *ASKED]),
+     Reply("", (item("a", "f", '{"x":1}'), item("a_2", "f", '{"x":2}')), "tool_calls")),
+    ("the same id twice, in one piece", Answer(body=msgspec.json.encode({"choices": [{"message": {"tool_calls": [
+        {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}},
+        {"id": "a", "function": {"arguments": '{"x":2}'}}]}, "finish_reason": "tool_calls"}]})),
+     Reply("", (item("a", "f", '{"x":1}'), item("call_1", "unnamed", '{"x":2}')), "tool_calls")),
     # reasoning
     ("reasoning_content", Answer([delta(reasoning_content="Hm"), delta(reasoning_content="."), *says("Yes")]),
      Reply("Yes", opaque={"reasoning_content": "Hm."})),

@@ -56,6 +56,8 @@ def ended(kind: str = "response.completed", **response: object) -> Chunk:
 
 F = {"type": "function_call", "name": "f", "arguments": '{"x":1}'}
 CALLED = Reply("", (ToolCallItem("a", "f", '{"x":1}'),), "tool_calls")
+G = {**F, "arguments": '{"x":2}'}
+TWICE = Reply("", (*CALLED.calls, ToolCallItem("a_2", "f", '{"x":2}')), "tool_calls")
 REPLIES: list[tuple[str, list[Chunk | str], Reply]] = [
     ("half an emoji", ['{"type":"response.output_text.delta","delta":"a\\ud83d"}', ended()], Reply("a\ufffd")),
     ("a refusal", [{"type": "response.refusal.delta", "delta": "No."}, ended()], Reply("No.")),
@@ -84,6 +86,21 @@ REPLIES: list[tuple[str, list[Chunk | str], Reply]] = [
     ("a call of a finished item", [finished(0, id="c", call_id="a", **F), ended()], CALLED),
     ("calls of finished items, all index 0", [finished(0, call_id="a", **F), finished(0, call_id="b", **F), ended()],
      Reply("", (*CALLED.calls, ToolCallItem("b", "f", '{"x":1}')), "tool_calls")),
+    ("one id for two finished items", [
+        finished(0, id="c", call_id="a", **F), finished(1, id="d", call_id="a", **G), ended()], TWICE),
+    ("one id for two finished items, all index 0", [
+        finished(0, id="c", call_id="a", **F), finished(0, id="c", call_id="a", **G), ended()], TWICE),
+    ("one id for two calls of the last event", [ended(output=[{**F, "call_id": "a"}, {**G, "call_id": "a"}])], TWICE),
+    ("one id for two calls, in every form", [
+        added(0, id="c", call_id="a", type="function_call", name="f", arguments=""),
+        added(1, id="c", call_id="a", type="function_call", name="f", arguments=""),
+        {"type": "response.function_call_arguments.delta", "item_id": "c", "output_index": 1, "delta": '{"x":'},
+        {"type": "response.function_call_arguments.done", "item_id": "c", "output_index": 0, "arguments": '{"x":1}'},
+        {"type": "response.function_call_arguments.done", "item_id": "c", "output_index": 1, "arguments": '{"x":2}'},
+        finished(0, id="c", call_id="a", **F), finished(1, id="c", call_id="a", **G),
+        ended(output=[{**F, "id": "c", "call_id": "a"}, {**G, "id": "c", "call_id": "a"}])], TWICE),
+    ("a finished item that is repeated", [
+        finished(0, id="c", call_id="a", **F), finished(0, id="c", call_id="a", **F), ended()], CALLED),
     ("a call of the last event", [ended(output=[{**F, "call_id": "a"}])], CALLED),
     ("a call in every form", [
         added(0, id="c", call_id="a", type="function_call", name="f", arguments=""),

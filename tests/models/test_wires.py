@@ -62,6 +62,12 @@ def in_one_piece(d: Dialect) -> Answer:
     return Answer(body=d.full_body("Hi", ("f", ""), ("f", '{"x":1}'), usage=d.usage(5, 2, 3)))
 
 
+def two_with_one_id(d: Dialect, first: int, second: int, *, grown: str | None) -> Answer:
+    chunks = [*d.opened(first, "a", "f"), *d.opened(second, "a", "f")]
+    chunks += [*d.grown(second, grown, '{"y'), *d.grown(first, grown, '{"x'), *d.grown(second, grown, '":2}')]
+    return d.answer([*chunks, *d.grown(first, grown, '":1}'), *d.ends("tool_calls")])
+
+
 ONE = '{"x":1}'
 ODD: list[Chunk | str] = [
     {},
@@ -75,6 +81,7 @@ ODD: list[Chunk | str] = [
     "null",
     "1",
 ]
+TWO = made(call("a", "f", ONE), call("a_2", "f", '{"y":2}'))
 REPLIES: list[tuple[str, Make, Reply]] = [
     ("text", lambda d: d.answer(says(d, "Hello you there")), Reply("Hello you there")),
     ("CRLF", lambda d: d.answer(says(d, "Hello you"), newline="\r\n"), Reply("Hello you")),
@@ -114,6 +121,14 @@ REPLIES: list[tuple[str, Make, Reply]] = [
      made(call("call_0", "f0", ONE), call("call_1", "f1", ONE))),
     ("no index", lambda d: all_at(d, None, "a", "b"), made(call("a", "f0", ONE), call("b", "f1", ONE))),
     ("neither", lambda d: all_at(d, None, None, None), made(call("call_0", "f0", ONE), call("call_1", "f1", ONE))),
+    ("one id for two calls", lambda d: two_with_one_id(d, 0, 1, grown="a"), TWO),
+    ("one id for two calls, grown by index alone", lambda d: two_with_one_id(d, 0, 1, grown=None), TWO),
+    ("one id for two calls, index 0 for both", lambda d: all_at(d, 0, "a", "a"),
+     made(call("a", "f0", ONE), call("a_2", "f1", ONE))),
+    ("one id for three equal calls, one after another",
+     lambda d: d.answer([chunk for at in range(3) for chunk in (*d.opened(at, "a", "f"), *d.grown(at, "a", ONE))]
+                        + [*d.ends("tool_calls")]),
+     made(call("a", "f", ONE), call("a_2", "f", ONE), call("a_3", "f", ONE))),
     ("the first index is 1", lambda d: all_at(d, 1, "a"), made(call("a", "f0", ONE))),
     ("no arguments", lambda d: d.answer([*d.opened(0, "a", "f"), *d.ends("tool_calls")]), made(call("a", "f", "{}"))),
     ("no name", lambda d: d.answer([*d.opened(0, "a", None), *d.ends("tool_calls")]), made(call("a", "unnamed", "{}"))),

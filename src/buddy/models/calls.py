@@ -2,7 +2,9 @@
 
 Invariants: every call has a name, an id that is unique in the conversation, and arguments that are at least `{}`. A
 delta belongs, in this order, to
-- the call with its id, whatever its index;
+- the call at its index, if that has its id;
+- a new call, if it brings a name and an index of its own, though its id is known: two calls with one id stay two;
+- the latest call with its id, whatever its index;
 - a new call, if its id is new and the call at its index has an id (some servers label every call index 0);
 - the call at its index, which gets the id late if it had none;
 - the open call, if it has neither id nor index;
@@ -46,7 +48,7 @@ class Calls:
             self._by_index[delta.index] = call
         if delta.id and not call.id:
             call.id = delta.id
-            self._by_id[delta.id] = call
+            self._by_id[delta.id] = call  # the latest: a delta without an index continues it
         call.name = call.name or _name(delta)
         call.arguments.append(_arguments(delta))
         call.rest |= delta.rest or {}
@@ -65,9 +67,12 @@ class Calls:
         return call
 
     def _owner(self, delta: "CallDelta") -> "_Open | None":
-        if delta.id and delta.id in self._by_id:
-            return self._by_id[delta.id]
         candidate = self._open if delta.index is None else self._by_index.get(delta.index)
+        named = self._by_id.get(delta.id) if delta.id else None
+        if named is not None:
+            found = candidate if candidate is not None and candidate.id == delta.id else named
+            is_elsewhere = candidate is None and delta.index is not None and bool(_name(delta) and named.name)
+            return None if is_elsewhere or found.is_followed_by(delta) else found
         if candidate is None or (delta.id and candidate.id) or candidate.is_followed_by(delta):
             return None
         return candidate

@@ -15,7 +15,7 @@ import msgspec
 from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
 from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
-from buddy.models.chunks import Chunk, Delta, read_chunk, read_fault
+from buddy.models.chunks import CallDelta, Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.protocol.shapes import ToolCallItem
 
@@ -60,10 +60,7 @@ class Fold:
         thoughts: list[str] = []
         if chunk.choices and (message := chunk.choices[0].message):
             # Without a stream every entry is a separate call, with or without an id.
-            numbered = tuple(
-                msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())
-            )
-            self._say(msgspec.structs.replace(message, tool_calls=numbered), thoughts)
+            self._say(msgspec.structs.replace(message, tool_calls=_numbered(message.tool_calls or ())), thoughts)
             self._finish(chunk.choices[0].finish_reason)
             self.done = True
         return _pieces("".join(thoughts), "".join(self._text))
@@ -139,6 +136,15 @@ class Fold:
         if self._rest or rests:
             opaque[ORIGIN] = self._origin
         return opaque or None
+
+
+def _numbered(calls: tuple[CallDelta, ...]) -> tuple[CallDelta, ...]:
+    """Calls with an index each; an id that came before is dropped, because its call is a separate one."""
+    ids = [call.id for call in calls]
+    return tuple(
+        msgspec.structs.replace(call, index=at, id=None if call.id in ids[:at] else call.id)
+        for at, call in enumerate(calls)
+    )
 
 
 def _pieces(thought: str, text: str) -> list[Piece]:

@@ -9,7 +9,6 @@ Invariants:
 
 from collections.abc import Set as AbstractSet
 
-import msgspec
 from msgspec import Raw
 
 from buddy.errors import ProviderError
@@ -18,7 +17,7 @@ from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
 from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.folding import CUT_OFF
-from buddy.models.outputs import Item, Kind, Outputs
+from buddy.models.outputs import Item, Kind, Outputs, arguments_of
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
 from buddy.models.response_items import layout, opaque
 
@@ -107,7 +106,7 @@ class ResponseFold:
             case "response.output_item.added":
                 output = read_output(event.item)
                 if kind := _kind(output):
-                    item = self._outputs.add(kind, event.output_index, output.id, output.call_id)
+                    item = self._outputs.add(kind, event.output_index, output)
                     self._name(item, output)
             case "response.output_item.done":
                 output = read_output(event.item)
@@ -155,8 +154,8 @@ class ResponseFold:
             case "message":
                 self._complete(item, output.text())
             case "function_call":
-                if output.arguments:
-                    item.arguments = [_arguments(output.arguments)]
+                if given := arguments_of(output):
+                    item.arguments = [given]
             case "kept":
                 item.raw = item.raw or _raw_text(output, raw)
                 if not item.thought and output.type == "reasoning" and (thought := output.thought()):
@@ -222,7 +221,3 @@ def _raw_text(output: Output, raw: Raw) -> str:
     if output.type == "reasoning" and not (output.encrypted_content or output.content):
         return ""
     return bytes(raw).decode("utf-8", "replace")
-
-
-def _arguments(given: str | dict[str, object]) -> str:
-    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
