@@ -1,5 +1,6 @@
 """`buddy approvals` and `buddy trust`, as a person types them."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 
@@ -52,6 +53,45 @@ def test_what_the_audit_cannot_answer_is_one_line_and_a_hint(home: Home) -> None
         assert (wrong.code, wrong.out) == (64, "")
         assert len(wrong.err.splitlines()) <= 2
         assert wrong.err.startswith("error: ")
+
+
+DEAD = '\n[[permissions.rules]]\ndecision = "allow"\nargv = ["make", "**"]\n'
+
+
+def test_rules_that_match_nothing_are_named_wherever_somebody_looks(home: Home) -> None:
+    ruled(home, {"text": "done"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text() + DEAD)
+    why = "no longer matches anything: make may run what its words say"
+    instead = 'such as argv = ["make", "WORD"]'
+    for command in (("exec", "go"), ("approvals", "list"), ("doctor",), ("daemon", "start")):
+        done = home.run(*command)
+        said = done.out + done.err
+        assert said.count(why) == 1, command
+        assert instead in said
+    home.run("daemon", "stop")
+    listed = json.loads(home.run("approvals", "list", "--json").out)["rules"]
+    assert [why in rule.get("problem", "") for rule in listed] == [False, False, True]
+
+
+def test_explain_decides_as_a_call_would(home: Home) -> None:
+    (home.work / "build.sh").write_text("echo hi\n")
+    (home.work / "sub").mkdir()
+    ruled(home, {"text": "done"})
+    rule = '\n[[permissions.rules]]\ndecision = "allow"\nargv = ["bash", "build.sh"]\nscripts = ["DIGEST  build.sh"]\n'
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    digest = hashlib.sha256(b"echo hi\n").hexdigest()
+    config.write_text(config.read_text() + rule.replace("DIGEST", digest))
+    assert home.run("approvals", "explain", "bash build.sh").code == 0
+    assert home.run("approvals", "explain", "echo x").code == 0
+    assert home.run("approvals", "explain", "echo x", "--cwd", "sub").code == 10
+    assert home.run("approvals", "explain", "curl x", "--cwd", "sub").code == 3
+    outside = home.run("approvals", "explain", "echo x", "--cwd", "..")
+    assert (outside.code, outside.out) == (64, "")
+    (home.work / "build.sh").write_text("echo changed\n")
+    changed = home.run("approvals", "explain", "bash build.sh")
+    assert changed.code == 10
+    assert "not what it was when the rule was made" in changed.out
 
 
 STRICTER = '[agent]\nmodel = "evil"\n[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'

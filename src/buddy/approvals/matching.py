@@ -46,7 +46,7 @@ def objection(pattern: Sequence[str], words: Words) -> str | None:
 def _object(wanted: str, word: str) -> str | None:
     if wanted.startswith("-"):
         if not is_option_with_value(wanted):
-            return f"a wildcard never stands for the name of an option ({wanted}); write options out in full"
+            return f"a wildcard never stands for the name of an option ({wanted})"
         return _object_to_text(word.partition("=")[2])
     if "/" in wanted and _UPWARDS.search(word):
         return "it contains a path that leads out of the folder in the rule"

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from buddy.approvals.rules import Rule, Rules
 
 
+MAX_WARNINGS = 5
+
+
 class RuleBook:
     def __init__(self, config: Config, places: Places) -> None:
         self.trust = Trust(places.state_dir)
@@ -63,6 +66,20 @@ class RuleBook:
             return ()
         message = f"ignored in the folder's own file, which may only ask and deny: {', '.join(found.ignored)}"
         return (WarningRaised(code="PROJECT_FILE", message=message),)
+
+    def dead_rules(self) -> tuple[WarningRaised, ...]:
+        """Warnings about the user's own rules that allow nothing."""
+        if not self._configured:
+            return ()
+        from buddy.approvals.dead_rules import find_dead_rules
+
+        found = find_dead_rules(self._current().rules)
+        more = f"and {len(found) - MAX_WARNINGS} more; buddy approvals list" if len(found) > MAX_WARNINGS else None
+        shown = [f"{dead.describe()}" for dead in found[:MAX_WARNINGS]]
+        return tuple(
+            WarningRaised(code="RULE_NEVER_MATCHES", message=text, detail=more if text == shown[-1] else None)
+            for text in shown
+        )
 
     def is_closed(self, root: str, path: str) -> bool:
         """Whether a rule denies reading this file of a workspace."""

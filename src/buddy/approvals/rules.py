@@ -244,13 +244,14 @@ def _objection(rule: Rule, words: Words, subject: Subject, *, has_pipe: bool) ->
     if rule.scripts is not None and not set(rule.scripts) <= set(subject.scripts):
         return _CHANGED
     if not rule.is_literal:
-        return _objection_to_wildcards(rule.argv or ("**",), words)
+        return object_to_wildcards(rule.argv or ("**",), words)
     return runs_code(words, len(words)) if has_pipe else None
 
 
-def _objection_to_wildcards(pattern: Words, words: Words) -> str | None:
+def object_to_wildcards(pattern: Words, words: Words) -> str | None:
+    """Why the wildcards of a rule do not stand for these words, although they look alike."""
     if not takes_data(words[0]):
-        return f"{words[0]} is not known to take its words for data, so only a rule with its exact words allows it"
+        return f"{words[0]} may run what its words say, so only a rule with the exact words allows it"
     fixed = next((index for index, word in enumerate(pattern) if is_wild(word)), len(pattern))
     return objection(pattern, words) or wildcard_runs_code(words, fixed)
 

@@ -8,15 +8,21 @@ from pathlib import Path
 
 import msgspec
 
+from buddy.approvals.dead_rules import find_dead_rules
+from buddy.approvals.permissions import Permissions
+from buddy.approvals.questions import Question
 from buddy.approvals.rule_file import remove_rules
-from buddy.approvals.rules import Rules, Subject, read_rules
+from buddy.approvals.rules import Rules, read_rules
 from buddy.approvals.trust import Trust, effects_of
 from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
-from buddy.errors import UserError
+from buddy.errors import ToolError, UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
+from buddy.targets.local import Local
 from buddy.terminal.escape import escape
+from buddy.tools.contract import Place
+from buddy.tools.run_shell import RunShell, RunShellArgs
 
 EXITS = {"allow": 0, "deny": 3, "ask": 10, None: 10}
 
@@ -36,13 +42,20 @@ def approvals(options: Options) -> int:
 
 
 def explain(options: Options) -> int:
-    """Which rule decides on a command, and why; the exit code says what it decides."""
+    """Which rule decides on a command, and why; the exit code says what it decides.
+
+    The command is prepared and judged as if a model had called `run_shell` with it.
+    """
     root = os.path.realpath(options.directory)
     sandbox = options.sandbox or ("confined" if options.network else "host")
-    subject = Subject(
-        "run_shell", command=options.text, sandbox=sandbox, workspace=root, cwd=root, network=options.network
-    )
-    opinion = _rules(options).judge(subject)
+    place = Place(Local(), root, sandbox)
+    arguments = RunShellArgs(options.text, cwd=options.cwd, network=options.network)
+    permissions = Permissions(root, lambda: _rules(options), asks_for_shell=read_config(options).tools.shell_confirm)
+    try:
+        intent = asyncio.run(RunShell().intent(arguments, place))
+    except ToolError as error:
+        raise UserError(str(error)) from error
+    opinion = permissions.judge(Question("explain", "privileged", intent, "", "run_shell"))
     print(f"{opinion.decision or 'ask'}: {escape(opinion.why)}")
     return EXITS[opinion.decision]
 
@@ -76,12 +89,18 @@ async def _list(options: Options) -> int:
     rules = _rules(options).rules
     async with async_client(options, "cli") as client:
         waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
+    dead = {found.rule: found for found in find_dead_rules(rules)}
     if options.json:
-        shown = [{"id": rule.rule_id, **rule.as_table()} for rule in rules]
+        shown = [
+            {"id": rule.rule_id, **rule.as_table(), **({"problem": dead[rule].describe()} if rule in dead else {})}
+            for rule in rules
+        ]
         print(json.dumps({"rules": shown, "pending": msgspec.to_builtins(waiting)}))
         return 0
     for rule in rules:
         print(f"{rule.rule_id}  {escape(rule.describe())}")
+        if rule in dead:
+            print(f"{'':<10}{escape(dead[rule].text)}; {escape(dead[rule].instead)}")
     for approval in waiting:
         print(f"pending  {approval.approval_id}  {escape(approval.title)}: {escape(approval.summary)}")
     if not rules and not waiting:

@@ -14,6 +14,7 @@ from buddy.cli.options import Options
 from buddy.cli.settings import places_of, preload_certificates, read_config
 from buddy.errors import UserError
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
+from buddy.terminal.escape import escape
 from buddy.terminal.phrases import plural
 
 START_SECONDS = 15.0
@@ -40,6 +41,7 @@ def run(options: Options) -> int:
     """Run in the foreground until a signal or a shutdown request."""
     _no_core_dumps()
     config = read_config(options)
+    _name_dead_rules(options)
     preload_certificates(config)
     from buddy.daemon.listen import parse_listen
     from buddy.daemon.server import serve
@@ -56,8 +58,18 @@ def run(options: Options) -> int:
 def start(options: Options) -> int:
     """Start in the background; returns once it answers."""
     started = launch(options)
+    _name_dead_rules(options)
     print(f"daemon {'started' if started else 'is already running'} on {places_of(options).socket}", file=sys.stderr)
     return 0
+
+
+def _name_dead_rules(options: Options) -> None:
+    """Warn about rules that somebody may rely on, although they allow nothing."""
+    from buddy.approvals.rulebook import RuleBook
+
+    for warning in RuleBook(read_config(options), places_of(options)).dead_rules():
+        more = f" ({warning.detail})" if warning.detail else ""
+        print(f"warning: {escape(warning.message)}{more}", file=sys.stderr)
 
 
 def launch(options: Options) -> bool:

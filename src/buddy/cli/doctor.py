@@ -18,6 +18,8 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from buddy.approvals.dead_rules import find_dead_rules
+from buddy.approvals.rules import read_rules
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.options import Options
 from buddy.config.load import load_config
@@ -76,6 +78,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _failure("config", error)
     else:
         yield _configuration(config, places)
+        yield from _rules(config)
         yield _model(config, scrubber, places)
     yield from _programs()
     yield from _sandboxes()
@@ -136,6 +139,15 @@ def _configuration(config: Config, places: Places) -> Check:
             f"{config.source} ({len(config.models)} {'profile' if len(config.models) == 1 else 'profiles'})",
         )
     return Check("config", "info", f"no {places.config_dir / 'buddy.toml'}; defaults and environment are used")
+
+
+def _rules(config: Config) -> Iterator[Check]:
+    """Rules that allow nothing, although somebody may rely on them."""
+    try:
+        for dead in find_dead_rules(read_rules(config.permissions).rules):
+            yield Check("rules", "warn", f"{dead.rule.rule_id} ({dead.rule.describe()}) {dead.text}", dead.instead)
+    except BuddyError as error:
+        yield _failure("rules", error)
 
 
 def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:

@@ -57,6 +57,7 @@ class Options(argparse.Namespace):
 
     # approvals and trust
     network: bool = False
+    cwd: str | None = None
     rule: str = ""
     since: str | None = None
     revoke: bool = False

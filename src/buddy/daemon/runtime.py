@@ -189,7 +189,8 @@ class Runtime:
         settled, notes = self.agents.settle(started)
         options = started.options
         is_here = ((options.target if options else None) or started.sandbox_provider) in ("local", "confined")
-        return settled, (*notes, *(self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()))
+        own = self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()
+        return settled, (*notes, *own, *self.rulebook.dead_rules())
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options

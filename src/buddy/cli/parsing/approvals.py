@@ -15,6 +15,7 @@ def add_approvals(commands: "Subparsers") -> None:
     add_json(listing)
     explaining = add(actions, "explain", "show what the rules decide for a command (exit 0 allow, 3 deny, 10 ask)")
     explaining.add_argument("text", metavar="CMD", help="shell command, quoted")
+    explaining.add_argument("--cwd", metavar="DIR", help="directory the command runs in (default: the workspace)")
     explaining.add_argument("--sandbox", metavar="LEVEL", help="assume this sandbox level")
     explaining.add_argument("--network", action="store_true", help="assume the confined sandbox, with network access")
     revoking = add(actions, "revoke", "remove a rule")

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 
 # They read and write nothing but what their words name. Some of their options do more; see `dangerous`.
-_DATA = frozenset(
+DATA = frozenset(
     """
     : true false echo printf pwd cd test type sleep seq basename dirname realpath readlink whoami id uname uptime nproc
     tty groups df du free ps which printenv expr factor cal yes date hostname wait sync mktemp who users logname
@@ -29,7 +29,7 @@ _PLATFORM = re.compile(r"(?:[a-z0-9_]+-){2,3}(?=[a-z+]+$)")
 def takes_data(program: str) -> bool:
     """Whether a wildcard may stand for the words of this program; one that lies elsewhere is not that program."""
     folder, _, name = program.rpartition("/")
-    return name in _DATA and (not folder or _SYSTEM.fullmatch(folder) is not None)
+    return name in DATA and (not folder or _SYSTEM.fullmatch(folder) is not None)
 
 
 @lru_cache(1024)
