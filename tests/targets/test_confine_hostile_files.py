@@ -4,17 +4,19 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Generator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buddy.errors import ToolError
-from buddy.targets.confine import landlock
-from buddy.targets.confine.methods import METHODS
-from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine import landlock, supervisor
+from buddy.targets.confine.methods import confine as confine_argv
+from buddy.targets.confine.policy import OWN_CODE, ConfinementPolicy
 from buddy.targets.confine.probe import ProbeResult
 from buddy.targets.confine.target import Confined
 from tests.harness.installed import need
@@ -222,7 +224,8 @@ def strangers_place() -> Generator[Path]:
     for path in (place / "work").rglob("*"):
         os.chown(path, 65534, 65534)
     os.chown(place / "work", 65534, 65534)
-    shutil.copy(landlock.__file__, place)
+    for helper in (landlock.__file__, supervisor.__file__):
+        shutil.copy(helper, place)
     try:
         yield place
     finally:
@@ -237,10 +240,12 @@ def test_confinement_works_for_an_ordinary_user(way: str, strangers_place: Path)
     )
     policy = ConfinementPolicy(str(work), home=str(strangers_place), own=())
     with policy.active():
-        words = METHODS[way](policy.plan(network=False), ["bash", "-c", attack], str(work))
-        if way == "landlock":
-            # The helper only needs the standard library, and that user may not be able to run this interpreter.
-            words[0], words[3] = "/usr/bin/python3", str(strangers_place / "landlock.py")
+        # Not in a private directory; the helpers need the standard library alone, and that user may not be able to run
+        # this interpreter.
+        plan = msgspec.structs.replace(policy.plan(network=False), visible=(str(strangers_place),))
+        renamed = {sys.executable: "/usr/bin/python3", landlock.__file__: str(strangers_place / "landlock.py")}
+        renamed[OWN_CODE] = str(strangers_place)
+        words = [renamed.get(word, word) for word in confine_argv(way, plan, ["bash", "-c", attack], str(work))]
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
         done = subprocess.run([*user, *words], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (0, "heard\nshared\n"), done.stderr

@@ -188,8 +188,14 @@ class Child:
         self._news.set()
 
 
-def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes, bytes], stdin: bytes = b"") -> Child:
-    """Start a program in its own session; ToolError if that fails."""
+def start(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str] | Mapping[bytes, bytes],
+    stdin: bytes = b"",
+    fds: Sequence[int] = (),
+) -> Child:
+    """Start a program in its own session, with these open files besides its output; ToolError if that fails."""
     news = asyncio.Event()
     pipes: list[Pipe] = []
     try:
@@ -204,6 +210,7 @@ def start(argv: Sequence[str], cwd: str, env: Mapping[str, str] | Mapping[bytes,
                 stdout=pipes[0].writer,
                 stderr=pipes[1].writer,
                 start_new_session=True,
+                pass_fds=fds,
             )
     except (OSError, ValueError) as error:
         for pipe in pipes:

@@ -78,13 +78,14 @@ class Local:
         on_output: OnOutput,
         timeout: float | None,
         env: Mapping[str, str] | None,
+        fds: Sequence[int] = (),
     ) -> Finished:
         from buddy.targets import child, orphans
         from buddy.targets.cancellation import finish_despite_cancel
 
         faults.reached("tool.start.before")
         given = encode_variables({**(env or {}), orphans.NONCE_VARIABLE: nonce})
-        started = child.start(argv, cwd, {**self._environment, **given})
+        started = child.start(argv, cwd, {**self._environment, **given}, fds=fds)
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")

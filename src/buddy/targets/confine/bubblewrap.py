@@ -22,9 +22,7 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
         words += ["--bind", place, place]
     for place in plan.readonly:
         words += ["--ro-bind", place, place]
-    for place in plan.sockets:
-        # A bind mount has no device access, so this one cannot be opened.
-        words += ["--ro-bind", "/dev/null", place]
+    words += [] if plan.filter is None else ["--seccomp", str(plan.filter)]
     return [*words, "--chdir", cwd, "--", *argv]
 
 

@@ -23,7 +23,6 @@ from buddy.targets.confine.repositories import (
     protected_paths,
     repositories,
 )
-from buddy.targets.confine.sockets import bound_sockets
 
 # What other programs would run later: git, an editor, a shell, another agent, Buddy itself. An empty directory replaces
 # what is missing, even a file: `git add` ignores it, and no program mistakes it for a configuration.
@@ -41,13 +40,15 @@ HOME_FILES = (
 )
 
 
+OWN_CODE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - plain text
 # Replaced by empty directories private to the command.
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 
 
 class Plan(Struct, frozen=True):
     """For one command: `private` directories are its own and empty except for what is `visible` in them; `pins` cannot
-    be moved, `readonly` cannot be written, `hidden` cannot be seen, `sockets` cannot be connected to."""
+    be moved, `readonly` cannot be written, `hidden` cannot be seen; `filter` is an open file with the filter of system
+    calls, None if a supervisor sets it."""
 
     root: str
     private: tuple[str, ...]
@@ -55,8 +56,8 @@ class Plan(Struct, frozen=True):
     pins: tuple[str, ...]
     readonly: tuple[str, ...]
     hidden: tuple[str, ...]
-    sockets: tuple[str, ...]
     network: bool
+    filter: int | None = None
 
 
 class Placeholders:
@@ -146,7 +147,6 @@ class ConfinementPolicy:
             tuple(pin for pin in pins if pin not in readonly),
             tuple(place for place in readonly if place not in hidden),
             hidden,
-            tuple(place for place in bound_sockets() if self._is_seen(place)),
             network,
         )
 
@@ -155,10 +155,6 @@ class ConfinementPolicy:
         places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
         places += [place for repository in repositories(self.root) for place in protected_paths(repository)]
         return (place for place in places if is_below(place[0], self.root))
-
-    def _is_seen(self, place: str) -> bool:
-        gone = any(is_below(place, hidden) for hidden in (*PRIVATE, *self._own))
-        return is_below(place, self.root) or not gone
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from the root down to `place`; the first missing one is created and ends the walk."""
@@ -183,8 +179,8 @@ def is_below(place: str, root: str) -> bool:
 
 
 def _own_python() -> tuple[str, ...]:
-    """Where this interpreter is installed, if a private directory would hide it: the probe needs it inside."""
-    homes = dict.fromkeys(os.path.realpath(home) for home in (sys.base_prefix, sys.prefix))
+    """Where this interpreter and this package are, if a private directory would hide them: they are needed inside."""
+    homes = dict.fromkeys(os.path.realpath(home) for home in (sys.base_prefix, sys.prefix, OWN_CODE))
     return tuple(home for home in homes if any(is_below(home, place) for place in PRIVATE))
 
 

@@ -17,7 +17,7 @@ from threading import Lock
 
 from msgspec import Struct
 
-from buddy.targets.confine.methods import METHODS
+from buddy.targets.confine.methods import METHODS, confine
 from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.environment import environment, find_program
 
@@ -114,7 +114,7 @@ def _judge(how: str, work: Path, port: int) -> str:
     words = [sys.executable, "-I", "-S", "-c", ATTEMPTS, str(work), *map(str, outside), str(port)]
     try:
         with policy.active():
-            argv = METHODS[how](policy.plan(network=False), words, str(work))
+            argv = confine(how, policy.plan(network=False), words, str(work))
             done = subprocess.run(
                 argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL, env=environment()
             )

@@ -6,14 +6,15 @@ paths, and have no network unless their call was allowed to. Nothing runs before
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 import msgspec
 
 from buddy.errors import ToolError
 from buddy.scrub.environment import secrets_of
-from buddy.targets import files, paths
+from buddy.targets import cgroups, files, paths
 from buddy.targets.cancellation import finish_despite_cancel
-from buddy.targets.confine.methods import METHODS, Wrap
+from buddy.targets.confine.methods import confine, simple_filter
 from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
@@ -53,11 +54,14 @@ class Confined(Local):
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        wrap = await self._proven()
-        with self._policy.active():
+        how = await self._proven()
+        with self._policy.active(), ExitStack() as stack:
             plan = await finish_despite_cancel(asyncio.to_thread(self._policy.plan, network=self._network))
-            argv = wrap(plan, self._argv(command), paths.locate(cwd, self._policy.root))
-            finished = await self._start(argv, cwd, nonce, on_output, timeout, env)
+            if not cgroups.may_outlive(command):
+                plan = stack.enter_context(simple_filter(plan))
+            argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
+            fds = () if plan.filter is None else (plan.filter,)
+            finished = await self._start(argv, cwd, nonce, on_output, timeout, env, fds)
         return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
@@ -70,11 +74,11 @@ class Confined(Local):
         secret = set(secrets_of(complete))
         return {name: value for name, value in complete.items() if value not in secret}
 
-    async def _proven(self) -> Wrap:
+    async def _proven(self) -> str:
         proof = await asyncio.to_thread(self._proof)
         if not proof.method:
             raise ToolError(
                 f"confined cannot be proven here ({proof.reason}); install bubblewrap, or use a container",
                 code="SANDBOX_UNREACHABLE",
             )
-        return METHODS[proof.method]
+        return proof.method
