@@ -11,7 +11,7 @@ from buddy.scrub.pieces import LONGEST_LINE, split
 from tests.scrub import corpora, figures
 
 SIZE = 9_000
-ONCE = 5 * LONGEST_LINE  # a line beyond the limit is searched for a place to cut it
+ONCE = 12 * LONGEST_LINE  # a line beyond the limit is searched for a place to cut it
 
 
 def calls_of(work: Callable[[], object]) -> int:
