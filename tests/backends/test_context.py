@@ -13,7 +13,7 @@ from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage
 from buddy.protocol.requests import CompactSession, CompactSessionReply, GetSnapshot, GetSnapshotReply
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
 from tests.backends.wires import invalid_on_any_wire
-from tests.backends.workers import Worker, texts
+from tests.backends.workers import UnlistedWorker, Worker, texts
 from tests.harness.models import call, shell
 from tests.harness.runtime import RuntimeClient, RuntimeHost, check_host, scripted_host
 
@@ -105,6 +105,44 @@ async def test_a_context_that_cannot_be_shortened_ends_the_run(tmp_path: Path) -
         assert done.headless is not None
         assert done.headless.exit_code_hint == 1
         assert model.prompts == []
+
+
+async def test_nothing_is_given_up_for_a_window_that_is_only_assumed(tmp_path: Path) -> None:
+    notes(tmp_path, 30)
+    model = UnlistedWorker(lambda turn: (reading(turn),) if turn < 20 else (), server=None)
+    async with working(tmp_path, model) as (_, client):
+        await client.send(RULE)
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        usages = client.bodies(Usage)
+        assert usages[-1].context.used > usages[-1].context.limit
+        assert all(usage.context.assumed for usage in usages)
+        assert not client.bodies(SessionCompacted)
+
+
+async def test_a_resumed_session_keeps_the_window_it_knew(tmp_path: Path) -> None:
+    notes(tmp_path, 30)
+    log = MemoryLog(unix_ms)
+    model = UnlistedWorker(lambda turn: (reading(turn),) if turn < 20 else (), server=128_000)
+    async with (
+        scripted_host(tmp_path, overrides=RuntimeOverrides(clock=unix_ms, log=log, provider=lambda _: model)) as host,
+        host.client() as client,
+    ):
+        session_id = await client.start(approval_policy="all")
+        await client.send(RULE)
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        assert client.bodies(Usage)[-1].context.limit == 128_000
+    silent = UnlistedWorker(lambda _: (), server=None)
+    async with (
+        scripted_host(tmp_path, overrides=RuntimeOverrides(clock=unix_ms, log=log, provider=lambda _: silent)) as host,
+        host.client() as client,
+    ):
+        client.session_id = session_id
+        await client.api.attach(session_id)
+        await client.send("and now?")
+        await client.wait_for(RunComplete)
+        assert client.bodies(Usage)[-1].context.limit == 128_000
+        assert not client.bodies(SessionCompacted)
+        await check_host(host)
 
 
 @pytest.mark.parametrize("summary", [None, "", "far too long " * 3000])

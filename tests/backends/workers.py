@@ -50,6 +50,22 @@ class PaidWorker(Worker):
         return (usage.input_tokens + usage.output_tokens) / 1000
 
 
+class UnlistedWorker(Worker):
+    """Its window is assumed until its server says it, if the server knows it."""
+
+    def __init__(self, act: Act, server: int | None) -> None:
+        super().__init__(act, limit=8192)
+        self.is_window_assumed = True
+        self._server = server
+
+    async def learn(self) -> None:
+        if self._server is not None:
+            self.keep_window(self._server)
+
+    def keep_window(self, limit: int) -> None:
+        self.context_limit, self.is_window_assumed = limit, False
+
+
 def texts(items: list[Item] | tuple[Item, ...]) -> list[str]:
     """The user's messages in the prompt."""
     return [item.text for item in items if isinstance(item, UserItem)]

@@ -230,7 +230,31 @@ async def test_an_unknown_context_window_is_reported_with_the_key_to_set(home: H
         env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "k"}
         done = await asyncio.to_thread(home.run, "exec", "go", env=env)
     assert (done.code, done.out) == (0, "hi\n")
-    assert "assuming 8,192 tokens\nhint: set context_limit in [models.env]\n" in done.err
+    assert "assuming 8,192 tokens\nhint: set BUDDY_CONTEXT_LIMIT\n" in done.err
+
+
+@pytest.mark.parametrize("window", [128_000, None])
+async def test_a_long_first_prompt_is_sent_to_a_model_whose_window_only_the_server_knows(
+    home: Home, window: int | None
+) -> None:
+    listed = {"data": [{"id": "m", "context_length": window}]} if window else {}
+
+    def answer(request: Request) -> Answer:
+        return Answer(says("hi")) if request.path.endswith("completions") else Answer(body=json.dumps(listed).encode())
+
+    async with FakeModel(answer) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_API_KEY": "k"}
+        text = "some words " * 8000
+        done = await asyncio.to_thread(home.run, "exec", "-", env=env, stdin=text)
+        assert (done.code, done.out) == (0, "hi\n"), done.err
+        env["BUDDY_CONTEXT_LIMIT"] = "8192"
+        done = await asyncio.to_thread(home.run, "exec", "-", env=env, stdin=text)
+        assert done.code == 1
+        assert "8192 tokens is full" in done.err
+        env["BUDDY_CONTEXT_LIMIT"] = "many"
+        done = await asyncio.to_thread(home.run, "exec", "hi", env=env)
+        assert done.code == 64
+        assert "BUDDY_CONTEXT_LIMIT 'many' is not a number of tokens" in done.err
 
 
 async def test_reasoning_is_printed_to_stderr(home: Home) -> None:

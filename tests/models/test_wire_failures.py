@@ -17,7 +17,7 @@ from buddy.models.contract import (
     TextDelta,
     UserItem,
 )
-from buddy.models.retry import RetryingProvider
+from buddy.models.retry import Patience, RetryingProvider
 from tests.harness.dialects import DIALECTS, KEY, Dialect, collect, says, serving
 from tests.harness.fake_model import Answer, FakeModel
 
@@ -137,7 +137,7 @@ async def test_temporary_errors_are_retried_and_every_wait_is_reported(dialect: 
     assert pieces == [*retries, TextDelta("Hi"), Reply("Hi")]
     assert waits == [0.25, 0.5, 1.0]
     with pytest.raises(ProviderError, match=str(status)):
-        await play(dialect, [storm] * 4 + [dialect.answer(says(dialect, "Hi"))])
+        await play(dialect, [storm] * 4 + [dialect.answer(says(dialect, "Hi"))], Patience(0))
 
 
 @both
@@ -197,10 +197,13 @@ async def test_a_failure_after_deltas_voids_them_first(dialect: Dialect) -> None
 
 
 @both
-async def test_a_cut_stream_with_text_is_not_retried(dialect: Dialect) -> None:
-    pieces, waits = await play(dialect, [dialect.answer(says(dialect, "Hi", finish=None), done=False)])
-    assert pieces == [TextDelta("Hi"), Reply("Hi", finish="cut", truncated=True)]
-    assert waits == []
+async def test_a_cut_stream_is_asked_again(dialect: Dialect) -> None:
+    cut = dialect.answer(says(dialect, "Hi", finish=None), done=False)
+    pieces, _ = await play(dialect, [cut, dialect.answer(says(dialect, "Hello"))])
+    assert isinstance(pieces[2], Restart)
+    assert pieces[3:] == [TextDelta("Hello"), Reply("Hello")]
+    pieces, _ = await play(dialect, [cut] * 4, Patience(0))
+    assert pieces[-2:] == [TextDelta("Hi"), Reply("Hi", finish="cut", truncated=True)]
 
 
 @both
@@ -242,7 +245,19 @@ async def test_omitting_a_field_that_did_not_help_is_not_remembered(dialect: Dia
     assert [request.body.get("stream") for request in model.requests] == [True, None, True]
 
 
-async def play(dialect: Dialect, script: list[Answer]) -> tuple[list[Piece], list[float]]:
+@both
+@pytest.mark.parametrize("no", [Answer(status=501, body=b""), Answer([], done=False)])
+async def test_a_server_that_cannot_stream_is_asked_for_one_object(dialect: Dialect, no: Answer) -> None:
+    script = [no, *(Answer(body=dialect.full_body(text)) for text in ("One", "Two"))]
+    async with FakeModel(script) as model, serving(dialect, model) as provider:
+        assert await collect(provider.stream(HELLO)) == [TextDelta("One"), Reply("One")]
+        assert await collect(provider.stream(HELLO)) == [TextDelta("Two"), Reply("Two")]
+    assert [request.body.get("stream") for request in model.requests] == [True, None, None]
+
+
+async def play(
+    dialect: Dialect, script: list[Answer], patience: Patience | None = None
+) -> tuple[list[Piece], list[float]]:
     """All pieces, and the waits that were asked for, with no chance in them."""
     waits: list[float] = []
 
@@ -250,7 +265,7 @@ async def play(dialect: Dialect, script: list[Answer]) -> tuple[list[Piece], lis
         waits.append(seconds)
 
     async with FakeModel(script) as model, serving(dialect, model) as provider:
-        retrying = RetryingProvider(provider, sleep=sleep, rng=lambda: 1.0)
+        retrying = RetryingProvider(provider, patience, sleep=sleep, rng=lambda: 1.0)
         return await collect(retrying.stream(HELLO)), waits
 
 

@@ -200,7 +200,7 @@ FAILURES: list[tuple[str, Make, str, bool]] = [
     ("make", "message", "retryable"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
 )
 async def test_an_invalid_response_is_an_error(dialect: Dialect, make: Make, message: str, *, retryable: bool) -> None:
-    async with FakeModel([make(dialect)]) as model, serving(dialect, model) as provider:
+    async with FakeModel([make(dialect)] * 2) as model, serving(dialect, model) as provider:
         with pytest.raises(ProviderError, match=message) as failure:
             await collect(provider.stream(HELLO))
     assert failure.value.retryable is retryable

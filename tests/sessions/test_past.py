@@ -91,7 +91,7 @@ async def check(events: list[Event]) -> None:
     everything = [(event, event.body()) for event in events]
     for last_seq in (len(events), len(events) + NEAR):
         past = await read_past(log, SESSION, last_seq)
-        assert await past.fold() == folded(everything)
+        assert past.fold() == folded(everything)
         assert native(await past.entries(Native.lasting)) == native(everything)
         assert external(await past.entries(history.LASTING)) == external(everything)
 

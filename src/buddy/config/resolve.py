@@ -1,9 +1,9 @@
 """Decide which model to use: a profile from the file, the environment, or a built-in model.
 
-Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL` and
-`BUDDY_API_KEY` override the active profile. A profile chosen by name takes precedence over them, and they only fill in
-what it leaves unset, so choosing a profile never sends its requests elsewhere. Login tokens are only sent to the
-server named in the profile: a server or a key from the environment disables the login.
+Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL`, `BUDDY_API_KEY`
+and `BUDDY_CONTEXT_LIMIT` override the active profile. A profile chosen by name takes precedence over them, and they
+only fill in what it leaves unset, so choosing a profile never sends its requests elsewhere. Login tokens are only sent
+to the server named in the profile: a server or a key from the environment disables the login.
 """
 
 from collections.abc import Mapping
@@ -50,6 +50,7 @@ class Resolved(Struct, frozen=True):
     context_known: bool = True
     issuer: str = ""
     client_id: str = ""
+    retry_seconds: float | None = None
 
     def __repr__(self) -> str:
         return f"Resolved(profile={self.profile!r}, api={self.api!r}, base_url={self.base_url!r}, model={self.model!r})"
@@ -62,10 +63,10 @@ def resolve_profile(
     choice = _choose(config, env, name, model)
     profile = _profiles(config, env)[choice.profile]
     if profile.api == "scripted":
-        return _build(config, choice, profile, base_url="", api_key="")
+        return _build(config, env, choice, profile, base_url="", api_key="")
     base_url, key = _override(env, "BASE_URL"), _override(env, "API_KEY")
     if profile.auth == "login" and (choice.by_name or not (base_url or key)):
-        return _build(config, choice, profile, base_url=_login_server(choice, profile), api_key="")
+        return _build(config, env, choice, profile, base_url=_login_server(choice, profile), api_key="")
     if profile.auth == "login":
         profile = replace(profile, auth="api-key", api_base_url=profile.api_base_url or OPENAI_BASE_URL)
     if choice.by_name:
@@ -77,7 +78,7 @@ def resolve_profile(
             f"profile {choice.profile!r} has no api_base_url",
             hint=f"set api_base_url in [models.{choice.profile}], or BUDDY_BASE_URL",
         )
-    return _build(config, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
+    return _build(config, env, choice, profile, base_url=base_url.rstrip("/"), api_key=key)
 
 
 def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -193,21 +194,35 @@ def _relative_to_file(config: Config, path: str) -> Path:
     return Path(config.source).parent / Path(path).expanduser()
 
 
-def _build(config: Config, choice: _Choice, profile: Profile, *, base_url: str, api_key: str) -> Resolved:
+def _window(env: Mapping[str, str], choice: _Choice, profile: Profile) -> int | None:
+    """The context window as configured; like the other variables, this one only completes a profile chosen by name."""
+    text = _override(env, "CONTEXT_LIMIT")
+    if not text or (choice.by_name and profile.context_limit):
+        return profile.context_limit
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UserError(f"BUDDY_CONTEXT_LIMIT {text!r} is not a number of tokens", hint="for example 128000")
+    return int(text)
+
+
+def _build(
+    config: Config, env: Mapping[str, str], choice: _Choice, profile: Profile, *, base_url: str, api_key: str
+) -> Resolved:
+    limit = _window(env, choice, profile)
     return Resolved(
         profile=choice.profile,
         api=profile.api,
         base_url=base_url,
         api_key=api_key,
         model=choice.model or profile.model or choice.profile,
-        context_limit=profile.context_limit or UNKNOWN_CONTEXT,
+        context_limit=limit or UNKNOWN_CONTEXT,
         script=_relative_to_file(config, profile.script) if profile.script else None,
         temperature=config.agent.temperature,
         top_p=config.agent.top_p,
         input_price=profile.input_price,
         output_price=profile.output_price,
         auth=profile.auth,
-        context_known=profile.context_limit is not None,
+        context_known=limit is not None,
         issuer=profile.issuer,
         client_id=profile.client_id,
+        retry_seconds=profile.retry_seconds,
     )

@@ -27,7 +27,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Profile(Table, frozen=True):
     """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file that a scripted model plays;
-    `issuer` and `client_id` configure `auth = "login"` (default: OpenAI)."""
+    `issuer` and `client_id` configure `auth = "login"` (default: OpenAI); failures are retried for `retry_seconds`."""
 
     api_base_url: str = ""
     api: Api = "completions"
@@ -42,6 +42,7 @@ class Profile(Table, frozen=True):
     output_price: Price | None = None
     issuer: str = ""
     client_id: str = ""
+    retry_seconds: Annotated[float, Meta(ge=0)] | None = None
 
     def __post_init__(self) -> None:
         if self.issuer and not self.client_id:

@@ -33,6 +33,7 @@ from buddy.models.contract import Provider
 from buddy.models.credentials import ApiKey, Credentials
 from buddy.models.http.pool import Pool
 from buddy.models.listing import Listings
+from buddy.models.retry import Patience, RetryingProvider
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
@@ -85,6 +86,7 @@ class Runtime:
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
         self._listings = Listings()
         self._pool = Pool()
+        self._patience: dict[tuple[str, float | None], Patience] = {}
         deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
         builtin: ToolSource = FixedSource(toolbox(config.tools, deps))
         self._all_tools = CombinedSource(builtin, *overrides.tools) if overrides.tools else builtin
@@ -237,15 +239,20 @@ class Runtime:
 
     def _make_own(self, resolved: Resolved) -> Provider:
         credentials = find_credentials(resolved, self._auth_file, self.scrubber)
-        return make_provider(resolved, credentials, self._listings, self._pool)
+        endpoint = resolved.base_url, resolved.retry_seconds
+        patience = self._patience.setdefault(endpoint, Patience(resolved.retry_seconds))
+        return make_provider(resolved, credentials, self._listings, self._pool, patience)
 
 
 def make_provider(
-    resolved: Resolved, credentials: Credentials, listings: Listings, pool: Pool | None = None
+    resolved: Resolved,
+    credentials: Credentials,
+    listings: Listings,
+    pool: Pool | None = None,
+    patience: Patience | None = None,
 ) -> Provider:
     """The model of a resolved profile; each wire is imported when it is first needed."""
     from buddy.models.catalog_provider import CatalogProvider
-    from buddy.models.retry import RetryingProvider
     from buddy.models.wires import Endpoint, make_wire
 
     if resolved.api == "scripted":
@@ -254,12 +261,13 @@ def make_provider(
 
         script = load_script(resolved.script) if resolved.script else None
         limit = resolved.context_limit if resolved.context_known else 128_000
-        return RetryingProvider(Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo())
+        scripted = Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo()
+        return RetryingProvider(scripted, patience)
     if resolved.base_url == LOCAL_URL:
         from buddy.models.local import Local
 
         api = "responses" if resolved.api == "responses" else "completions"
-        return RetryingProvider(Local(resolved.profile, api=api, context_limit=resolved.context_limit))
+        return RetryingProvider(Local(resolved.profile, api=api, context_limit=resolved.context_limit), patience)
     endpoint = Endpoint(
         resolved.profile,
         resolved.base_url,
@@ -268,7 +276,7 @@ def make_provider(
         resolved.context_limit,
         login=resolved.auth == "login",
     )
-    provider = RetryingProvider(make_wire(resolved.api, endpoint, pool))
+    provider = RetryingProvider(make_wire(resolved.api, endpoint, pool), patience)
     return CatalogProvider(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
 
 

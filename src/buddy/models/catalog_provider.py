@@ -1,9 +1,10 @@
 """A provider that knows its model: its context window, and what each reply costs.
 
 Invariants:
-- the profile takes precedence, then the server's own list, then the shipped table, then 8,192 tokens with a notice;
-- the server is queried while the first reply arrives, so a run is delayed by at most three seconds, and mostly not at
-  all;
+- the profile takes precedence, then the server's own list, then the shipped table, then what the session knew before,
+  then 8,192 tokens with a notice;
+- the server is queried while the first reply arrives, or before a prompt that may not fit, so a run is delayed by at
+  most three seconds, and mostly not at all;
 - a cost that the server reports is kept; without a known price the cost stays unknown.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from msgspec.structs import replace
 
-from buddy.config.resolve import UNKNOWN_CONTEXT, Resolved
+from buddy.config.resolve import FROM_ENV, UNKNOWN_CONTEXT, Resolved
 from buddy.models.catalog import Facts, configured_facts, known_offline
 from buddy.models.contract import Notice, Piece, Prompt, Provider, Reply, TokenUsage
 from buddy.models.listing import Listing
@@ -45,6 +46,16 @@ class CatalogProvider:
         self.context_limit = self._facts.context_window or UNKNOWN_CONTEXT
         self._is_known = True
 
+    @property
+    def is_window_assumed(self) -> bool:
+        return self._facts.context_window is None
+
+    def keep_window(self, limit: int) -> None:
+        """What was known before, if nobody knows better now."""
+        if self.is_window_assumed:
+            self._facts = Facts(limit, self._facts.prices)
+            self.context_limit = limit
+
     async def cost_of(self, usage: TokenUsage) -> float | None:
         """What such a call costs; the server is queried for its prices if they are unknown."""
         if self._facts.prices is None:
@@ -75,12 +86,13 @@ class CatalogProvider:
 
     def _notices(self) -> Iterator[Notice]:
         """That the window is unknown, the first time only."""
-        if self._facts.context_window is None and not self._is_notified:
+        if self.is_window_assumed and not self._is_notified:
             self._is_notified = True
+            key = "BUDDY_CONTEXT_LIMIT" if self.profile == FROM_ENV else f"context_limit in [models.{self.profile}]"
             yield Notice(
                 "CONTEXT_UNKNOWN",
                 f"context window of {self.model!r} unknown; assuming {UNKNOWN_CONTEXT:,} tokens",
-                f"set context_limit in [models.{self.profile}]",
+                f"set {key}",
             )
 
     def _add_cost(self, reply: Reply) -> Reply:

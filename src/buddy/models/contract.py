@@ -11,7 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from buddy.errors import ProviderError
 from buddy.protocol.shapes import ToolCallItem
+
+CUT_OFF = "cut"
+"""`finish` of a reply whose stream broke off."""
 
 
 class UserItem(Struct, frozen=True):
@@ -99,6 +103,13 @@ class Reply(Struct, frozen=True):
 Piece = TextDelta | ThinkingDelta | Restart | Retrying | Notice | Reply
 
 
+class EmptyResponse(ProviderError):
+    """The server answered, and sent nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("empty response", retryable=True)
+
+
 class Provider(Protocol):
     """One model behind one API. `profile`, `model` and `api` are for the record; `context_limit` is in tokens."""
 
@@ -117,3 +128,19 @@ class Priced(Protocol):
     """A provider that can say what a call costs before it is made; None if the price is unknown."""
 
     async def cost_of(self, usage: TokenUsage) -> float | None: ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A provider that can find out its context window. While `is_window_assumed`, nobody has said how large it is."""
+
+    @property
+    def is_window_assumed(self) -> bool: ...
+
+    async def learn(self) -> None: ...
+
+    def keep_window(self, limit: int) -> None: ...
+
+
+def is_window_assumed(provider: Provider) -> bool:
+    return isinstance(provider, Windowed) and provider.is_window_assumed

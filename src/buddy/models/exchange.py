@@ -2,7 +2,8 @@
 
 Invariants:
 - an optional parameter that a server rejects by name is left out, before the first delta, and permanently once that
-  helped; `stream` is one of them, so a response may be one JSON object;
+  helped; `stream` is one of them, so a response may be one JSON object; a server that cannot stream (501, or an empty
+  stream) is asked for one, too;
 - a stream that breaks after its text began is not lost: the fold decides what to do with it.
 """
 
@@ -15,11 +16,12 @@ from typing import Protocol
 
 from buddy.errors import ProviderError
 from buddy.models.api_errors import ApiError
-from buddy.models.contract import Piece, Reply
+from buddy.models.contract import EmptyResponse, Piece, Reply
 from buddy.models.sse import MAX_EVENT, Events
 from buddy.models.wire import ConnectionLost, Wire, WireResponse
 
 _WAIT_FOR_USAGE = 5.0
+_STREAM = "stream"
 
 LeftOut = AbstractSet[str]
 
@@ -58,27 +60,38 @@ class Exchange:
     ) -> AsyncIterator[Piece]:
         """All pieces of one reply; `body` encodes the request without the rejected parameters, `taken` returns the call
         ids that are in use. The fold is imported when the first reply arrives."""
-        response = await self._open(body)
-        try:
-            fold = make_fold()
-            reading = _Reading(response, fold)
-            while (pieces := await reading.next()) is not None:
-                for piece in pieces:
-                    yield piece
-            if fold.done:
-                with suppress(TimeoutError, ProviderError):
-                    while await response.batch(self._linger) is not None:
-                        pass
-            reply = fold.reply(taken())
-        except ProviderError as error:
-            self._wire.without_key(error)
-            raise
-        finally:
-            response.close()
-        yield reply
-
-    async def _open(self, body: Callable[[LeftOut], Sequence[bytes]]) -> WireResponse:
         left_out = self._left_out
+        while True:
+            response, left_out = await self._open(body, left_out)
+            try:
+                fold = make_fold()
+                reading = _Reading(response, fold)
+                while (pieces := await reading.next()) is not None:
+                    for piece in pieces:
+                        yield piece
+                if fold.done:
+                    with suppress(TimeoutError, ProviderError):
+                        while await response.batch(self._linger) is not None:
+                            pass
+                reply = fold.reply(taken())
+            except EmptyResponse:
+                if _STREAM in left_out or _STREAM not in self._optional:
+                    raise
+                left_out |= {_STREAM}
+                continue
+            except ProviderError as error:
+                self._wire.without_key(error)
+                raise
+            finally:
+                response.close()
+            self._left_out = left_out
+            yield reply
+            return
+
+    async def _open(
+        self, body: Callable[[LeftOut], Sequence[bytes]], left_out: LeftOut
+    ) -> tuple[WireResponse, LeftOut]:
+        """The response, and the parameters that the server was not sent."""
         while True:
             try:
                 response = await self._wire.post(self._path, body(left_out))
@@ -88,16 +101,17 @@ class Exchange:
                     raise
                 left_out |= {named}
             else:
-                self._left_out = left_out
-                return response
+                return response, left_out
 
     def _find_parameter(self, error: ApiError, left_out: LeftOut) -> str:
         """The first parameter that was sent and that the error names."""
+        if error.status == 501 and _STREAM in self._optional and _STREAM not in left_out:
+            return _STREAM
         if error.status not in {400, 422}:
             return ""
         words = set(re.findall(r"\w+", str(error).lower()))
         if "streaming" in words:
-            words.add("stream")
+            words.add(_STREAM)
         return next((name for name in self._optional if name in words and name not in left_out), "")
 
 

@@ -16,13 +16,12 @@ from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
 from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
 from buddy.models.chunks import CallDelta, Chunk, Delta, read_chunk, read_fault
-from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.protocol.shapes import ToolCallItem
 
 _CUT = {"length", "max_tokens", "model_length", "content_filter"}
 _NONE: dict[str, object] = {}
 _THOUGHT = ("reasoning", "thinking", "thought")
-CUT_OFF = "cut"
 
 
 class Fold:
@@ -69,7 +68,7 @@ class Fold:
         """The reply at the end of the stream, or ProviderError if it is unusable."""
         text = "".join(self._text)
         if not self.finish and not self._has_substance():
-            raise ProviderError("empty response", retryable=True)
+            raise EmptyResponse
         if not self.finish and not self.done:
             if not text:
                 raise ProviderError("the response ended before it was complete", retryable=True)

@@ -15,8 +15,7 @@ from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
 from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
-from buddy.models.contract import Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
-from buddy.models.folding import CUT_OFF
+from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.outputs import Item, Kind, Outputs, arguments_of
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
 from buddy.models.response_items import layout, opaque
@@ -70,8 +69,9 @@ class ResponseFold:
         text = "".join(self._text)
         if not self._ended:
             if not text:
-                begun = "the response ended before it was complete" if self._outputs.items else "empty response"
-                raise ProviderError(begun, retryable=True)
+                if not self._outputs.items:
+                    raise EmptyResponse
+                raise ProviderError("the response ended before it was complete", retryable=True)
             return Reply(text, (), CUT_OFF, True, self._usage, self._opaque(is_cut=True))
         if self._ended != "completed":
             return Reply(text, (), self._ended, True, self._usage, self._opaque(is_cut=True))

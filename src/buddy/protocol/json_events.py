@@ -328,6 +328,7 @@ class ContextState(TypedDict):
     tools: NotRequired[int | None]
     history: NotRequired[int | None]
     buffer: NotRequired[int | None]
+    assumed: NotRequired[bool]
 
 
 class BudgetState(TypedDict):

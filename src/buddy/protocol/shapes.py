@@ -115,7 +115,8 @@ class BudgetState(Shape, frozen=True):
 
 
 class ContextState(Shape, frozen=True):
-    """How full the model's window is, and with what; the parts are counted here, `used` is reported by the server."""
+    """How full the model's window is, and with what; the parts are counted here, `used` is reported by the server.
+    While `assumed`, nobody knows the window, and `limit` is a default."""
 
     used: Count
     limit: Positive
@@ -125,6 +126,7 @@ class ContextState(Shape, frozen=True):
     tools: Count | None = None
     history: Count | None = None
     buffer: Count | None = None
+    assumed: bool = False
 
 
 class RunOptions(Shape, frozen=True):

@@ -39,13 +39,14 @@ UNAFFORDABLE = 1e12
 
 
 class RecordedProvider:
-    """Satisfies `Provider`. `switched`: it is chosen in the middle of a session."""
+    """Satisfies `Provider` and `Windowed`. `switched`: it is chosen in the middle of a session."""
 
     def __init__(self, cursor: ReplayCursor, *, switched: bool) -> None:
         self._cursor = cursor
         self.profile, self.model, self.api = model_names(cursor, switched=switched)
         usage = cursor.next(Usage)
         self.context_limit = usage.context.limit if usage else 8192
+        self.is_window_assumed = usage is not None and usage.context.assumed
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Piece]:
         del prompt
@@ -66,6 +67,12 @@ class RecordedProvider:
             if isinstance(body, RunCancelling):
                 break
         await wait_for_ever()
+
+    async def learn(self) -> None:
+        """The recording has everything that was learned."""
+
+    def keep_window(self, limit: int) -> None:
+        """The recording has the window."""
 
     async def cost_of(self, usage: TokenUsage) -> float | None:
         """What was reserved for the next call; more than any limit where the run ended because of its cost."""

@@ -32,21 +32,17 @@ class RecordedSession:
         self._left = left
         self._since = since
 
-    async def fold(self) -> SessionFold:
-        entries = self._left
-        usage = await self._log.last(self._session_id, ("usage",)) if self._over else None
-        if usage is not None and usage.seq <= self._over:
-            entries = sorted([*entries, (usage, usage.body())], key=_seq)
+    def fold(self) -> SessionFold:
         fold = SessionFold()
-        for event, body in [*entries, *self._since]:
+        for event, body in [*self._left, *self._since]:
             if body is not None:
                 fold.apply(event, body)
         return fold
 
     async def entries(self, types: AbstractSet[str]) -> list[Entry]:
-        """The events of the open run, and those of these types from complete runs."""
+        """The events of the open run, and from complete runs those of these types and the last `usage`."""
         if types <= LASTING:
-            left = [entry for entry in self._left if entry[0].type in types]
+            left = [entry for entry in self._left if entry[0].type in types or entry[0].type == "usage"]
         else:
             left = await read_entries(self._log, self._session_id, types=types, through=self._over)
         return [*left, *self._since]
@@ -56,6 +52,9 @@ async def read_past(log: Log, session_id: str, last_seq: int) -> RecordedSession
     complete = await log.last(session_id, ("run_complete",), last_seq - NEAR)
     over = complete.seq if complete else 0
     left = await read_entries(log, session_id, types=LASTING, through=over)
+    usage = await log.last(session_id, ("usage",)) if over else None
+    if usage is not None and usage.seq <= over:
+        left = sorted([*left, (usage, usage.body())], key=_seq)
     since = await _read_since(log, session_id, over) if over < last_seq else []
     return RecordedSession(log, session_id, over, left, since)
 

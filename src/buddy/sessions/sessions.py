@@ -190,7 +190,7 @@ class Sessions:
             raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         record = await self.record(session_id)  # the previous owner may have written until now
         past = await read_past(self._services.log, session_id, record.last_seq)
-        fold = await past.fold()
+        fold = past.fold()
         try:
             place, backend = await self._rebuild(record, fold, past, model)
         except ProtocolError as error:

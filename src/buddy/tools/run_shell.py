@@ -13,9 +13,8 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.intents import Exec
-from buddy.protocol.typed_text import InputLine, after_command
 from buddy.targets.contract import Finished, Offline, Terminal, Unconnected, without_terminal
-from buddy.tools.contract import SHARED, Call, Output, Place
+from buddy.tools.contract import Call, Output, Place
 from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
 from buddy.tools.texts import text_of
@@ -76,9 +75,6 @@ class RunShell:
         target = call.place.target
         if args.network and isinstance(target, Offline):
             target = target.with_network()
-        if isinstance(target, Terminal):
-            lines = call.place.input_lines
-            lines[SHARED] = after_command(lines.get(SHARED, InputLine()))
         finished = await target.run(args.command, cwd=cwd, nonce=call.nonce, on_output=on_output, timeout=timeout)
         if finished.still_running:
             return _still_running(args.wait, output)

@@ -3,7 +3,8 @@
 Invariants:
 - the history is sent as it is: additions (memory before the user's message, a budget note at the end) are not part of
   it, and stay the same object while their text is the same, so that wires encode them once;
-- at 80 % of the window there is a warning, at 85 % a compaction down to 50 %, and if 95 % remain the run ends;
+- at 80 % of the window there is a warning, at 85 % a compaction down to 50 %, and if 95 % remain the run ends; the
+  server is asked for the window before that, and while nobody knows it, nothing is given up for it;
 - a call that does not fit into the run's budget is not made.
 """
 
@@ -23,6 +24,7 @@ from buddy.backends.native.session_tools import Catalog
 from buddy.backends.native.sizes import Sizes, Tally
 from buddy.backends.native.system import system_prompt
 from buddy.backends.native.transcript import Transcript
+from buddy.backends.native.window import KnownWindow
 from buddy.backends.runstate import Spending
 from buddy.errors import RunEnded
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, UserItem
@@ -64,10 +66,12 @@ class Prompts:
         self._system = ""
         self._recalled: tuple[UserItem | None, UserItem | None] = None, None
         self._is_warned = False
+        self._window = KnownWindow()
 
     def observe(self, seq: int, body: EventBody) -> None:
         if isinstance(body, Informational):
             return
+        self._window.observe(body)
         self.transcript.apply(seq, body)
         self._pins.apply(seq, body)
 
@@ -121,8 +125,11 @@ class Prompts:
         sizes = self._sizes(provider)
         limits = run.state.options.budget
         if sizes.share >= SHARPEN or limits.max_tokens is not None or limits.max_cost_usd is not None:
+            is_assumed = await self._window.find(provider)
             self._tally.sharpen()
             sizes = self._sizes(provider)
+            if is_assumed:
+                return sizes
         if sizes.share >= COMPACT:
             sizes = await self._make_room(run, provider, sizes)
         if sizes.share >= FULL:

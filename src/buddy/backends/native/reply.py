@@ -20,6 +20,7 @@ from buddy.models.contract import (
     TextDelta,
     ThinkingDelta,
     TokenUsage,
+    is_window_assumed,
 )
 from buddy.protocol.events import (
     AssistantDone,
@@ -60,7 +61,7 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
                 run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
                 _record(run, piece, turn, known_calls)
-                run.emit(_usage_event(run, turn, asked, piece, provider.context_limit))
+                run.emit(_usage_event(run, turn, asked, piece, provider))
 
 
 def request_of(
@@ -99,7 +100,7 @@ def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, e
     )
 
 
-def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, limit: int) -> Usage:
+def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, provider: Provider) -> Usage:
     """What the call took as the server reports it, or as counted here if it reports nothing."""
     usage, tally = reply.usage, asked.tally
     if usage is None:
@@ -107,7 +108,8 @@ def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, limit: int
         usage = TokenUsage(asked.sizes.prompt, written, cost_usd=asked.reserved.cost_usd)
     else:
         tally.learn(asked.sizes.prompt, usage.input_tokens)
-    sizes = replace(asked.sizes, limit=limit)  # the server may report it with this very reply
+    # The server may report its window with this very reply.
+    sizes = replace(asked.sizes, limit=provider.context_limit, is_limit_assumed=is_window_assumed(provider))
     context = sizes.context(usage.input_tokens + usage.output_tokens)
     return usage_of(run, turn, usage, context, estimated=reply.usage is None)
 

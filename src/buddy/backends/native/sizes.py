@@ -29,6 +29,7 @@ class Sizes(Struct, frozen=True):
     history: int
     limit: int
     buffer: int = BUFFER
+    is_limit_assumed: bool = False
 
     @property
     def prompt(self) -> int:
@@ -45,7 +46,15 @@ class Sizes(Struct, frozen=True):
 
     def context(self, used: int) -> ContextState:
         return ContextState(
-            used, self.limit, self.system, self.summary, self.memory, self.tools, self.history, self.buffer
+            used,
+            self.limit,
+            self.system,
+            self.summary,
+            self.memory,
+            self.tools,
+            self.history,
+            self.buffer,
+            self.is_limit_assumed,
         )
 
 

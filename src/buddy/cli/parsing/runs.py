@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from buddy.cli.options import Options
 from buddy.cli.parsing.parser import (
     EXITS,
-    Formatter,
     Parser,
     add,
     add_common,
@@ -23,8 +22,7 @@ _ONE_RUN = "run one prompt to completion; the answer goes to stdout"
 
 
 def repl_parser() -> Parser:
-    description = "Talk to an agent in this directory."
-    parser = Parser(prog="buddy", description=description, formatter_class=Formatter, add_help=False)
+    parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
     parser.add_argument("prompt", nargs="?", help="first message")
     add_run_flags(parser)
     add_common(parser)
