@@ -2,7 +2,8 @@
 
 Invariants: this proves nothing about what a command does; it only binds a decision to the files it can find: the
 scripts it names and those that these name, what programs like make read by default, and programs inside the workspace.
-If anything in the command runs code, every file that it names may be that code.
+If anything in the command runs code, every file that it names may be that code. What it may run beyond these files
+makes the result incomplete.
 """
 
 import hashlib
@@ -17,14 +18,17 @@ from buddy.tools.contract import Place
 from buddy.tools.current_file import read_if_exists
 from buddy.tools.shell.grammar import parse
 from buddy.tools.shell.unwrap import is_open
+from buddy.tools.unseen import calls_no_hooks, hides_code, is_harmless_config
 
 MAX_WORDS = 1000
 MAX_DEPTH = 3
+MAX_SHELL_SCRIPTS = 20
 # How much of them is shown to a person; the rest is bound by its digest alone.
 MAX_TEXT = 4 * 1024
 MAX_TEXTS = 16 * 1024
 MAX_BYTES = 16 * 1024 * 1024
-SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".mk", ".awk")
+OTHER_SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".mk", ".awk")
+SUFFIXES = (".sh", ".bash", ".zsh", *OTHER_SUFFIXES)
 # Words after which a file is executed, whatever its name.
 RUNNERS = frozenset(
     """
@@ -49,6 +53,7 @@ IMPLIED: dict[str, tuple[str, ...]] = {
     "composer": ("composer.json",),
     "deno": ("deno.json", "deno.jsonc"),
     "direnv": (".envrc",),
+    "git": (".git/config", ".git/config.worktree"),
     "invoke": ("tasks.py",),
     "just": ("justfile", "Justfile", ".justfile"),
     "mix": ("mix.exs",),
@@ -107,24 +112,55 @@ class _ScriptFile(Struct, frozen=True):
     content: bytes = b""
     is_shown: bool = True
 
+    @property
+    def is_program(self) -> bool:
+        """Whether another interpreter than a shell runs it, which loads more by rules of its own."""
+        first = self.content[:256].partition(b"\n")[0]
+        return first.startswith(b"#!") and re.search(rb"\b(?:ba|da|z|k|a)?sh\b", first) is None
+
+
+class _Found:
+    """The files so far; `complete` turns false with the first one that could not be read."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.files: dict[str, _ScriptFile] = {}
+        self.complete = True
+        self.runs_code = False
+
+    async def add(self, path: str, *, is_run: bool, is_shown: bool = True) -> str | None:
+        """Add a file unless it is known or not a script; return its canonical path if it is new."""
+        try:
+            name, file = await _read(path, self.place, is_run=is_run, is_shown=is_shown) or ("", None)
+        except ToolError:
+            # It leads out of the workspace, or is no regular file.
+            self.complete = self.complete and not (is_run or path.endswith(SUFFIXES))
+            return None
+        if file is None or name in self.files:
+            return None
+        self.files[name] = file
+        return name
+
 
 async def scripts_of(command: str, cwd: str, place: Place) -> Scripts:
-    files: dict[str, _ScriptFile] = {}
-    complete = await _gather(command, cwd, place, files)
-    for path, file in list(files.items()):
-        await _add_named_scripts(path, file, place, files, 1)
-    found = dict(sorted(files.items()))
-    return Scripts({path: file.digest for path, file in found.items()}, complete, _texts(found))
+    found = _Found(place)
+    await _gather(command, cwd, found)
+    for path, file in list(found.files.items()):
+        await _add_named_scripts(path, file, found, 1)
+    files = dict(sorted(found.files.items()))
+    complete = found.complete and not await _hides_code(command, cwd, found)
+    return Scripts({path: file.digest for path, file in files.items()}, complete, _texts(files))
 
 
-async def _gather(command: str, cwd: str, place: Place, files: dict[str, _ScriptFile]) -> bool:
-    """Collect all files that a command may run; return whether these are all that it names."""
-    parsed = parse(command)
+async def _gather(command: str, cwd: str, found: _Found) -> None:
+    """Collect all files that a command may run."""
+    place, parsed = found.place, parse(command)
     runs_code = parsed.has_error or bool(parsed.values) or any(map(is_open, set(parsed.found)))
+    found.runs_code = runs_code
     words = _words(command.replace("$PWD", cwd).replace("~+", cwd), inner=runs_code)
     bases = [cwd, *await _directories(words, cwd, place)]
     listed = {base: await _names_in(base, place) for base in bases}
-    complete = len(words) <= MAX_WORDS
+    found.complete = len(words) <= MAX_WORDS
     has_programs = place.target.name == "local" and place.root.rstrip("/") in os.environ.get("PATH", place.root)
     for word in words[:MAX_WORDS]:
         is_run = word.before != ">" and (runs_code or not word.before or _name(word.before) in RUNNERS)
@@ -132,26 +168,76 @@ async def _gather(command: str, cwd: str, place: Place, files: dict[str, _Script
             candidates = _candidates(word, base, runs_code=runs_code)
             for path in (path for path in candidates if _may_exist(path, base, listed[base], place)):
                 is_implied = path != _join(base, word.text)
-                files.update(await _file(path, place, is_run=is_run or is_implied, is_shown=not is_implied))
+                await found.add(path, is_run=is_run or is_implied, is_shown=not is_implied)
         if is_run and has_programs and (program := _program(word.text, place)):
-            files.update(await _file(program, place, is_run=True))
-        complete = complete and not (is_run and runs_code and _UNSEEN.search(word.text))
-    return complete
+            await found.add(program, is_run=True)
+        found.complete = found.complete and not (is_run and runs_code and _UNSEEN.search(word.text))
 
 
-async def _add_named_scripts(
-    path: str, file: _ScriptFile, place: Place, files: dict[str, _ScriptFile], depth: int
-) -> None:
+async def _add_named_scripts(path: str, file: _ScriptFile, found: _Found, depth: int) -> None:
     """Add the files that a script names, as far as they look like scripts, and what these name in turn."""
     if depth > MAX_DEPTH or b"\0" in file.content:
         return
     named = set(_NAMED.findall(file.content[:MAX_NAMING].decode("utf-8", "replace")))
+    found.complete = found.complete and len(named) <= MAX_NAMED
     for text in sorted(named)[:MAX_NAMED]:
-        for base in {path.rpartition("/")[0], place.root}:
-            for inner, found in (await _file(_join(base, text), place, is_run=True)).items():
-                if inner not in files:
-                    files[inner] = found
-                    await _add_named_scripts(inner, found, place, files, depth + 1)
+        for base in {path.rpartition("/")[0], found.place.root}:
+            inner = await found.add(_join(base, text), is_run=True)
+            if inner is not None:
+                await _add_named_scripts(inner, found.files[inner], found, depth + 1)
+
+
+async def _hides_code(command: str, cwd: str, found: _Found) -> bool:
+    """Whether the command, or a shell script among its files, may run what was not found."""
+    run = {path: file for path, file in found.files.items() if found.runs_code and b"\0" not in file.content}
+    if len(run) > MAX_SHELL_SCRIPTS or any(file.is_program or not file.content for file in run.values()):
+        return True
+    names = {_name(path) for path in found.files}
+    builds = [program for program, implied in IMPLIED.items() if program != "git" and not names.isdisjoint(implied)]
+    scripts = [file for path, file in run.items() if file.is_shown and not path.endswith(OTHER_SUFFIXES)]
+    texts = [command, *(file.content.decode("utf-8", "replace") for file in scripts)]
+    verbs: set[str] = set()
+
+    def note(verb: str) -> bool:
+        verbs.add(verb)
+        return False
+
+    if any(hides_code(text, builds, note) for text in texts):
+        return True
+    return bool(verbs) and await _git_hides(cwd, found, calls_hooks=not all(map(calls_no_hooks, verbs)))
+
+
+async def _git_hides(cwd: str, found: _Found, *, calls_hooks: bool) -> bool:
+    """Whether git may run programs of the repository: by its configuration, as a bare one, or by hooks."""
+    place = found.place
+    configs = [file for path, file in found.files.items() if path.endswith((".git/config", ".git/config.worktree"))]
+    if any(not is_harmless_config(file.content.decode("utf-8", "replace")) for file in configs):
+        return True
+    if not configs:
+        # It lies above, or is a link, a worktree or a bare repository; in none, git does nothing.
+        return await _is_repository(cwd, place)
+    if cwd.rstrip("/") != place.root.rstrip("/"):
+        return True
+    return calls_hooks and await _has_hooks(f"{cwd}/.git/hooks", place)
+
+
+async def _is_repository(cwd: str, place: Place) -> bool:
+    if place.target.name == "local":
+        return _is_in_repository(cwd)
+    return await _exists_below(f"{cwd}/.git", place) or await _exists_below(f"{cwd}/HEAD", place)
+
+
+def _is_in_repository(cwd: str) -> bool:
+    above = [cwd, *(cwd[:end] for end, character in enumerate(cwd) if character == "/")]
+    return any(os.path.lexists(f"{base}/.git") for base in above) or os.path.lexists(f"{cwd}/HEAD")
+
+
+async def _has_hooks(directory: str, place: Place) -> bool:
+    try:
+        entries = await place.target.list_dir(directory, root=place.root)
+    except ToolError:
+        return await _exists_below(directory, place)
+    return any(not entry.name.endswith(".sample") for entry in entries)
 
 
 def _texts(files: dict[str, _ScriptFile]) -> dict[str, str]:
@@ -170,7 +256,9 @@ def _candidates(word: _Word, base: str, *, runs_code: bool) -> list[str]:
     names = [word.text, *IMPLIED.get(_name(word.text), ())]
     if word.before == "-m":
         module = word.text.replace(".", "/")
-        names += [f"{module}.py", f"{module}/__main__.py"]
+        parents = module.split("/")[:-1]
+        names += [f"{module}.py", f"{module}/__main__.py", f"{module}/__init__.py"]
+        names += [f"{'/'.join(parents[: count + 1])}/__init__.py" for count in range(len(parents))]
     elif runs_code and word.before:
         value = word.text[2:] if _SHORT.match(word.text) else word.text.partition("=")[2]
         names += [value, f"{word.text}/__main__.py"] if value else [f"{word.text}/__main__.py"]
@@ -248,18 +336,15 @@ async def _exists_below(path: str, place: Place) -> bool:
         return False
 
 
-async def _file(path: str, place: Place, *, is_run: bool, is_shown: bool = True) -> dict[str, _ScriptFile]:
-    try:
-        info = await place.target.stat(path, root=place.root)
-        if info is None or info.is_dir:
-            return {}
-        start = (await read_if_exists(path, place, 4)) or b""
-        if not (is_run or path.endswith(SUFFIXES) or start.startswith((b"#!", b"\x7fELF"))):
-            return {}
-        name = await place.target.locate(path, root=place.root)
-        if info.size > MAX_BYTES:
-            return {name: _ScriptFile(f"{info.size} bytes, modified {info.modified_ns}")}
-        content = (await read_if_exists(path, place, MAX_BYTES)) or b""
-        return {name: _ScriptFile(hashlib.sha256(content).hexdigest(), content, is_shown)}
-    except ToolError:
-        return {}
+async def _read(path: str, place: Place, *, is_run: bool, is_shown: bool = True) -> "tuple[str, _ScriptFile] | None":
+    info = await place.target.stat(path, root=place.root)
+    if info is None or info.is_dir:
+        return None
+    start = (await read_if_exists(path, place, 4)) or b""
+    if not (is_run or path.endswith(SUFFIXES) or start.startswith((b"#!", b"\x7fELF"))):
+        return None
+    name = await place.target.locate(path, root=place.root)
+    if info.size > MAX_BYTES:
+        return name, _ScriptFile(f"{info.size} bytes, modified {info.modified_ns}")
+    content = (await read_if_exists(path, place, MAX_BYTES)) or b""
+    return name, _ScriptFile(hashlib.sha256(content).hexdigest(), content, is_shown)
