@@ -56,7 +56,7 @@ class BlockingClient:
         reconnect: Callable[[], socket.socket | None] | None = None,
         gather: float = 0.0,
     ) -> None:
-        """With `gather`, events that arrive within so many seconds of the first are read together with it."""
+        """With `gather`, events that arrive up to that many seconds after the first are read together with it."""
         self.watched: dict[int, Callable[[], None]] = {}
         self._core: Core[Fields] = Core(name, version, _spoken_version)
         self._connection = connection

@@ -141,7 +141,8 @@ class CurrentSession:
                 facts.target = (options.target if options else None) or body.sandbox_provider
                 facts.sandbox = (options.sandbox if options else None) or "host"
                 policy, _, until = ((options.approval_policy if options else None) or "ask").partition(":")
-                facts.set_policy(policy, int(until) if until.isdecimal() else None)
+                wall_clock = until.partition("/")[0]  # the rest is for the runtime's other clock
+                facts.set_policy(policy, int(wall_clock) if wall_clock.isdecimal() else None)
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
             case RunStarted():
