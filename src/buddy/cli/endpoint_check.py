@@ -6,6 +6,7 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
+from buddy.cli.server_address import without_credentials
 from buddy.config.resolve import Resolved
 
 SECONDS = 3.0
@@ -27,18 +28,18 @@ def check_endpoint(resolved: Resolved) -> Finding:
     try:
         answer = httpx2.get(f"{resolved.base_url}/models", headers=headers, timeout=SECONDS)
     except httpx2.TimeoutException:
-        return "fail", f"{_without_credentials(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
+        return "fail", f"{_place(resolved)} did not answer within {SECONDS:g} s", _CHECK_URL
     except httpx2.InvalidURL:
-        return "fail", f"{_without_credentials(resolved)} is not a URL", _CHECK_URL
+        return "fail", f"{_place(resolved)} is not a URL", _CHECK_URL
     except (httpx2.LocalProtocolError, UnicodeEncodeError):
         return "fail", "the key has characters that are not allowed in a header", "set BUDDY_API_KEY to the key alone"
     except httpx2.HTTPError as error:
-        return "fail", f"{_without_credentials(resolved)} does not answer: {error}", _CHECK_URL
+        return "fail", f"{_place(resolved)} does not answer: {error}", _CHECK_URL
     return _explain(resolved, answer)
 
 
 def _explain(resolved: Resolved, answer: httpx2.Response) -> Finding:
-    place, code = _without_credentials(resolved), answer.status_code
+    place, code = _place(resolved), answer.status_code
     if code in (401, 403):
         word = "the key was refused" if resolved.api_key else "a key is needed"
         return "fail", f"{place}: {word} (HTTP {code})", "set BUDDY_API_KEY, or the profile's api_key_env"
@@ -56,14 +57,8 @@ def _explain(resolved: Resolved, answer: httpx2.Response) -> Finding:
     return "ok", f"{place} answers", ""
 
 
-def _without_credentials(resolved: Resolved) -> str:
-    """The address without credentials and query."""
-    try:
-        url = httpx2.URL(resolved.base_url)
-    except httpx2.InvalidURL:
-        return "the address"
-    port = f":{url.port}" if url.port else ""
-    return f"{url.scheme}://{url.host}{port}{url.path}"
+def _place(resolved: Resolved) -> str:
+    return without_credentials(resolved.base_url) or "the address"
 
 
 _CHECK_URL = "check BUDDY_BASE_URL or api_base_url in the profile, and the network"

@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from buddy.cli.options import Options
+from buddy.cli.server_address import without_credentials
 from buddy.cli.settings import places_of, read_config
 from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
 from buddy.config.settings import Config
@@ -100,7 +100,7 @@ async def _row(config: Config, name: str, active: Resolved | None, auth_file: Pa
         api=resolved.api,
         model=resolved.model,
         auth=resolved.auth,
-        server=_without_credentials(resolved.base_url),
+        server=without_credentials(resolved.base_url),
         context_window=facts.context_window,
         input_price=facts.prices.input if facts.prices else None,
         output_price=facts.prices.output if facts.prices else None,
@@ -118,13 +118,6 @@ def _facts(resolved: Resolved, listing: Listing) -> Facts:
     if resolved.auth == "login":
         server = Facts(server.context_window)
     return configured_facts(resolved).or_else(server).or_else(known_offline(resolved))
-
-
-def _without_credentials(base_url: str) -> str:
-    """The address without credentials and query."""
-    parts = urlsplit(base_url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def _print(rows: Sequence[ModelRow], style: Style) -> None:

@@ -225,17 +225,14 @@ def _policy(options: Options) -> str:
 
 def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails:
     """Slow: it loads the tools to know their names."""
-    from urllib.parse import urlsplit
-
+    from buddy.cli.server_address import without_credentials
     from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 
     tools = toolbox(config.tools, ToolDeps()).without(set() if has_pane else PANE_TOOLS)
     try:
-        address = urlsplit(resolve_profile(config, os.environ, profile or None).base_url)
+        endpoint = without_credentials(resolve_profile(config, os.environ, profile or None).base_url)
     except UserError:
-        address = urlsplit("")
-    # Without the user name and password that a URL may contain.
-    endpoint = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}" if address.netloc else ""
+        endpoint = ""
     return ProfileDetails(endpoint, tuple(spec.name for spec in tools.specs()))
 
 
