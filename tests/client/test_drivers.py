@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from buddy.client import blocking
-from buddy.client import client as asynchronous
+from buddy.client import blocking, core
 from buddy.client.blocking import BlockingClient, connect_unix
 from buddy.client.client import Client
 from buddy.client.socket import connect_unix as connect_asyncio
@@ -151,7 +150,7 @@ DRIVERS = [Blocking("blocking", 0.0), Blocking("gathering", 0.001), Asynchronous
 @pytest.fixture(params=DRIVERS, ids=lambda driver: driver.name)
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(blocking, "PATIENCE", 0.5)
-    monkeypatch.setattr(asynchronous, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(core, "FIRST_WAIT", 0.001)
     yield request.param
 
 

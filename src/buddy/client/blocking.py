@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from buddy.client.core import Core, Fields, RequestResult, refusal_of
+from buddy.client.core import PATIENCE, Backoff, Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION
@@ -22,8 +22,6 @@ from buddy.protocol.basics import VERSION
 if TYPE_CHECKING:
     from buddy.protocol.json_events import JsonEvent
 
-PATIENCE = 30.0
-FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 PIECE = 256 * 1024
 NOT_REPEATED = ("start_session",)  # sending it twice would start two sessions
 
@@ -204,11 +202,10 @@ class BlockingClient:
             self._deadline = time.monotonic() + PATIENCE
         self._connection.close()
         self._core.disconnect()
-        refusal, wait = self._core.refusal, FIRST_WAIT
+        refusal, backoff = self._core.refusal, Backoff()
         may_return = refusal is None or refusal.retryable  # otherwise the session or our access to it is gone
         while may_return and self._reconnect is not None and time.monotonic() < self._deadline:
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
+            time.sleep(backoff.next())
             connection = self._reconnect()
             if connection is not None:
                 self._connection, self._has_heard, self._rest = connection, False, b""

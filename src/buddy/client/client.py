@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar
 
 import msgspec
 
-from buddy.client.core import Core, Fields, RequestResult, refusal_of
+from buddy.client.core import PATIENCE, Backoff, Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
@@ -23,9 +23,6 @@ from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import Shape
 
 MAX_BUFFERED = 10_000
-PATIENCE = 30.0
-FIRST_WAIT = 0.02
-LONGEST_WAIT = 1.0
 
 Reply = TypeVar("Reply", bound=Shape)
 Result = TypeVar("Result")
@@ -60,7 +57,7 @@ class Client:
         self._link = link
         self._reconnect = reconnect
         self._patience = patience
-        self._backoff = _Backoff()
+        self._backoff = Backoff()
         self._deadline = 0.0
         self._joined = asyncio.Event()
         self._events: deque[Event] = deque()
@@ -222,14 +219,14 @@ class Client:
         now = asyncio.get_running_loop().time
         if self._joined.is_set():
             self._joined.clear()
-            self._backoff, self._deadline = _Backoff(), now() + self._patience
+            self._backoff, self._deadline = Backoff(), now() + self._patience
         else:
-            await self._backoff.wait()
+            await asyncio.sleep(self._backoff.next())
         while now() < self._deadline:
             try:
                 self._link = await self._reconnect()
             except OSError:
-                await self._backoff.wait()
+                await asyncio.sleep(self._backoff.next())
                 continue
             return True
         return False
@@ -244,17 +241,6 @@ class Client:
                     self._changed.set()
         if self._core.is_joined:
             self._joined.set()
-
-
-class _Backoff:
-    """Waits that double."""
-
-    def __init__(self) -> None:
-        self._seconds = FIRST_WAIT
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self._seconds)
-        self._seconds = min(self._seconds * 2, LONGEST_WAIT)
 
 
 def _error_of(response: Response) -> ProtocolError | None:

@@ -17,7 +17,22 @@ from buddy.protocol.basics import VERSION, Ulids
 Payload = TypeVar("Payload")
 Fields = dict[str, Any]
 
+PATIENCE = 30.0
+"""The seconds that a driver waits for the first answer, and tries to reconnect."""
+FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 CAPABILITIES = ("stream_tokens", "approvals", "replay_attach")
+
+
+class Backoff:
+    """The seconds to wait between attempts to connect: they double, up to a limit."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_WAIT
+
+    def next(self) -> float:
+        seconds = self._seconds
+        self._seconds = min(seconds * 2, LONGEST_WAIT)
+        return seconds
 
 
 class RequestResult(NamedTuple, Generic[Payload]):
