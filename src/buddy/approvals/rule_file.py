@@ -4,13 +4,12 @@ Invariants: the file is read again before it is written, checked before it repla
 step; comments and order are preserved.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from buddy.errors import UserError
+from buddy.shared_files import locked, replace_content
 
 # A TOML document with its comments; the library has no useful types for its nodes.
 Document = Any
@@ -55,33 +54,25 @@ def remove_rules(path: Path, should_remove: Callable[[Mapping[str, Any]], bool])
 
 
 def _change(path: Path, change: Callable[[Document], None]) -> None:
+    path = path.resolve()  # keep a symbolic link to a file elsewhere
+    try:
+        with locked(path):
+            replace_content(path, _changed(path, change).encode())
+    except OSError as error:
+        hint = "check this file and its permissions, then try again"
+        raise UserError(f"{error.filename or path}: {error.strerror}", hint=hint) from error
+
+
+def _changed(path: Path, change: Callable[[Document], None]) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    path = path.resolve()  # keep a symbolic link to a file elsewhere
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _create(path.with_name(f".{path.name}.lock"), os.O_RDWR) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            document = tomlkit.parse(path.read_text() if path.exists() else "")
-            change(document)
-            text = tomlkit.dumps(document)
-            tomlkit.parse(text)
-        except (TOMLKitError, ValueError, AttributeError) as error:
-            reason = "[permissions] is not a table of rules" if isinstance(error, AttributeError) else error
-            raise UserError(f"{path}: {reason}", hint="correct the file, then try again") from error
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.unlink(missing_ok=True)
-        with _create(fresh, os.O_WRONLY | os.O_EXCL) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-
-
-def _create(path: Path, flags: int) -> TextIO:
-    """A file next to the user's own, readable by them alone; a symbolic link in its place is not followed."""
     try:
-        return os.fdopen(os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", hint="remove it, then try again") from error
+        document = tomlkit.parse(path.read_text() if path.exists() else "")
+        change(document)
+        text = tomlkit.dumps(document)
+        tomlkit.parse(text)
+    except (TOMLKitError, ValueError, AttributeError) as error:
+        reason = "[permissions] is not a table of rules" if isinstance(error, AttributeError) else error
+        raise UserError(f"{path}: {reason}", hint="correct the file, then try again") from error
+    return text

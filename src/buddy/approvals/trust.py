@@ -4,7 +4,6 @@ Invariants: an answer is bound to the real path of the folder and to the content
 file is no longer trusted and is asked about again; without trust such a file has no effect at all.
 """
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 from buddy.regular_files import open_regular, read_regular
+from buddy.shared_files import locked, replace_content
 
 RULE_FILES = ("buddy.toml", "agent.toml")
 # Files that other agents read from the folder they work in, and what these can do.
@@ -64,15 +64,9 @@ class Trust:
         if not os.path.isdir(folder):  # noqa: PTH112 - plain strings, see `stamp`
             raise UserError(f"{folder} is not a directory")
         found = hash_of(folder)
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._path.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._path):
             known = {**self._read(), folder: _Answer(found, trusted)}
-            fresh = self._path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(msgspec.json.encode(known, order="sorted").decode())
-            fresh.replace(self._path)
+            replace_content(self._path, msgspec.json.encode(known, order="sorted"))
         return found
 
     def answer(self, root: str) -> bool | None:

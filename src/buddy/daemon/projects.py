@@ -4,7 +4,6 @@ Invariants: a folder is at most one project; a path belongs to the nearest proje
 atomically under a lock, so that two processes cannot lose each other's changes.
 """
 
-import fcntl
 import os
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +13,7 @@ from msgspec import Struct
 from buddy.backends.choose import check_name
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.ids import Ids
+from buddy.shared_files import locked, replace_content
 
 
 class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path": "rootPath"}):
@@ -54,14 +54,8 @@ class Projects:
         if self._path is None:
             self._in_memory = _add(self._in_memory, project)
             return project
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._path.with_suffix(".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            fresh = self._path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(_add(self.all(), project)))
-            fresh.replace(self._path)
+        with locked(self._path):
+            replace_content(self._path, msgspec.json.encode(_add(self.all(), project)))
         return project
 
     def runtime_of(self, root: str) -> str | None:
