@@ -257,6 +257,23 @@ async def test_a_long_first_prompt_is_sent_to_a_model_whose_window_only_the_serv
         assert "BUDDY_CONTEXT_LIMIT 'many' is not a number of tokens" in done.err
 
 
+def test_keys_of_profiles_that_are_not_used_are_redacted(home: Home) -> None:
+    keys = [f"plain-words-for-profile-{number}" for number in range(4)]
+    home.script({"calls": [{"name": "read_file", "args": {"path": "notes.txt"}}]}, {"text": " ".join(keys)})
+    folder = home.directory / ".config" / "buddy"
+    (folder / "key.txt").write_text(keys[1] + "\n")
+    (folder / "factory.json").write_text(json.dumps({"api_key": keys[3]}))
+    sources = (f'api_key = "{keys[0]}"', 'api_key_file = "key.txt"', 'api_key_env = "OTHER_VARIABLE"')
+    with (folder / "buddy.toml").open("a") as file:
+        for number, source in enumerate(sources):
+            file.write(f'\n[models.other{number}]\napi_base_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n{source}\n')
+    (home.work / "notes.txt").write_text("\n".join(keys))
+    done = home.run("exec", "--stream-json", "go", env={"OTHER_VARIABLE": keys[2]})
+    assert done.code == 0
+    assert "REDACTED" in done.out
+    assert not [key for key in keys if key in done.out + done.err]
+
+
 async def test_reasoning_is_printed_to_stderr(home: Home) -> None:
     thought = [delta(reasoning_content="first this,\nthen "), delta(reasoning_content="that \x1b[2J")]
     async with FakeModel(lambda _: Answer([*thought, *says("hi")])) as model:

@@ -6,7 +6,8 @@ only fill in what it leaves unset, so choosing a profile never sends its request
 to the server named in the profile: a server or a key from the environment disables the login.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -84,6 +85,13 @@ def resolve_profile(
 def profile_names(config: Config, env: Mapping[str, str]) -> tuple[str, ...]:
     """All available profiles, the built-in ones last."""
     return tuple(_profiles(config, env))
+
+
+def configured_keys(config: Config, env: Mapping[str, str]) -> Iterator[str]:
+    """The keys of all profiles, used or not; one that cannot be read is reported when its profile is used."""
+    for profile in config.models.values():
+        with suppress(UserError):
+            yield _own_key(config, env, profile)
 
 
 class _Choice(Struct, frozen=True):

@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from buddy.approvals.rulebook import RuleBook
 from buddy.backends.contract import Backend
+from buddy.backends.droid.credentials import factory_key
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
-from buddy.config.resolve import LOCAL_URL, Resolved, resolve_profile
+from buddy.config.resolve import LOCAL_URL, Resolved, configured_keys, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
 from buddy.daemon.boot_clock import boot_time
@@ -77,6 +78,8 @@ class Runtime:
         overrides = overrides or RuntimeOverrides()
         self.scrubber = Scrubber()
         self.scrubber.register_environment(env)
+        for key in (*configured_keys(config, env), factory_key(env, places.config_dir)):
+            self.scrubber.register(key)
         self.log = overrides.log or _open_log(places, overrides.clock)
         self._config = config
         self._env = env
