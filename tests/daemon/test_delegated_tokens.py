@@ -8,7 +8,7 @@ from buddy.daemon.roles import Roles
 from buddy.errors import ProtocolError
 from buddy.log.contract import TokenRecord
 from buddy.log.memory import MemoryLog
-from buddy.sessions.tokens import Tokens
+from buddy.sessions.tokens import AttachTokens
 from tests.daemon.test_tokens import mint
 from tests.harness.clients import TransportName, attach, send, start, wire_client
 from tests.harness.clock import ManualBootClock, ManualClock
@@ -101,7 +101,7 @@ async def test_a_driver_revokes_no_token_of_another_session(shared: Daemon) -> N
 async def test_a_role_ends_with_its_token_by_either_clock(wall: float, boot: float) -> None:
     clock, boot_clock = ManualClock(), ManualBootClock()
     log = MemoryLog(clock)
-    tokens, closed = Tokens(log, lambda: Moment(clock(), boot_clock())), list[bool]()
+    tokens, closed = AttachTokens(log, lambda: Moment(clock(), boot_clock())), list[bool]()
     roles = Roles(tokens, is_owner=False, expire=lambda: closed.append(True))
     deadline = tokens.now().after(10)
     roles.grant(TokenRecord("hash", "sess_1", "driver", deadline.unix_ms, deadline.boot))

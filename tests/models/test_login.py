@@ -12,19 +12,19 @@ import httpx2
 import pytest
 
 from buddy.errors import ProviderError, UserError
-from buddy.models.login.account import Screen, log_in, log_out
+from buddy.models.login.account import LoginScreen, log_in, log_out
 from buddy.models.login.browser import log_in_with_browser
 from buddy.models.login.device import SLOWER, start_pairing, wait_for_tokens
 from buddy.models.login.issuer import OPENAI, OPENAI_CLIENT, Issuer, find_endpoints, find_issuer
 from buddy.models.login.oauth import open_client
-from buddy.models.login.tokens import AuthFile, Tokens
+from buddy.models.login.tokens import AuthFile, LoginTokens
 from tests.harness.oauth_server import OAuthServer
 from tests.harness.processes import PATIENCE
 
 BOTH = pytest.mark.parametrize("standard", [True, False], ids=["standard", "openai"])
 
 
-def pair(server: OAuthServer, speed: float = 1.0) -> tuple[Tokens, list[float]]:
+def pair(server: OAuthServer, speed: float = 1.0) -> tuple[LoginTokens, list[float]]:
     """Log in with a device; returns the tokens and the waits. Time runs with this speed."""
     waits: list[float] = []
     issuer = find_issuer(server.url, "client")
@@ -40,7 +40,7 @@ def follow(address: str) -> None:
         page.read()
 
 
-def browse(server: OAuthServer, visit: Callable[[str], None] = follow, seconds: float = 10.0) -> Tokens:
+def browse(server: OAuthServer, visit: Callable[[str], None] = follow, seconds: float = 10.0) -> LoginTokens:
     visits: list[threading.Thread] = []
 
     def show(address: str) -> None:
@@ -166,11 +166,11 @@ def test_metadata_of_another_issuer_is_refused():
 
 def test_logging_in_and_out_changes_one_private_file(tmp_path: Path):
     auth = AuthFile(tmp_path / "buddy" / "auth.json")
-    screen = Screen(lambda _: None, lambda address: threading.Thread(target=follow, args=(address,)).start())
+    screen = LoginScreen(lambda _: None, lambda address: threading.Thread(target=follow, args=(address,)).start())
     with OAuthServer() as server:
         issuer = find_issuer(server.url, "client")
         log_in(issuer, auth, "browser", screen)
-        assert auth.read(issuer.name) == Tokens("access-token-1", "refresh-token-1", auth_expiry(auth, issuer))
+        assert auth.read(issuer.name) == LoginTokens("access-token-1", "refresh-token-1", auth_expiry(auth, issuer))
         assert stat.S_IMODE(auth.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(auth.path.parent.stat().st_mode) == 0o700
         assert log_out(issuer, auth) is True
@@ -189,7 +189,7 @@ def test_logging_out_works_without_the_issuer(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     issuer = find_issuer("http://127.0.0.1:9", "client")
     with auth.lock():
-        auth.save(issuer.name, Tokens("a", "r", 0))
+        auth.save(issuer.name, LoginTokens("a", "r", 0))
     assert log_out(issuer, auth) is True
 
 
@@ -198,5 +198,5 @@ def test_an_unreachable_login_server_is_reported(tmp_path: Path):
         issuer = find_issuer(server.url, "client")
         server.is_down = True
         with pytest.raises(ProviderError, match="answered 503") as failed:
-            log_in(issuer, AuthFile(tmp_path / "auth.json"), "device", Screen(lambda _: None, lambda _: None))
+            log_in(issuer, AuthFile(tmp_path / "auth.json"), "device", LoginScreen(lambda _: None, lambda _: None))
     assert failed.value.retryable

@@ -19,7 +19,7 @@ from buddy.models.completions import Completions
 from buddy.models.contract import Prompt, Reply, UserItem
 from buddy.models.login.bearer import EARLY_SECONDS, TRIAL_SECONDS, Login, account_of
 from buddy.models.login.issuer import find_issuer
-from buddy.models.login.tokens import AuthFile, Tokens
+from buddy.models.login.tokens import AuthFile, LoginTokens
 from tests.harness.fake_model import Answer, FakeModel, Request, says
 from tests.harness.oauth_server import OAuthServer
 
@@ -51,13 +51,13 @@ class Scene:
         self.learned: list[str] = []
         granted = server.issue()
         with self.auth.lock():
-            tokens = Tokens(granted["access_token"], granted["refresh_token"], int(NOW + left))
+            tokens = LoginTokens(granted["access_token"], granted["refresh_token"], int(NOW + left))
             self.auth.save(self.issuer.name, tokens)
 
     def login(self) -> Login:
         return Login("work", self.issuer, self.auth, learned=self.learned.append, clock=self.clock)
 
-    def stored(self) -> Tokens | None:
+    def stored(self) -> LoginTokens | None:
         return self.auth.read(self.issuer.name)
 
 
@@ -74,7 +74,7 @@ async def test_a_token_about_to_expire_is_renewed_and_stored(server: OAuthServer
     assert await login.headers() == {"authorization": "Bearer access-token-2"}
     assert await login.headers() == {"authorization": "Bearer access-token-2"}
     assert server.count("refresh_token") == 1
-    assert scene.stored() == Tokens("access-token-2", "refresh-token-2", int(NOW) + 3600)
+    assert scene.stored() == LoginTokens("access-token-2", "refresh-token-2", int(NOW) + 3600)
     assert stat.S_IMODE(scene.auth.path.stat().st_mode) == 0o600
     assert "refresh-token-2" in scene.learned
 
@@ -158,7 +158,7 @@ async def test_a_missing_login_names_the_command_to_run(server: OAuthServer, tmp
 async def test_without_a_refresh_token_the_login_ends_with_the_access_token(server: OAuthServer, tmp_path: Path):
     scene = Scene(server, tmp_path)
     with scene.auth.lock():
-        scene.auth.save(scene.issuer.name, Tokens("a", "", int(NOW) - 1))
+        scene.auth.save(scene.issuer.name, LoginTokens("a", "", int(NOW) - 1))
     with pytest.raises(ProviderError, match="the login has expired"):
         await scene.login().headers()
 
@@ -195,7 +195,7 @@ async def test_a_token_that_another_process_renewed_is_tried_before_renewing(ser
     login = scene.login()
     await login.headers()
     with scene.auth.lock():
-        scene.auth.save(scene.issuer.name, Tokens("access-token-9", "refresh-token-9", int(NOW) + 3600))
+        scene.auth.save(scene.issuer.name, LoginTokens("access-token-9", "refresh-token-9", int(NOW) + 3600))
     async with FakeModel(only_for("access-token-9")) as model:
         assert await speak(model, login) == "welcome"
     assert server.count("refresh_token") == 0
@@ -253,7 +253,7 @@ def test_a_file_that_is_not_ours_is_refused_without_showing_it(tmp_path: Path):
 def test_the_file_has_the_format_that_other_programs_use(tmp_path: Path):
     auth = AuthFile(tmp_path / "auth.json")
     with auth.lock():
-        auth.save("openai", Tokens("a", "r", 5))
+        auth.save("openai", LoginTokens("a", "r", 5))
     provider = {"access_token": "a", "refresh_token": "r", "expires_at_unix": 5}
     assert json.loads(auth.path.read_text()) == {"version": 1, "providers": {"openai": provider}}
     assert "'a'" not in repr(auth.read("openai"))

@@ -14,7 +14,7 @@ from buddy.cli.settings import places_of, read_config
 from buddy.config.settings import Config, Profile
 from buddy.config.template import add_profile
 from buddy.errors import ProviderError, UserError
-from buddy.models.login.account import Flow, Screen, log_in, log_out
+from buddy.models.login.account import Flow, LoginScreen, log_in, log_out
 from buddy.models.login.device import Pairing
 from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
@@ -30,7 +30,7 @@ def login(options: Options) -> int:
     issuer = find_issuer(profile.issuer, profile.client_id)
     auth = AuthFile(places_of(options).config_dir / "auth.json")
     try:
-        log_in(issuer, auth, _flow(options), Screen(_show_pairing, _show_address))
+        log_in(issuer, auth, _flow(options), LoginScreen(_show_pairing, _show_address))
     except ProviderError as error:
         raise UserError(str(error), hint=error.hint, exit_code=75 if error.retryable else 1) from error
     print(f"logged in to {escape(issuer.url)}; the tokens are in {escape(str(auth.path))}", file=sys.stderr)

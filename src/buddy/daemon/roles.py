@@ -10,7 +10,7 @@ from collections.abc import Callable
 from buddy.errors import ProtocolError
 from buddy.log.contract import TokenRecord
 from buddy.protocol.codes import Role
-from buddy.sessions.tokens import Tokens, deadline_of
+from buddy.sessions.tokens import AttachTokens, deadline_of
 
 _RANK: dict[Role, int] = {"observer": 0, "approver": 1, "driver": 2}
 COMPARE_SECONDS = 1.0
@@ -20,7 +20,7 @@ COMPARE_SECONDS = 1.0
 class Roles:
     """`is_owner`: the peer is trusted with the complete runtime. `expire` is called when a token expires."""
 
-    def __init__(self, tokens: Tokens, *, is_owner: bool, expire: Callable[[], None]) -> None:
+    def __init__(self, tokens: AttachTokens, *, is_owner: bool, expire: Callable[[], None]) -> None:
         self.is_owner = is_owner
         self._tokens = tokens
         self._expire = expire

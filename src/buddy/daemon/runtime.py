@@ -267,10 +267,10 @@ def make_provider(
         scripted = Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo()
         return RetryingProvider(scripted, patience)
     if resolved.base_url == LOCAL_URL:
-        from buddy.models.local import Local
+        from buddy.models.local import LocalModel
 
         api = "responses" if resolved.api == "responses" else "completions"
-        return RetryingProvider(Local(resolved.profile, api=api, context_limit=resolved.context_limit), patience)
+        return RetryingProvider(LocalModel(resolved.profile, api=api, context_limit=resolved.context_limit), patience)
     endpoint = Endpoint(
         resolved.profile,
         resolved.base_url,

@@ -37,7 +37,7 @@ _HEALTH = 2.0
 _PAUSE = 0.05
 
 
-class Local:
+class LocalModel:
     """A provider with a server of its own, over either wire."""
 
     model = NAME
@@ -116,7 +116,7 @@ class Server:
     def __init__(self, model_file: Path) -> None:
         self.key = secrets.token_urlsafe(24)
         self._settings = Settings(str(model_file), NAME, self.key, CONTEXT)
-        self._users: set[Local] = set()
+        self._users: set[LocalModel] = set()
         self._process: asyncio.subprocess.Process | None = None
         self._starting: asyncio.Task[str] | None = None
 
@@ -124,10 +124,10 @@ class Server:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def join(self, user: Local) -> None:
+    def join(self, user: LocalModel) -> None:
         self._users.add(user)
 
-    async def leave(self, user: Local) -> None:
+    async def leave(self, user: LocalModel) -> None:
         """The last one to leave ends the process."""
         self._users.discard(user)
         if not self._users:

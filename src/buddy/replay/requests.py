@@ -42,20 +42,20 @@ from buddy.sessions.session import Session
 Act = Callable[[Session], Awaitable[object]]
 
 
-class Request(Struct, frozen=True):
+class ClientRequest(Struct, frozen=True):
     """What a client asked for, and the seq of the event that it left."""
 
     seq: int
     act: Act
 
 
-def requests_in(entries: Sequence[Entry], span: ProcessSpan) -> list[Request]:
+def requests_in(entries: Sequence[Entry], span: ProcessSpan) -> list[ClientRequest]:
     """The requests of a span, in their order."""
-    found: list[Request] = []
+    found: list[ClientRequest] = []
     for at, (event, body) in enumerate(entries):
         if body is not None and span.first <= event.seq <= span.last and _is_external(body):
             act = _act(entries, at, body)
-            found += [Request(event.seq, act)] if act is not None else []
+            found += [ClientRequest(event.seq, act)] if act is not None else []
     return found
 
 

@@ -25,7 +25,7 @@ from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
-from buddy.sessions.tokens import Tokens
+from buddy.sessions.tokens import AttachTokens
 from buddy.targets.choose import verify_target
 from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
@@ -51,7 +51,7 @@ class Sessions:
     def __init__(
         self, services: SessionServices, factories: SessionFactories, owner: str, active_runs: int = 128
     ) -> None:
-        self.tokens = Tokens(services.log, services.now)
+        self.tokens = AttachTokens(services.log, services.now)
         self._services = services
         self._factories = factories
         self._owner = owner

@@ -15,7 +15,7 @@ from buddy.protocol.codes import Role
 from buddy.protocol.ids import encode_ulid
 
 
-class Tokens:
+class AttachTokens:
     def __init__(self, store: TokenStore, now: Callable[[], Moment]) -> None:
         self.now = now
         self._store = store

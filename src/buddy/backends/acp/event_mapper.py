@@ -62,7 +62,7 @@ class PermissionSubject(Struct, frozen=True):
     more_paths: tuple[str, ...] = ()
 
 
-class EventMapper:
+class AcpEventMapper:
     """The calls of one session, and the messages between them."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from buddy.backends.acp.event_mapper import EventMapper, usage_of
+from buddy.backends.acp.event_mapper import AcpEventMapper, usage_of
 from buddy.backends.acp.transport import AcpTransport
 from buddy.backends.external.contract import (
     AgentRequest,
@@ -36,7 +36,7 @@ class AcpSession(EventChannel):
         self._program = program
         self._name = name
         self._login = login
-        self._mapper = EventMapper()
+        self._mapper = AcpEventMapper()
         self._asked: set[asyncio.Future[PermissionAnswer]] = set()
         self._prompt: asyncio.Task[None] | None = None
         self._is_open = False

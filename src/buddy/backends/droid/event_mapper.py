@@ -18,7 +18,7 @@ from buddy.backends.droid.wire import (
     StateChanged,
     TextDelta,
     ThinkingDelta,
-    Tokens,
+    TokenCounts,
     ToolCalled,
     ToolProgressed,
     ToolReturned,
@@ -54,7 +54,7 @@ class DroidCall:
         self.shown = ""
 
 
-class EventMapper:
+class DroidEventMapper:
     def __init__(self) -> None:
         self.last_text = ""
         self.last_error = ""
@@ -63,11 +63,11 @@ class EventMapper:
         self._count = 0
         self._messages: set[str] = set()
         self._thinking: set[str] = set()
-        self._spent = Tokens()
+        self._spent = TokenCounts()
 
-    def set_spent(self, spent: Tokens | None) -> None:
+    def set_spent(self, spent: TokenCounts | None) -> None:
         """For a resumed session: the usage so far, which was already reported."""
-        self._spent = spent or Tokens()
+        self._spent = spent or TokenCounts()
 
     def begin(self) -> None:
         """A new user message: earlier text does not answer it."""
@@ -193,9 +193,9 @@ class EventMapper:
         elif note.cumulative_token_usage is not None:
             yield from self._usage(note.cumulative_token_usage, None)
 
-    def _usage(self, total: Tokens, last: Tokens | None) -> Iterator[AgentEvent]:
+    def _usage(self, total: TokenCounts, last: TokenCounts | None) -> Iterator[AgentEvent]:
         before = self._spent
-        now = Tokens(
+        now = TokenCounts(
             max(total.input_tokens, before.input_tokens),
             max(total.output_tokens, before.output_tokens),
             max(total.cache_creation_tokens, before.cache_creation_tokens),
@@ -210,6 +210,6 @@ class EventMapper:
             yield UsageReport(read, written, cached, context_used=used)
 
 
-def _read(tokens: Tokens) -> int:
+def _read(tokens: TokenCounts) -> int:
     """All input tokens; Droid's count excludes cached ones."""
     return tokens.input_tokens + tokens.cache_creation_tokens + tokens.cache_read_tokens

@@ -20,7 +20,7 @@ from buddy.tools.changes import diff
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 
 
-class Subject(Struct, frozen=True):
+class PermissionSubject(Struct, frozen=True):
     """What would be done, in the terms of our rules."""
 
     kind: ApprovalKind
@@ -66,21 +66,21 @@ class CombinedAnswer:
             await self._answer(PermissionAnswer(self._approved, "; ".join(self._denials)))
 
 
-def subjects(asked: Confirmation) -> Iterator[Subject]:
+def subjects(asked: Confirmation) -> Iterator[PermissionSubject]:
     """Usually one; a patch has one for each file."""
     args, details = asked.tool_use.input, asked.details
     match asked.confirmation_type:
         case "exec" if isinstance(args.get("command"), str):
-            yield Subject("exec", command=_text(details, "fullCommand") or str(args["command"]))
+            yield PermissionSubject("exec", command=_text(details, "fullCommand") or str(args["command"]))
         case "exec" if _text(args, "url"):
-            yield Subject("fetch", url=_text(args, "url"))
+            yield PermissionSubject("fetch", url=_text(args, "url"))
         case "edit" | "create" if path := _text(details, "filePath") or _text(args, "file_path"):
-            yield Subject("write", path=path)
+            yield PermissionSubject("write", path=path)
         case "apply_patch" if paths := _patched_paths(args):
             for path in paths:
-                yield Subject("write", path=path)
+                yield PermissionSubject("write", path=path)
         case _:
-            yield Subject("tool")
+            yield PermissionSubject("tool")
 
 
 def _details(asked: Confirmation) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from buddy.backends.droid import wire
-from buddy.backends.droid.event_mapper import EventMapper
+from buddy.backends.droid.event_mapper import DroidEventMapper
 from buddy.backends.droid.permissions import CombinedAnswer
 from buddy.backends.droid.rpc import DroidRpc
 from buddy.backends.external.contract import AgentEvent, Message, PermissionAnswer, SystemNote
@@ -17,11 +17,11 @@ from buddy.backends.external.contract import AgentEvent, Message, PermissionAnsw
 RequestId = str | int | None
 
 
-class Questions:
+class DroidQuestions:
     """`publish` reports an event; `plan` is whether the session only plans."""
 
     def __init__(
-        self, rpc: DroidRpc, mapper: EventMapper, publish: Callable[[AgentEvent], Awaitable[None]], *, plan: bool
+        self, rpc: DroidRpc, mapper: DroidEventMapper, publish: Callable[[AgentEvent], Awaitable[None]], *, plan: bool
     ) -> None:
         self._rpc = rpc
         self._mapper = mapper

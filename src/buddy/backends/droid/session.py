@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from buddy.backends.droid import wire
-from buddy.backends.droid.event_mapper import EventMapper
-from buddy.backends.droid.questions import Questions
+from buddy.backends.droid.event_mapper import DroidEventMapper
+from buddy.backends.droid.questions import DroidQuestions
 from buddy.backends.droid.rpc import DroidExited, DroidRpc, RequestRefused
 from buddy.backends.droid.turns import Turns
 from buddy.backends.external.contract import (
@@ -41,8 +41,8 @@ class DroidSession(EventChannel):
         self._program = program
         self._rpc = DroidRpc(program, self.errors.append)
         self._turns = Turns()
-        self._mapper = EventMapper()
-        self._questions = Questions(self._rpc, self._mapper, self.publish, plan=plan)
+        self._mapper = DroidEventMapper()
+        self._questions = DroidQuestions(self._rpc, self._mapper, self.publish, plan=plan)
         self._is_cancelling = False
         self._code = 0
         self._tasks: set[asyncio.Task[None]] = set()

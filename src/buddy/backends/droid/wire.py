@@ -34,11 +34,11 @@ class SessionOpened(Struct, frozen=True, rename="camel"):
     """The response to `initialize_session` and, as far as it has these fields, to `load_session`."""
 
     session_id: str = ""
-    token_usage: "Tokens | None" = None
-    inclusive_token_usage: "Tokens | None" = None
+    token_usage: "TokenCounts | None" = None
+    inclusive_token_usage: "TokenCounts | None" = None
 
 
-class Tokens(Struct, frozen=True, rename="camel"):
+class TokenCounts(Struct, frozen=True, rename="camel"):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_tokens: int = 0
@@ -114,7 +114,7 @@ class StateChanged(Struct, frozen=True, rename="camel", tag="droid_working_state
 class TurnCompleted(Struct, frozen=True, rename="camel", tag="agent_turn_completed"):
     reason: str = "completed"
     turn_id: str = ""
-    cumulative_token_usage: Tokens | None = None
+    cumulative_token_usage: TokenCounts | None = None
 
 
 class Failed(Struct, frozen=True, tag="error"):
@@ -123,10 +123,10 @@ class Failed(Struct, frozen=True, tag="error"):
 
 
 class UsageChanged(Struct, frozen=True, rename="camel", tag="session_token_usage_changed"):
-    token_usage: Tokens
+    token_usage: TokenCounts
     session_id: str = ""
-    inclusive_token_usage: Tokens | None = None
-    last_call_token_usage: Tokens | None = None
+    inclusive_token_usage: TokenCounts | None = None
+    last_call_token_usage: TokenCounts | None = None
 
 
 class PermissionResolved(Struct, frozen=True, rename="camel", tag="permission_resolved"):

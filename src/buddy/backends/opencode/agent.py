@@ -86,14 +86,14 @@ class OpenCode:
             raise ProviderError("OpenCode's server sends no events", retryable=True) from None
 
     async def execute(self, request: AgentRequest) -> Executor:
-        from buddy.backends.opencode.session import OpenCodeSession, Prompt
+        from buddy.backends.opencode.session import OpenCodeSession, PromptOptions
 
         server, target = self._server, self._target
         if server is None or target is None:
             raise ProviderError("OpenCode was not started", retryable=False)
         await check_repository(target, request.cwd, request.nonce, self._env.get("HOME", ""), self._is_trusted)
         notes = render_notes(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
-        prompt = Prompt(
+        prompt = PromptOptions(
             request.cwd,
             "plan" if request.plan else "build",
             _model_of(request.model),

@@ -46,7 +46,7 @@ class OpenCodeCall(Struct):
     output: str = ""
 
 
-class EventMapper:
+class OpenCodeEventMapper:
     def __init__(self) -> None:
         self.calls: dict[Key, OpenCodeCall] = {}
         self.last_text = ""

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from buddy.backends.external import lenient
 from buddy.backends.external.contract import AgentEvent, PermissionAnswer, SystemNote, ToolEnded
 from buddy.backends.opencode.client import SessionClient
-from buddy.backends.opencode.event_mapper import EventMapper, Key, OpenCodeCall
+from buddy.backends.opencode.event_mapper import Key, OpenCodeCall, OpenCodeEventMapper
 from buddy.backends.opencode.permissions import permission_of
 from buddy.backends.opencode.wire import Json
 
 
-class Questions:
+class OpenCodeQuestions:
     """`is_cancelled` says whether the current message was cancelled."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Questions:
         self._seen.clear()
         self._granted.clear()
 
-    async def take(self, asked: Json, mapper: EventMapper) -> None:
+    async def take(self, asked: Json, mapper: OpenCodeEventMapper) -> None:
         request_id = lenient.text(asked.get("id"))
         if request_id in self._seen:
             return

@@ -14,9 +14,9 @@ from buddy.backends.external import lenient
 from buddy.backends.external.contract import Completion, Failure, SystemNote
 from buddy.backends.external.event_channel import EventChannel
 from buddy.backends.opencode.client import SessionClient
-from buddy.backends.opencode.event_mapper import EventMapper
+from buddy.backends.opencode.event_mapper import OpenCodeEventMapper
 from buddy.backends.opencode.inbox import GAP, Inbox
-from buddy.backends.opencode.questions import Questions
+from buddy.backends.opencode.questions import OpenCodeQuestions
 from buddy.backends.opencode.server import OpenCodeServer
 from buddy.backends.opencode.wire import Json, StreamEvent, error_text, is_abort
 from buddy.errors import BuddyError, ProviderError
@@ -25,7 +25,7 @@ CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 
 
-class Prompt(Struct, frozen=True):
+class PromptOptions(Struct, frozen=True):
     """The settings sent with every message."""
 
     directory: str
@@ -43,7 +43,7 @@ class Prompt(Struct, frozen=True):
 class OpenCodeSession(EventChannel):
     """Satisfies `Executor`. `anchor` is the id of its newest message so far; ids only grow."""
 
-    def __init__(self, server: OpenCodeServer, prompt: Prompt, session_id: str, anchor: str = "") -> None:
+    def __init__(self, server: OpenCodeServer, prompt: PromptOptions, session_id: str, anchor: str = "") -> None:
         super().__init__()
         self.inbox = Inbox()
         self.sessions: set[str] = {session_id}
@@ -51,12 +51,12 @@ class OpenCodeSession(EventChannel):
         self._server = server
         self._prompt = prompt
         self._client = SessionClient(server, session_id, prompt.directory)
-        self._questions = Questions(self._client, self.publish, lambda: self._is_cancelled)
+        self._questions = OpenCodeQuestions(self._client, self.publish, lambda: self._is_cancelled)
         self._session_id = session_id
         self._anchor = anchor
         self._newest = anchor
         self._closed = False
-        self._mapper = EventMapper()
+        self._mapper = OpenCodeEventMapper()
         self._roles: dict[str, str] = {}
         self._is_pending = False
         self._is_busy = False
@@ -229,7 +229,7 @@ class OpenCodeSession(EventChannel):
             await self._complete()
 
     async def _complete(self) -> None:
-        mapper, self._mapper = self._mapper, EventMapper()
+        mapper, self._mapper = self._mapper, OpenCodeEventMapper()
         self._is_pending = self._is_busy = False
         self._was_cancelled = self._is_cancelled
         self._anchor = self._newest

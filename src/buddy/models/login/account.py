@@ -14,7 +14,7 @@ from buddy.models.login.tokens import AuthFile
 Flow = Literal["device", "browser"]
 
 
-class Screen:
+class LoginScreen:
     """Shows the person what to do."""
 
     def __init__(self, pairing: Callable[[Pairing], None], address: Callable[[str], None]) -> None:
@@ -22,7 +22,7 @@ class Screen:
         self.address = address
 
 
-def log_in(issuer: Issuer, auth: AuthFile, flow: Flow, screen: Screen) -> None:
+def log_in(issuer: Issuer, auth: AuthFile, flow: Flow, screen: LoginScreen) -> None:
     """Have the person log in and store the tokens; UserError or ProviderError if that fails."""
     with open_client() as http:
         endpoints = find_endpoints(issuer, http)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from buddy.errors import ProviderError, UserError
 from buddy.models.login.issuer import Issuer, find_endpoints
 from buddy.models.login.oauth import LoginRefused, open_client, post_form, read_tokens
-from buddy.models.login.tokens import AuthFile, Tokens
+from buddy.models.login.tokens import AuthFile, LoginTokens
 
 EARLY_SECONDS = 90
 TRIAL_SECONDS = 60
@@ -45,7 +45,7 @@ class Login:
         self._auth = auth
         self._learned = learned
         self._clock = clock
-        self._tokens: Tokens | None = None
+        self._tokens: LoginTokens | None = None
         self._refreshed: tuple[str, float] = "", 0.0
 
     async def headers(self) -> Mapping[str, str]:
@@ -66,14 +66,14 @@ class Login:
         self._refreshed = refreshed.access_token, self._clock()
         return True
 
-    def _keep(self, tokens: Tokens) -> Tokens:
+    def _keep(self, tokens: LoginTokens) -> LoginTokens:
         if tokens != self._tokens:
             self._learned(tokens.access_token)
             self._learned(tokens.refresh_token)
             self._tokens = tokens
         return tokens
 
-    def _current(self) -> Tokens:
+    def _current(self) -> LoginTokens:
         """The tokens of the file, refreshed if it is time."""
         tokens = self._load_tokens()
         if self._left(tokens) >= EARLY_SECONDS:
@@ -86,7 +86,7 @@ class Login:
                 return tokens
             raise
 
-    def _refresh(self, old: str) -> Tokens:
+    def _refresh(self, old: str) -> LoginTokens:
         try:
             with self._auth.lock():
                 tokens = self._load_tokens()
@@ -102,7 +102,7 @@ class Login:
         except OSError as error:
             raise ProviderError(f"{self._auth.path}: {error.strerror}", retryable=False) from error
 
-    def _ask_issuer(self, tokens: Tokens) -> Tokens:
+    def _ask_issuer(self, tokens: LoginTokens) -> LoginTokens:
         if not tokens.refresh_token:
             raise self._login_required("the login has expired")
         fields = {
@@ -117,7 +117,7 @@ class Login:
         except LoginRefused as error:
             raise self._login_required("the login is no longer valid") from error
 
-    def _load_tokens(self) -> Tokens:
+    def _load_tokens(self) -> LoginTokens:
         try:
             tokens = self._auth.read(self._issuer.name)
         except UserError as error:
@@ -126,7 +126,7 @@ class Login:
             raise self._login_required("you are not logged in")
         return tokens
 
-    def _left(self, tokens: Tokens) -> float:
+    def _left(self, tokens: LoginTokens) -> float:
         return tokens.expires_at_unix - self._clock()
 
     def _login_required(self, why: str) -> ProviderError:
@@ -134,7 +134,7 @@ class Login:
             f"{why}; run `buddy login {self._profile}`", retryable=False, hint=f"buddy login {self._profile}"
         )
 
-    def _account(self, tokens: Tokens) -> dict[str, str]:
+    def _account(self, tokens: LoginTokens) -> dict[str, str]:
         """OpenAI needs to know which of the person's accounts pays; the token itself contains it."""
         account = account_of(tokens.access_token) if self._issuer.is_openai else ""
         return {"chatgpt-account-id": account} if account else {}

@@ -19,7 +19,7 @@ from msgspec import Struct
 from buddy.errors import UserError
 from buddy.models.login.issuer import SCOPE, Endpoints, Issuer
 from buddy.models.login.oauth import post_form, read_tokens
-from buddy.models.login.tokens import Tokens
+from buddy.models.login.tokens import LoginTokens
 
 if TYPE_CHECKING:
     import httpx2
@@ -82,7 +82,7 @@ def log_in_with_browser(
     http: "httpx2.Client",
     show: Callable[[str], None],
     seconds: float = SECONDS,
-) -> Tokens:
+) -> LoginTokens:
     """Pass the URL to `show`, which opens or prints it, and wait for the browser's redirect."""
     if not endpoints.authorize:
         raise UserError(f"{issuer.url} has no browser login", hint="use --device")

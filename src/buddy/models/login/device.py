@@ -13,7 +13,7 @@ from msgspec import Struct
 from buddy.errors import UserError
 from buddy.models.login.issuer import SCOPE, Endpoints, Issuer
 from buddy.models.login.oauth import LoginRefused, check, fault_of, post_form, post_json, read, read_tokens
-from buddy.models.login.tokens import Tokens
+from buddy.models.login.tokens import LoginTokens
 
 if TYPE_CHECKING:
     import httpx2
@@ -32,7 +32,7 @@ class Pairing(Struct, frozen=True):
     code: str
     interval: float
     seconds: float
-    poll: Callable[[], Tokens | None]
+    poll: Callable[[], LoginTokens | None]
     direct_url: str = ""
 
 
@@ -50,7 +50,7 @@ def start_pairing(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -
 
 def wait_for_tokens(
     pairing: Pairing, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
-) -> Tokens:
+) -> LoginTokens:
     """Poll until the person has decided; UserError if they refuse, or the code expires."""
     deadline, interval = clock() + pairing.seconds, pairing.interval
     while clock() + interval < deadline:
@@ -97,7 +97,7 @@ def _start_standard(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client")
     started = read(response, _Started)
     fields = {"grant_type": _GRANT, "device_code": started.device_code, "client_id": issuer.client_id}
 
-    def poll() -> Tokens | None:
+    def poll() -> LoginTokens | None:
         response = post_form(http, endpoints.token, fields)
         if response.status_code == 400:
             code, _ = fault_of(response)
@@ -138,7 +138,7 @@ def _start_openai(issuer: Issuer, endpoints: Endpoints, http: "httpx2.Client") -
     started = read(response, _UserCode)
     fields = {"device_auth_id": started.device_auth_id, "user_code": started.user_code}
 
-    def poll() -> Tokens | None:
+    def poll() -> LoginTokens | None:
         response = post_json(http, f"{base}/token", fields)
         if response.status_code in (403, 404):
             return None

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import ProviderError
-from buddy.models.login.tokens import Tokens
+from buddy.models.login.tokens import LoginTokens
 
 if TYPE_CHECKING:
     import httpx2
@@ -64,13 +64,13 @@ def post_json(http: "httpx2.Client", url: str, fields: Mapping[str, str]) -> "ht
     return _request(http, "POST", url, json=fields)
 
 
-def read_tokens(response: "httpx2.Response", *, refresh_token: str = "", now: float | None = None) -> Tokens:
+def read_tokens(response: "httpx2.Response", *, refresh_token: str = "", now: float | None = None) -> LoginTokens:
     """The tokens in a response; without a new refresh token the old one stays valid."""
     check(response)
     granted = read(response, Granted)
     lifetime = max(MIN_LIFETIME, DEFAULT_LIFETIME if granted.expires_in is None else int(granted.expires_in))
     expires = int(time.time() if now is None else now) + lifetime
-    return Tokens(granted.access_token, granted.refresh_token or refresh_token, expires)
+    return LoginTokens(granted.access_token, granted.refresh_token or refresh_token, expires)
 
 
 def check(response: "httpx2.Response") -> None:

@@ -25,7 +25,7 @@ LOCK_SECONDS = 30.0
 _POLL = 0.02
 
 
-class Tokens(Struct, frozen=True):
+class LoginTokens(Struct, frozen=True):
     """The tokens of an issuer. Without a refresh token the login ends when the access token expires."""
 
     access_token: str
@@ -38,7 +38,7 @@ class Tokens(Struct, frozen=True):
 
 class _File(Struct, frozen=True):
     version: int = VERSION
-    providers: dict[str, Tokens] = field(default_factory=dict[str, Tokens])
+    providers: dict[str, LoginTokens] = field(default_factory=dict[str, LoginTokens])
 
 
 class AuthFile:
@@ -47,10 +47,10 @@ class AuthFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, provider: str) -> Tokens | None:
+    def read(self, provider: str) -> LoginTokens | None:
         return self._read().providers.get(provider)
 
-    def save(self, provider: str, tokens: Tokens) -> None:
+    def save(self, provider: str, tokens: LoginTokens) -> None:
         """Store these tokens; the caller holds the lock."""
         held = self._read()
         self._write(replace(held, providers={**held.providers, provider: tokens}))

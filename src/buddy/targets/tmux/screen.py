@@ -21,7 +21,7 @@ _LINE_END = re.compile(rb"\r+\n|\r")
 _OPEN = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\r+)\Z")
 
 
-class Screen:
+class PaneText:
     """Turns raw pieces into text. Without given marks, any mark counts."""
 
     def __init__(self, begin: bytes = b"", end: bytes = b"") -> None:

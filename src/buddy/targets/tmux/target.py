@@ -23,7 +23,7 @@ from buddy.targets.orphans import NONCE_VARIABLE
 from buddy.targets.remote import encode_command, exit_code_of
 from buddy.targets.scripts import script_argv
 from buddy.targets.tmux.pane import Pane, PaneCommand
-from buddy.targets.tmux.screen import MARK, Screen
+from buddy.targets.tmux.screen import MARK, PaneText
 
 GRACE_TENTHS = "5"
 
@@ -101,7 +101,7 @@ class Tmux:
         return self._pane.attach_hint()
 
     async def _follow(self, typed: PaneCommand, nonce: str, on_output: OnOutput, timeout: float | None) -> Finished:
-        reading = _PaneOutput(Screen(typed.begin, typed.end), on_output)
+        reading = _PaneOutput(PaneText(typed.begin, typed.end), on_output)
         own = secrets.token_hex(16)
         words = ["env", f"{NONCE_VARIABLE}={own}", *script_argv("follow", typed.directory)]
         follower = child.start(await self._launcher.argv(words), "/", environment())
@@ -148,7 +148,7 @@ class Tmux:
 class _PaneOutput:
     """Output from the pane; `count` is the number of raw bytes received."""
 
-    def __init__(self, screen: Screen, on_output: OnOutput) -> None:
+    def __init__(self, screen: PaneText, on_output: OnOutput) -> None:
         self._screen = screen
         self._on_output = on_output
         self.count = 0
