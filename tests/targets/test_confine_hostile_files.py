@@ -161,7 +161,16 @@ STARTED_LATER = [
     ".factory/hooks.json",
     ".vscode/settings.json",
     ".vscode/launch.json",
+    ".vscode/extensions.json",
     "agent.toml",
+    ".husky/pre-commit",
+    ".claude/settings.json",
+    ".cursor/mcp.json",
+    ".devcontainer/devcontainer.json",
+    ".pre-commit-config.yaml",
+    ".github/workflows/ci.yml",
+    ".gitlab-ci.yml",
+    ".circleci/config.yml",
 ]
 
 

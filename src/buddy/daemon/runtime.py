@@ -42,7 +42,7 @@ from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
 from buddy.sessions.services import SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
-from buddy.targets.choose import OwnDirectories, TargetRequest, choose, close_connections
+from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolSource
@@ -86,7 +86,8 @@ class Runtime:
         self._make_provider = overrides.provider or self._make_own
         self._user_folder = places.config_dir
         self._auth_file = places.config_dir / "auth.json"
-        self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent)
+        source = Path(config.source) if config.source else None
+        self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent, source)
         self._listings = Listings()
         self._pool = Pool()
         self._patience: dict[tuple[str, float | None], Patience] = {}
@@ -167,6 +168,10 @@ class Runtime:
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
+
+    async def clean_up(self) -> None:
+        """Remove from workspaces what a process that was killed has left there."""
+        await clean_up(self._own)
 
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""

@@ -79,6 +79,7 @@ class _Daemon:
     async def _serve(self, listening: socket.socket, web: "tuple[Listen, socket.socket] | None") -> None:
         loop = asyncio.get_running_loop()
         self._handle_signals(loop)
+        await self._runtime.clean_up()
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
         gc.freeze()  # what the start allocated stays, so the collector can skip it

@@ -47,11 +47,12 @@ class TargetChoice(Struct, frozen=True):
 
 
 class OwnDirectories(Struct, frozen=True):
-    """Buddy's own directories."""
+    """Buddy's own directories, and its configuration file wherever that is."""
 
     config_dir: Path
     state_dir: Path
     run_dir: Path
+    config_file: Path | None = None
 
 
 def choose(
@@ -137,7 +138,19 @@ def _choose_confined(
     for place in map(os.path.realpath, places):
         if f"{root}/".startswith(f"{place}/"):
             raise _unavailable(f"the workspace {root} is inside {place}, which confined commands cannot see")
-    return Confined(ConfinementPolicy(root, home=str(Path.home()), own=places), probe or probe_here)
+    run_dir = os.path.realpath(own.run_dir)
+    places += (run_dir,) if f"{run_dir}/".startswith(f"{root}/") and run_dir != root else ()
+    files = () if own.config_file is None else (str(own.config_file),)
+    policy = ConfinementPolicy(root, home=str(Path.home()), own=places, files=files, state_dir=own.state_dir)
+    return Confined(policy, probe or probe_here)
+
+
+async def clean_up(own: OwnDirectories) -> None:
+    """Remove what confined commands of a process that was killed have left in their workspaces."""
+    if os.path.isdir(own.state_dir / "confined"):  # noqa: ASYNC240, PTH112 - usually there is nothing more to do
+        from buddy.targets.confine.journal import clean_up
+
+        await asyncio.to_thread(clean_up, own.state_dir)
 
 
 def _container(request: TargetRequest, name: str, own: OwnDirectories) -> TargetChoice:

@@ -8,28 +8,31 @@ import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
 from msgspec import Struct
 
 from buddy.errors import ToolError
-from buddy.regular_files import read_regular
-from buddy.targets.confine.repositories import (
-    DIRS,
-    FILES,
-    configured_paths,
-    placeholder_content,
-    protected_paths,
-    repositories,
-)
+from buddy.targets.confine.journal import Began, Journal, Made, clean_up, remove_placeholder
+from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
+from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
+from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
 
-# What other programs would run later: git, an editor, a shell, another agent, Buddy itself. An empty directory replaces
-# what is missing, even a file: `git add` ignores it, and no program mistakes it for a configuration.
+# What other programs would run later: git, an editor, a shell, another agent, a build server, Buddy itself. An empty
+# directory replaces what is missing, even a file: `git add` ignores it, and no program mistakes it for a configuration.
 PROJECT = (
     *(f".git/{name}" for name in DIRS),
-    *(".vscode/tasks.json", ".vscode/settings.json", ".vscode/launch.json", ".envrc"),
+    *(".vscode", ".envrc", ".husky", ".pre-commit-config.yaml", ".devcontainer", ".claude", ".cursor"),
+    *(".github/workflows", ".gitlab-ci.yml", ".circleci"),
     *(".mcp.json", ".opencode", "opencode.json", "opencode.jsonc", ".factory", "buddy.toml", "agent.toml"),
+)
+# The same, but nothing replaces what is missing, as it would be in the way: what a command adds is set aside.
+GUARDED = (
+    *(".idea", ".codex", ".gemini", "lefthook.yml", ".lefthook.yml", ".travis.yml", ".drone.yml", ".cirrus.yml"),
+    *(".woodpecker", ".woodpecker.yml", ".buildkite", ".forgejo", ".gitea"),
+    *("Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml"),
 )
 # Git and shells read these if they exist, so an empty file replaces missing ones.
 PROJECT_FILES = tuple(f".git/{name}" for name in FILES)
@@ -40,6 +43,7 @@ HOME_FILES = (
 )
 
 
+_MATTERS_TO_GIT = MARKS | {*DIRS, *FILES}
 OWN_CODE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - plain text
 # Replaced by empty directories private to the command.
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
@@ -60,6 +64,14 @@ class Plan(Struct, frozen=True):
     filter: int | None = None
 
 
+class Running(Struct, frozen=True):
+    """A command that is about to start: its plan, and what was there before it."""
+
+    plan: Plan
+    before: Repositories
+    present: list[str]
+
+
 class Placeholders:
     """Replacements for missing paths, counted over all commands of this process.
 
@@ -69,18 +81,30 @@ class Placeholders:
     def __init__(self) -> None:
         self._users = 0
         self._places: dict[Path, bytes | None] = {}
+        self._journals: set[Journal] = set()
         self._lock = Lock()  # plans are created in threads
 
-    def make(self, place: Path, *, is_dir: bool) -> None:
+    def make(self, place: Path, journal: Journal | None, *, is_dir: bool) -> None:
+        content = None if is_dir else placeholder_content(str(place))
         with self._lock, suppress(FileExistsError):
-            if is_dir:
+            if journal is not None:
+                self._journals.add(journal)
+                journal.note(Made(str(place), None if content is None else content.decode()))
+            if content is None:
                 place.mkdir()
-                self._places[place] = None
             else:
-                content = placeholder_content(str(place))
                 with place.open("xb") as file:
                     file.write(content)
-                self._places[place] = content
+            self._places[place] = content
+
+    def note(self, journal: Journal, entry: Began) -> None:
+        with self._lock:
+            self._journals.add(journal)
+            journal.note(entry)
+
+    def without(self, places: frozenset[str]) -> frozenset[str]:
+        with self._lock:
+            return places.difference(map(str, self._places))
 
     @contextmanager
     def hold(self) -> Generator[None]:
@@ -95,34 +119,47 @@ class Placeholders:
                     self._clear()
 
     def _clear(self) -> None:
-        """No confined command could write there, so anything that changed came from outside and stays."""
         for place, content in reversed(self._places.items()):
-            with suppress(OSError):
-                if content is None:
-                    place.rmdir()
-                elif read_regular(str(place), len(content) + 1) == content:
-                    place.unlink()
+            remove_placeholder(str(place), content)
         self._places.clear()
+        for journal in self._journals:
+            journal.clear()
 
 
 _placeholders = Placeholders()
 
 
-class ConfinementPolicy:
-    """The rules for one workspace; `own` are Buddy's own directories."""
+@cache
+def _journal(state_dir: Path) -> Journal:
+    """The one of this process; whatever earlier ones left is cleaned up first."""
+    clean_up(state_dir)
+    return Journal(state_dir)
 
-    def __init__(self, root: str, *, home: str, own: tuple[str, ...]) -> None:
+
+class ConfinementPolicy:
+    """The rules for one workspace; `own` are Buddy's own directories, `files` its own files in other places.
+
+    With a `state_dir`, what a crash leaves in the workspace is cleaned up later.
+    """
+
+    def __init__(
+        self, root: str, *, home: str, own: tuple[str, ...], files: tuple[str, ...] = (), state_dir: Path | None = None
+    ) -> None:
         self.root = os.path.realpath(root)
         self._own = tuple(os.path.realpath(place) for place in own)
-        self._dirs = (*_join(self.root, PROJECT), *_join(home, HOME_DIRS), *self._own)
-        self._files = (*_join(self.root, PROJECT_FILES), *_join(home, HOME_FILES))
+        self._state_dir = state_dir
+        code = tuple(os.path.realpath(place) for place in (sys.prefix, OWN_CODE))
+        self._dirs = (*_join(self.root, PROJECT), *_join(home, HOME_DIRS), *self._own, *code)
+        self._files = (*_join(self.root, PROJECT_FILES), *_join(home, HOME_FILES), *map(os.path.realpath, files))
+        self._guarded = tuple(_join(self.root, GUARDED))
 
     def check(self, path: str) -> None:
         """Refuse to write a protected path or one of its parents; `path` is canonical."""
         inside = path.removeprefix(self.root).split("/") if is_below(path, self.root) else []
-        places = (*self._dirs, *self._files, *(place for place, _ in configured_paths(f"{self.root}/.git")))
+        places = (*self._dirs, *self._files, *self._guarded)
+        places += tuple(place for place, _ in configured_paths(f"{self.root}/.git"))
         met = (path == place or is_below(path, place) or is_below(place, path) for place in places)
-        if ".git" in inside or any(met):
+        if ".git" in inside or any(met) or self._is_in_bare_repository(path):
             raise ToolError(
                 f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
             )
@@ -131,11 +168,33 @@ class ConfinementPolicy:
         """While this is open, the placeholders of a plan stay."""
         return _placeholders.hold()
 
+    def begin(self, *, network: bool) -> Running:
+        """What one command that starts now needs. It scans the workspace: do not call it in an event loop."""
+        present = existing(self.root, GUARDED)
+        found = self._find()
+        if self._state_dir is not None:
+            entry = Began(self.root, sorted(found.places), list(GUARDED), present)
+            _placeholders.note(_journal(self._state_dir), entry)
+        return Running(self._plan(found, network=network), found, present)
+
+    def settle(self, running: Running) -> list[str]:
+        """Look at what the command left; returns what had to be set aside. It scans the workspace, too."""
+        done = set_aside_new(running.before, self._find(), self.root)
+        return done + set_aside_names(self.root, GUARDED, running.present)
+
     def plan(self, *, network: bool) -> Plan:
-        """The plan for one command that starts now. It scans the workspace: do not call it in an event loop."""
+        """The plan alone."""
+        return self._plan(self._find(), network=network)
+
+    def _find(self) -> Repositories:
+        """Without the placeholders of commands that are running."""
+        found = tree_of(self.root).find()
+        return Repositories(_placeholders.without(found.places), found.is_complete)
+
+    def _plan(self, found: Repositories, *, network: bool) -> Plan:
         readonly: dict[str, None] = {}
         pins: dict[str, None] = {}
-        for place, is_dir in self._protected_paths():
+        for place, is_dir in self._protected_paths(found):
             *above, last = self._walk(place, is_dir=is_dir)
             pins.update(dict.fromkeys(above))
             readonly[last] = None
@@ -150,15 +209,25 @@ class ConfinementPolicy:
             network,
         )
 
-    def _protected_paths(self) -> Iterator[tuple[str, bool]]:
+    def _protected_paths(self, found: Repositories) -> Iterator[tuple[str, bool]]:
         """The paths below the root that must stay as they are, and whether a directory stands in for each."""
         places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
-        places += [place for repository in repositories(self.root) for place in protected_paths(repository)]
+        places += [(place, True) for place in self._guarded if os.path.lexists(place)]
+        places += protected_in(found.places)
         return (place for place in places if is_below(place[0], self.root))
+
+    def _is_in_bare_repository(self, path: str) -> bool:
+        """Whether a file would complete what git takes for a repository, or change how one works."""
+        at = self.root
+        for part in path.removeprefix(self.root).split("/"):
+            if part in _MATTERS_TO_GIT and is_bare(frozenset({part, *existing(at, MARKS)})):
+                return True
+            at = f"{at}/{part}" if part else at
+        return False
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from the root down to `place`; the first missing one is created and ends the walk."""
-        at = Path(self.root)
+        at, journal = Path(self.root), None if self._state_dir is None else _journal(self._state_dir)
         parts = Path(place).relative_to(at).parts
         for number, part in enumerate(parts):
             at /= part
@@ -166,7 +235,7 @@ class ConfinementPolicy:
             if at.is_symlink():
                 raise ToolError(f"{at} is a link, and what it protects could be swapped; a confined run needs its own")
             if not at.exists():
-                _placeholders.make(at, is_dir=is_dir or not is_last)
+                _placeholders.make(at, journal, is_dir=is_dir or not is_last)
                 yield str(at)
                 return
             yield str(at)

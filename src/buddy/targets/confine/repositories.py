@@ -1,20 +1,19 @@
 """The parts of git repositories in a workspace that can make git run code: hooks, configuration, included files.
 
-Invariants: the scan is bounded, follows no links and runs nothing of the repository. Missing files get a harmless
-placeholder: see `placeholder_content`.
+Invariants: what is read is bounded, links are not followed, and nothing of the repository is run. Missing files get a
+harmless placeholder: see `placeholder_content`.
 """
 
 import os
 import re
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from buddy.regular_files import read_regular
 
-MAX_DIRECTORIES = 1000
-MAX_DEPTH = 3
+MAX_REPOSITORIES = 50
+MAX_MODULES = 1000
 MAX_CONFIG = 256 * 1024
-SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build"})
 DIRS = ("hooks",)
 # A `commondir` file would make a repository take its configuration and hooks from elsewhere.
 FILES = ("config", "config.worktree", "commondir")
@@ -23,25 +22,16 @@ _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
 _PAIR = re.compile(r'\s*(path|hookspath)\s*=\s*"?([^"#;\n]+)', re.IGNORECASE)
 
 
-def repositories(root: str) -> list[str]:
-    """Every `.git` at and below a directory, breadth first, and the repositories of submodules inside them."""
-    found: list[str] = []
-    waiting = deque([(root, 0)])
-    for _ in range(MAX_DIRECTORIES):
-        if not waiting:
-            break
-        directory, depth = waiting.popleft()
-        try:
-            with os.scandir(directory) as entries:
-                inner = [entry for entry in entries if not entry.is_symlink()]
-        except OSError:
+def protected_in(places: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """The paths that must stay as they are in all of these repositories and their submodules."""
+    # The nearest first; beyond a number that nobody works in at once, each is protected as a whole.
+    for number, place in enumerate(sorted(places, key=lambda place: (place.count("/"), place))):
+        if number >= MAX_REPOSITORIES:
+            yield place, True
             continue
-        for entry in inner:
-            if entry.name == ".git":
-                found += [entry.path, *_modules(f"{entry.path}/modules")]
-            elif depth < MAX_DEPTH and entry.name not in SKIPPED and entry.is_dir(follow_symlinks=False):
-                waiting.append((entry.path, depth + 1))
-    return found
+        yield from protected_paths(place)
+        for module in _modules(f"{place}/modules"):
+            yield from protected_paths(module)
 
 
 def protected_paths(repository: str) -> Iterator[tuple[str, bool]]:
@@ -81,7 +71,7 @@ def placeholder_content(path: str) -> bytes:
 
 def _modules(directory: str) -> Iterator[str]:
     """Submodules can be nested, and their names can have slashes."""
-    for place, names, files in os.walk(directory):
+    for place, names, files in islice(os.walk(directory), MAX_MODULES):
         if "HEAD" in files and "config" in files:
             yield place
             names[:] = [name for name in names if name == "modules"]

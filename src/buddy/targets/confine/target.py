@@ -6,7 +6,7 @@ paths, and have no network unless their call was allowed to. Nothing runs before
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -15,7 +15,7 @@ from buddy.scrub.environment import secrets_of
 from buddy.targets import cgroups, files, paths
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.confine.methods import confine, simple_filter
-from buddy.targets.confine.policy import ConfinementPolicy
+from buddy.targets.confine.policy import ConfinementPolicy, Plan
 from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
@@ -55,13 +55,17 @@ class Confined(Local):
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         how = await self._proven()
-        with self._policy.active(), ExitStack() as stack:
-            plan = await finish_despite_cancel(asyncio.to_thread(self._policy.plan, network=self._network))
-            if not cgroups.may_outlive(command):
-                plan = stack.enter_context(simple_filter(plan))
-            argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
-            fds = () if plan.filter is None else (plan.filter,)
-            finished = await self._start(argv, cwd, nonce, on_output, timeout, env, fds)
+        with self._policy.active():
+            running = await finish_despite_cancel(asyncio.to_thread(self._policy.begin, network=self._network))
+            try:
+                with _filtered(running.plan, command) as plan:
+                    argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
+                    fds = () if plan.filter is None else (plan.filter,)
+                    finished = await self._start(argv, cwd, nonce, on_output, timeout, env, fds)
+            finally:
+                done = await finish_despite_cancel(asyncio.to_thread(self._policy.settle, running))
+        for line in done:
+            await on_output("stderr", f"confined: {line}\n".encode("utf-8", "replace"))
         return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
@@ -82,3 +86,8 @@ class Confined(Local):
                 code="SANDBOX_UNREACHABLE",
             )
         return proof.method
+
+
+def _filtered(plan: Plan, command: str) -> AbstractContextManager[Plan]:
+    """Plain commands have no Unix sockets, so that they need not wait for a supervisor."""
+    return nullcontext(plan) if cgroups.may_outlive(command) else simple_filter(plan)

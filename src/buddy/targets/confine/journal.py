@@ -1,0 +1,119 @@
+"""What confined commands have put into workspaces for now, on disk: after a crash, the next process cleans up.
+
+Invariants: a line is written before what it announces; the file of a living process is locked and left alone.
+"""
+
+import fcntl
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from buddy.regular_files import read_regular
+from buddy.targets.confine.new_repositories import set_aside_names, set_aside_new
+from buddy.targets.confine.tree import Repositories, tree_of
+
+FOLDER = "confined"
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class Made(Struct, frozen=True, tag="made"):
+    """A placeholder; `content` is None for a directory."""
+
+    path: str
+    content: str | None
+
+
+class Began(Struct, frozen=True, tag="began"):
+    """A command in a workspace, with the repositories and the files of `names` that were there before."""
+
+    root: str
+    places: list[str]
+    names: list[str]
+    present: list[str]
+
+
+class Journal:
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / FOLDER
+        self._opened = -1
+
+    def note(self, entry: Made | Began) -> None:
+        if self._opened < 0:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._opened = os.open(self._folder / f"{os.getpid()}.jsonl", flags, 0o600)
+            fcntl.flock(self._opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(self._opened, msgspec.json.encode(entry) + b"\n")
+
+    def clear(self) -> None:
+        """Nothing is left to clean up."""
+        if self._opened >= 0:
+            os.ftruncate(self._opened, 0)
+
+
+def has_leftovers(state_dir: Path) -> bool:
+    """Whether an earlier process may have left something; cheap."""
+    try:
+        with os.scandir(state_dir / FOLDER) as entries:
+            return any(entry.stat().st_size for entry in entries)
+    except OSError:
+        return False
+
+
+def clean_up(state_dir: Path) -> list[str]:
+    """Remove what processes that are gone have left; returns what was set aside in workspaces."""
+    done: list[str] = []
+    with suppress(OSError):
+        for path in sorted((state_dir / FOLDER).glob("*.jsonl")):
+            with _claim(path) as is_ours:
+                if is_ours:
+                    done += _undo(list(_read(path)))
+                    path.unlink()
+    return done
+
+
+def remove_placeholder(path: str, content: bytes | None) -> None:
+    """Remove it if it is still what was made: anything else came from outside and stays."""
+    with suppress(OSError):
+        if content is None:
+            os.rmdir(path)  # noqa: PTH106 - plain text
+        elif read_regular(path, len(content) + 1) == content:
+            os.unlink(path)  # noqa: PTH108 - plain text
+
+
+def _undo(entries: list[Made | Began]) -> list[str]:
+    done: list[str] = []
+    for entry in reversed(entries):
+        if isinstance(entry, Made):
+            remove_placeholder(entry.path, None if entry.content is None else entry.content.encode())
+    for entry in entries:
+        if isinstance(entry, Began):
+            before = Repositories(frozenset(entry.places))
+            done += set_aside_new(before, tree_of(entry.root).find(), entry.root)
+            done += set_aside_names(entry.root, entry.names, entry.present)
+    return done
+
+
+def _read(path: Path) -> Iterator[Made | Began]:
+    for line in read_regular(str(path), MAX_BYTES).splitlines():
+        with suppress(msgspec.DecodeError):
+            yield msgspec.json.decode(line, type=Made | Began)
+
+
+@contextmanager
+def _claim(path: Path) -> Generator[bool]:
+    """Whether the process that wrote it is gone, and nobody else cleans up."""
+    opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(opened)
