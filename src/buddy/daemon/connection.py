@@ -13,18 +13,20 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, json
 
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong, ServerLink
 from buddy.daemon.pump import LineCache, Pump
+from buddy.daemon.refusals import error_info, scrub_kind
 from buddy.daemon.roles import Roles
 from buddy.errors import LogError, ProtocolError, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.actors import register_client
 from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage, session_of
 from buddy.protocol.request_table import REQUESTS
-from buddy.protocol.shapes import ErrorInfo, Shape
+from buddy.protocol.shapes import Shape
+from buddy.scrub import Scrubber
 from buddy.sessions.sessions import Sessions
 
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
@@ -45,6 +47,7 @@ class PeerConnection:
         dispatch: "Dispatch",
         *,
         trusted: bool,
+        scrubber: Scrubber,
         limits: Limits = NO_LIMITS,
         encoded: LineCache | None = None,
     ) -> None:
@@ -57,6 +60,7 @@ class PeerConnection:
         self._sessions = sessions
         self._log = log
         self._dispatch = dispatch
+        self._scrubber = scrubber
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._served_apart: dict[str, asyncio.Task[None]] = {}
         self._pending = 0
@@ -91,7 +95,8 @@ class PeerConnection:
             request = parse_request(line)
         except ProtocolError as error:
             request_id, kind = salvage(line)
-            await self._link.write(self._refusal(self._request_id(request_id), kind or "unknown", error).line())
+            response = self._refusal(self._request_id(request_id), kind or "unknown", error, line)
+            await self._link.write(response.line())
             return
         row, session_id = REQUESTS.get(request.type), _session_of(request)
         before = self._served_apart.get(session_id) if session_id else None
@@ -142,27 +147,29 @@ class PeerConnection:
         try:
             reply = await self._dispatch(self, request)
         except ProtocolError as error:
-            return self._refusal(request.request_id, request.type, error)
+            wrong = error
         except UserError as error:
             wrong = ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None)
-            return self._refusal(request.request_id, request.type, wrong)
         except LogError as error:
             code = "STORAGE_FULL" if isinstance(error, StorageFull) else "INTERNAL_ERROR"
             wrong = ProtocolError(code, str(error) or "the log refused the write", retryable=True)
-            return self._refusal(request.request_id, request.type, wrong)
         except Exception:
             # The only broad except here: a bug fails the request, not the connection or the daemon.
             log.exception("%s failed", request.type)
             wrong = ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
-            return self._refusal(request.request_id, request.type, wrong)
+        else:
+            return self._reply(request, reply, session_id)
+        return self._refusal(request.request_id, request.type, wrong, _sent(request))
+
+    def _reply(self, request: IncomingRequest, reply: Shape, session_id: str | None) -> Response:
         session_id = getattr(reply, "session_id", None) or session_id
         return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
 
     # --- what handlers use -----------------------------------------------------------------------------------------
 
     def introduce(self, name: str) -> None:
-        """Register the peer's name: it is the `by` of all it does."""
-        self.name = register_client(name).name
+        """Register the peer's name: it is the `by` of all it does, so it is scrubbed before anything stores it."""
+        self.name = register_client(self._scrubber.message(name)).name
 
     def close(self) -> None:
         self._link.close()
@@ -204,15 +211,21 @@ class PeerConnection:
         self._request_ids += 1
         return f"req_unknown.{self._request_ids}"
 
-    def _refusal(self, request_id: str, kind: str, error: ProtocolError) -> Response:
-        info = ErrorInfo(error.code, error.message or error.code, error.retryable, error.detail)
-        return Response(request_id, kind[:100], False, Raw(b"{}"), info)
+    def _refusal(self, request_id: str, kind: str, error: ProtocolError, sent: bytes = b"") -> Response:
+        info = error_info(self._scrubber, error, sent)
+        return Response(request_id, scrub_kind(self._scrubber, kind), False, Raw(b"{}"), info)
 
 
 async def _run_after(previous: asyncio.Task[None] | None, pump: Pump) -> None:
     if previous is not None:
         await asyncio.wait([previous])
     await pump.run()
+
+
+def _sent(request: IncomingRequest) -> bytes:
+    """The texts that a request names."""
+    session_id = "" if request.session_id is UNSET else request.session_id
+    return json.encode({"sessionId": session_id, "type": request.type, "payload": request.payload})
 
 
 def _session_of(request: IncomingRequest) -> str:

@@ -126,7 +126,8 @@ class Runtime:
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
-        self._serve(PeerConnection(ours, self.sessions, self.log, self._dispatch, trusted=True))
+        peer = PeerConnection(ours, self.sessions, self.log, self._dispatch, trusted=True, scrubber=self.scrubber)
+        self._serve(peer)
         return theirs
 
     def accept(self, link: ServerLink, *, trusted: bool, grant: TokenRecord | None = None) -> bool:
@@ -134,7 +135,14 @@ class Runtime:
         if len(self._connections) >= self.limits.connections or self.stopping.is_set():
             return False
         peer = PeerConnection(
-            link, self.sessions, self.log, self._dispatch, trusted=trusted, limits=self.limits, encoded=self._encoded
+            link,
+            self.sessions,
+            self.log,
+            self._dispatch,
+            trusted=trusted,
+            scrubber=self.scrubber,
+            limits=self.limits,
+            encoded=self._encoded,
         )
         if grant is not None:
             peer.roles.grant(grant)

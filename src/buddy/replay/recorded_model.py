@@ -167,6 +167,9 @@ class RecordedScrubber(Scrubber):
     def text(self, text: str) -> str:
         return text
 
+    def message(self, text: str) -> str:
+        return text
+
     def registered(self, text: str) -> str:
         return text
 

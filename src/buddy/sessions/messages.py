@@ -3,6 +3,9 @@
 Invariant: whatever can be wrong with a message is found here, before anything about it is recorded.
 """
 
+import hashlib
+from collections.abc import Container
+
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
@@ -11,6 +14,7 @@ from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
+from buddy.scrub import Scrubber
 
 
 def check_text(text: str) -> None:
@@ -26,6 +30,16 @@ def check_criteria(message: SendUserMessage) -> None:
     ids = [criterion.id for criterion in message.acceptance_criteria]
     if len(set(ids)) < len(ids):
         raise ProtocolError("INVALID_REQUEST", "acceptanceCriteria ids must be unique")
+
+
+def stored_id(scrubber: Scrubber, client_message_id: str, known: Container[str]) -> str:
+    """The id as it is stored: a digest instead of one that contains a secret, so that it still names one run.
+
+    It is looked for as a digest in any case: what is a secret may have changed since it was stored.
+    """
+    digest = "msg_" + hashlib.sha256(client_message_id.encode(errors="surrogatepass")).hexdigest()[:40]
+    is_clean = scrubber.message(client_message_id) == client_message_id
+    return client_message_id if is_clean and digest not in known else digest
 
 
 async def check_cost(backend: Backend, limits: BudgetLimits) -> None:

@@ -29,7 +29,7 @@ from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
 from buddy.sessions.inbox import MessageQueue
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of
+from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of, stored_id
 from buddy.sessions.runner import perform
 from buddy.sessions.services import SessionServices
 from buddy.sessions.state import SessionFold
@@ -89,6 +89,7 @@ class Runs:
     async def send(self, message: SendUserMessage, by: str) -> str:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         session = self._session
+        message = replace(message, client_message_id=self._stored_id(message.client_message_id))
         await check_cost(session.backend, _options(session, message).budget)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
@@ -105,6 +106,7 @@ class Runs:
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message until the runs before it are complete; 0 if it starts at once."""
         session = self._session
+        message = replace(message, client_message_id=self._stored_id(message.client_message_id))
         check_text(message.text)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
         await check_cost(session.backend, _options(session, as_sent).budget)
@@ -129,6 +131,9 @@ class Runs:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         if run.cancelling is None:
             await self._cancel(request.reason or "user_cancelled", by)
+
+    def _stored_id(self, client_message_id: str) -> str:
+        return stored_id(self._session.services.scrubber, client_message_id, self._session.fold.runs)
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
