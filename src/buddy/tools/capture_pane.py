@@ -20,19 +20,20 @@ SHOWN = 8000
 
 
 class CapturePaneArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str | None, Meta(description="Another pane: %1 or session:window.pane.")] = None
-    start: Annotated[str | None, Meta(description="First line: 0 is the top of the screen, -10 before it, - all.")] = (
-        None
-    )
-    end: Annotated[str | None, Meta(description="Last line, counted likewise.")] = None
+    target: Annotated[str | None, Meta(description="Another pane, as %1 or session:window.pane.")] = None
+    start: Annotated[
+        str | None,
+        Meta(description="First line: 0 is the top of the screen, -10 ten above, - the oldest."),
+    ] = None
+    end: Annotated[str | None, Meta(description="Last line, counted the same way.")] = None
     join_wrapped_lines: Annotated[bool, Meta(description="Join lines that the pane wrapped.")] = True
-    preserve_trailing_spaces: Annotated[bool, Meta(description="Keep spaces at the ends of lines.")] = False
+    preserve_trailing_spaces: Annotated[bool, Meta(description="Keep trailing spaces.")] = False
     include_escape_sequences: Annotated[bool, Meta(description="Keep colours and styles.")] = False
-    escape_non_printable: Annotated[bool, Meta(description="Spell control characters in octal.")] = False
-    include_alternate_screen: Annotated[bool, Meta(description="The screen of a full-screen program.")] = False
+    escape_non_printable: Annotated[bool, Meta(description="Show control characters in octal.")] = False
+    include_alternate_screen: Annotated[bool, Meta(description="Show the screen behind a full-screen program.")] = False
     delay: Annotated[str | int | None, Meta(description="Wait before looking: 500ms, 2s, or seconds.")] = None
     delay_ms: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="The same in milliseconds; give one of the two.")
+        Annotated[int, Meta(ge=0)] | None, Meta(description="The delay in milliseconds; set only one of the two.")
     ] = None
 
 

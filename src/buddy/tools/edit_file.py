@@ -20,10 +20,10 @@ MAX_PLACES = 10
 
 
 class EditFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="The file, relative to the workspace.", min_length=1)]
-    old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file.")]
-    new: Annotated[str, Meta(description="The text to put in its place.")]
-    replace_all: Annotated[bool, Meta(description="Replace every occurrence, not only the one.")] = False
+    path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
+    old: Annotated[str, Meta(description="Text to replace, exactly as in the file.")]
+    new: Annotated[str, Meta(description="Replacement text.")]
+    replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] = False
 
 
 class EditFile:

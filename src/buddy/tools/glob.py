@@ -19,8 +19,8 @@ MAX_FILES = 500
 
 
 class GlobArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(description="Such as '*.py' or 'src/**/*.{ts,tsx}'.", min_length=1)]
-    path: Annotated[str, Meta(description="Directory to look in; default the workspace.", min_length=1)] = "."
+    pattern: Annotated[str, Meta(description="Glob pattern, such as '*.py' or 'src/**/*.{ts,tsx}'.", min_length=1)]
+    path: Annotated[str, Meta(description="Directory to search (default: the workspace).", min_length=1)] = "."
 
 
 class FindFiles:

@@ -33,12 +33,12 @@ _LINE = re.compile(r"(?P<path>[^\0]*)\0(?P<number>\d+)(?P<kind>[:-])(?P<text>.*)
 
 
 class GrepArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(description="A regular expression, matched line by line.", min_length=1)]
-    path: Annotated[str, Meta(description="File or directory to search; default the workspace.", min_length=1)] = "."
-    glob: Annotated[str | None, Meta(description="Only files like this, such as '*.py' or 'src/**/*.ts'.")] = None
-    ignore_case: Annotated[bool, Meta(description="Do not tell upper from lower case.")] = False
-    context: Annotated[int, Meta(description="Lines to show around each match.", ge=0, le=20)] = 0
-    limit: Annotated[int, Meta(description="At most this many matching lines.", ge=1, le=1000)] = 100
+    pattern: Annotated[str, Meta(description="Regular expression, matched line by line.", min_length=1)]
+    path: Annotated[str, Meta(description="File or directory to search (default: the workspace).", min_length=1)] = "."
+    glob: Annotated[str | None, Meta(description="Search only matching files, such as '*.py' or 'src/**/*.ts'.")] = None
+    ignore_case: Annotated[bool, Meta(description="Ignore case.")] = False
+    context: Annotated[int, Meta(description="Lines of context around each match.", ge=0, le=20)] = 0
+    limit: Annotated[int, Meta(description="Maximum number of matching lines.", ge=1, le=1000)] = 100
 
 
 class GrepLine(Struct, frozen=True):

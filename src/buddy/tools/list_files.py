@@ -17,9 +17,9 @@ from buddy.tools.texts import text_of
 
 
 class ListFilesArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="The directory; default the workspace.", min_length=1)] = "."
-    depth: Annotated[int, Meta(description="How many levels to go down.", ge=1, le=10)] = 1
-    limit: Annotated[int, Meta(description="At most this many entries.", ge=1, le=2000)] = 500
+    path: Annotated[str, Meta(description="Directory to list (default: the workspace).", min_length=1)] = "."
+    depth: Annotated[int, Meta(description="Number of levels to list.", ge=1, le=10)] = 1
+    limit: Annotated[int, Meta(description="Maximum number of entries.", ge=1, le=2000)] = 500
 
 
 class ListFiles:

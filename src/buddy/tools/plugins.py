@@ -45,8 +45,10 @@ def installed_tools(taken: Iterable[str]) -> list[AnyTool]:
 
 
 def _may_bring_tools(folder: str) -> bool:
-    """Whether a package in this folder of `sys.path` names our group. Reads its file, because asking importlib.metadata
-    takes longer than everything else that a start does with tools."""
+    """Whether a package in this folder of `sys.path` declares our group.
+
+    Reads the files itself: importlib.metadata takes longer than all other work with tools at startup.
+    """
     try:
         entries = os.listdir(folder or ".")  # noqa: PTH208 - creating path objects takes longer than the check
     except OSError:
@@ -75,7 +77,7 @@ def _load(point: "EntryPoint") -> AnyTool:
 
 
 def _problems(tool: AnyTool) -> Iterator[str]:
-    """What is wrong with an imported tool, which no type checker has seen."""
+    """What is wrong with an imported tool; no type checker has seen it."""
     if not (isinstance(tool.name, str) and tool.name.isidentifier() and len(tool.name) <= 64):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
         yield "its name must be a word of at most 64 letters, digits and underscores"
     if (tier := getattr(tool, "tier", None)) is not None and tier not in get_args(Tier):

@@ -21,9 +21,9 @@ MAX_FILE = 10 * 1024 * 1024
 
 
 class ReadFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="The file, relative to the workspace.", min_length=1)]
-    offset: Annotated[int, Meta(description="First line to read, from 1.", ge=1)] = 1
-    limit: Annotated[int, Meta(description="How many lines to read.", ge=1)] = MAX_LINES
+    path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
+    offset: Annotated[int, Meta(description="First line to read, starting at 1.", ge=1)] = 1
+    limit: Annotated[int, Meta(description="Maximum number of lines.", ge=1)] = MAX_LINES
 
 
 class ReadFile:

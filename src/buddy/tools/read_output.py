@@ -23,10 +23,10 @@ ReadBlob = Callable[[str, int, int | None], Awaitable[tuple[bytes, int] | None]]
 
 class ReadOutputArgs(Struct, frozen=True, forbid_unknown_fields=True):
     output: Annotated[
-        str, Meta(description="The output, as the shortened result named it.", pattern="^[0-9a-f]+$", max_length=64)
+        str, Meta(description="Id of the output, from the shortened result.", pattern="^[0-9a-f]+$", max_length=64)
     ]
-    offset: Annotated[int, Meta(description="First byte to read, from 0.", ge=0)] = 0
-    limit: Annotated[int, Meta(description="How many bytes to read.", ge=16, le=MAX_PART)] = MAX_PART
+    offset: Annotated[int, Meta(description="First byte to read, starting at 0.", ge=0)] = 0
+    limit: Annotated[int, Meta(description="Maximum number of bytes.", ge=16, le=MAX_PART)] = MAX_PART
 
 
 class ReadOutput:

@@ -23,15 +23,17 @@ SHOWN_AFTER_TIMEOUT = 8 * 1024
 
 
 class RunShellArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, Meta(description="The command line, for bash.", min_length=1)]
+    command: Annotated[str, Meta(description="Command line for bash.", min_length=1)]
     wait: Annotated[
         bool | int | str | None,
-        Meta(description='true (default): until it ends. "500ms", "30s", "10m", "1h" or seconds: at most that long.'),
+        Meta(description='true (default): until it finishes. "500ms", "30s", "10m", "1h" or seconds: a limit.'),
     ] = None
-    cwd: Annotated[str | None, Meta(description="Directory to run in, inside the workspace; default its root.")] = None
-    network: Annotated[
-        bool, Meta(description="Where commands are confined: ask for network for this command. Elsewhere they have it.")
-    ] = False
+    cwd: Annotated[str | None, Meta(description="Directory to run in, within the workspace (default: its root).")] = (
+        None
+    )
+    network: Annotated[bool, Meta(description="In a confined session: request network access for this command.")] = (
+        False
+    )
 
 
 class RunShell:

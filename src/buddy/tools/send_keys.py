@@ -21,13 +21,13 @@ MAX_KEYS = 100
 
 
 class SendKeysArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    target: Annotated[str | None, Meta(description="Another pane: %1 or session:window.pane.")] = None
-    keys: Annotated[tuple[str, ...], Meta(description="Named keys: C-c, Enter, Up, Escape.", max_length=MAX_KEYS)] = ()
-    literal_text: Annotated[str | None, Meta(description="Text to type as it is, before the keys.")] = None
+    target: Annotated[str | None, Meta(description="Another pane, as %1 or session:window.pane.")] = None
+    keys: Annotated[tuple[str, ...], Meta(description="Key names: C-c, Enter, Up, Escape.", max_length=MAX_KEYS)] = ()
+    literal_text: Annotated[str | None, Meta(description="Text to type verbatim, before the keys.")] = None
     enter: Annotated[bool, Meta(description="Press Enter at the end.")] = False
     delay: Annotated[str | int | None, Meta(description="Wait before sending: 500ms, 2s, or seconds.")] = None
     delay_ms: Annotated[
-        Annotated[int, Meta(ge=0)] | None, Meta(description="The same in milliseconds; give one of the two.")
+        Annotated[int, Meta(ge=0)] | None, Meta(description="The delay in milliseconds; set only one of the two.")
     ] = None
 
 

@@ -16,14 +16,14 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 
 
 class TodoItem(Struct, frozen=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(description="What is to be done.", min_length=1, max_length=500)]
-    status: Annotated[Literal["pending", "in_progress", "completed"], Meta(description="How far it is.")] = "pending"
+    text: Annotated[str, Meta(description="What to do.", min_length=1, max_length=500)]
+    status: Annotated[Literal["pending", "in_progress", "completed"], Meta(description="Its progress.")] = "pending"
 
 
 class TodoArgs(Struct, frozen=True, forbid_unknown_fields=True):
     items: Annotated[
         Annotated[tuple[TodoItem, ...], Meta(max_length=100)] | None,
-        Meta(description="The whole new list; leave it out to see the present one."),
+        Meta(description="The complete new list; omit it to see the current one."),
     ] = None
 
 

@@ -13,8 +13,8 @@ from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_inten
 
 
 class WriteFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="The file, relative to the workspace; directories are made.", min_length=1)]
-    content: Annotated[str, Meta(description="The whole new content.")]
+    path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
+    content: Annotated[str, Meta(description="The complete new content.")]
 
 
 class WriteFile:

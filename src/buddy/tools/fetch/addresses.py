@@ -1,7 +1,7 @@
 """Which addresses may be connected to: the public internet, by a table of our own.
 
-Invariants: an address is judged after every wrapping of one address in another is taken off; what is in no
-public range is not public; a name is judged by what it resolves to, never by how it looks.
+Invariants: an address is checked after unwrapping every address that is embedded in another; what is in no public
+range is not public; a name is judged by what it resolves to, never by its spelling.
 """
 
 import ipaddress
@@ -48,7 +48,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
 class Url(Struct, frozen=True):
-    """An address on the web, taken apart and normalised."""
+    """A URL, split into its parts and normalised."""
 
     scheme: str
     host: str
@@ -69,7 +69,7 @@ class Url(Struct, frozen=True):
 
 
 def parse_url(text: str) -> Url:
-    """Read an http or https address; everything else is refused."""
+    """Parse an http or https URL; anything else is refused."""
     if len(text) > 8192 or re.search(r"[\x00-\x20\x7f\\]", text.strip()):
         raise ToolError("the URL has characters that no URL has; encode them")
     try:
@@ -90,7 +90,7 @@ def parse_url(text: str) -> Url:
 
 
 def normal_host(host: str) -> str:
-    """A host name in its one spelling; numbers in any spelling become the address they are."""
+    """A host name in canonical form; numeric hosts in any notation become IP addresses."""
     name = unicodedata.normalize("NFKC", host).strip().rstrip(".").lower()
     if not name:
         raise ToolError("the URL has no host")
@@ -120,7 +120,7 @@ def is_public(address: Address) -> bool:
 
 
 def refuse_closed(host: str, found: list[str]) -> None:
-    """Raise where any of a name's addresses is not public: a name that answers both ways is not to be trusted."""
+    """Raise if any address of a name is not public: a name with both kinds cannot be trusted."""
     for text in found:
         address = ipaddress.ip_address(text.partition("%")[0])
         if not is_public(address):

@@ -48,7 +48,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Fetcher:
-    """`guard` says which addresses are closed; `allow` is asked before each hop, so that rules see redirects too."""
+    """`guard` refuses addresses; `allow` is called before each hop, so that rules apply to redirects, too."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Fetcher:
         self._ssl_context = ssl_context
 
     async def get(self, text: str, check: Callable[[Url], None] = lambda _: None) -> Page:
-        """Follow an address to its page."""
+        """Fetch a URL, following redirects."""
         try:
             async with asyncio.timeout(self._max_seconds):
                 return await self._follow(parse_url(text), check)
@@ -109,7 +109,7 @@ class Fetcher:
 
 
 class _Pinned(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses it has checked, whatever the name says a moment later."""
+    """Connects only to addresses that were checked, even if the name resolves differently a moment later."""
 
     def __init__(self, resolve: Resolve, guard: Guard) -> None:
         self._resolve = resolve

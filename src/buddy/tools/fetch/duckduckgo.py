@@ -1,4 +1,4 @@
-"""DuckDuckGo's page without scripts as a search provider: no key, no account."""
+"""DuckDuckGo's page without scripts as a search provider: it needs no key and no account."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ class DuckDuckGo:
     async def search(self, query: str) -> list[SearchResult]:
         page = await (self._getter or make_getter()).get(f"{self._address}?{urlencode({'q': query})}", self._stay)
         if page.status != 200:
-            # It answers 202 with a puzzle where it takes the asker for a robot.
+            # If it suspects a bot, it answers 202 with a challenge.
             raise _blocked(f"it answered with status {page.status}")
         return await asyncio.to_thread(results_of, page.body[:MAX_PAGE])
 
@@ -38,7 +38,7 @@ class DuckDuckGo:
 
 
 def results_of(html: bytes) -> list[SearchResult]:
-    """The results on a page, advertisements left out."""
+    """The results on a page, without advertisements."""
     from justhtml import Element, JustHTML
 
     document = JustHTML(html, encoding="utf-8", sanitize=False)
@@ -62,7 +62,7 @@ def _result(entry: "Element") -> SearchResult | None:
 
 
 def _address_of(href: str) -> str:
-    """Where a result leads: the address is wrapped in one that counts clicks."""
+    """The URL of a result, which is wrapped in one that counts clicks."""
     whole = urljoin(ADDRESS, href)
     parts = urlsplit(whole)
     if parts.path.startswith("/l/"):

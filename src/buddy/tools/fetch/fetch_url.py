@@ -31,7 +31,7 @@ class Getter(Protocol):
 
 
 class FetchUrlArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, Meta(description="The address, http or https.", min_length=1, max_length=8192)]
+    url: Annotated[str, Meta(description="URL, http or https.", min_length=1, max_length=8192)]
 
 
 class FetchUrl:
@@ -71,7 +71,7 @@ def make_getter() -> Getter:
 
 
 def refuse_secrets(text: str, has_secret: HasSecret) -> None:
-    """Refuse what would carry a secret out, also one that is percent-encoded or spread over the labels of a host."""
+    """Refuse a URL that would leak a secret, even percent-encoded or split over the labels of a host name."""
     spellings = [text]
     for _ in range(3):
         spellings.append(unquote(spellings[-1]))

@@ -1,7 +1,7 @@
-"""HTML on stdin to Markdown on stdout, as a program of its own: whoever wrote the page decides how long that takes, so
-it must be possible to end it.
+"""HTML on stdin to Markdown on stdout, as a separate program: a hostile page can make it slow, so it must be possible
+to kill it.
 
-Nothing of Buddy is imported here: it is run by its path. The one argument is the page's encoding, or nothing.
+It is run by its path and imports nothing from Buddy. Its only argument is the page's encoding, or empty.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A fetched page as text for a model.
 
-Invariants: HTML becomes the Markdown of its main part, without scripts, styles and navigation; what is not text
-is refused; a page that takes too long to be understood is given up, and nothing of it goes on.
+Invariants: HTML becomes Markdown of its main content, without scripts, styles and navigation; what is not text is
+refused; converting a page that takes too long is aborted, and no process of it is left.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ TEXTS = re.compile(
     r"text/.*|application/(?:.*\+)?(?:json|xml|yaml|toml)|application/(?:x-)?(?:ndjson|javascript|yaml|sh|tex|sql)"
 )
 
-# Those of the web: other names of codecs are no encodings of text, and decoding with them may fail or blow up.
+# Encodings used on the web. Other codec names are not text encodings; decoding with them may fail or exhaust memory.
 CHARSETS = re.compile(
     r"utf-(?:8|8-sig|16|16-le|16-be|32|32-le|32-be)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-[a-z]+|tis-620|johab|hz"
     r"|gb2312|gbk|gb18030|big5(?:hkscs)?|euc_[a-z0-9_]+|shift_jis[a-z0-9_]*|iso2022_[a-z0-9_]+"
@@ -30,7 +30,7 @@ CHARSETS = re.compile(
 
 
 async def readable(page: Page, max_seconds: float = MAX_SECONDS) -> str:
-    """The text of a page; ToolError where it has none."""
+    """The text of a page; ToolError if it has none."""
     kind = page.content_type.partition(";")[0].strip().lower()
     if kind in HTML or (not kind and page.body.lstrip()[:1] == b"<"):
         return await _markdown(page, max_seconds)
@@ -40,7 +40,7 @@ async def readable(page: Page, max_seconds: float = MAX_SECONDS) -> str:
 
 
 async def _markdown(page: Page, max_seconds: float) -> str:
-    # `-I`: nothing of the directory or the environment decides what is imported.
+    # `-I`: neither the directory nor the environment affects what is imported.
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", str(PROGRAM), _charset(page) or ""),
         cwd="/",
@@ -78,7 +78,7 @@ async def _talk(program: asyncio.subprocess.Process, html: bytes) -> bytes:
 
 
 def _charset(page: Page) -> str | None:
-    """What the server says; else UTF-8 where it is that, and None where the page itself may know."""
+    """The encoding that the server declares, else UTF-8 if it decodes; None if the page itself may declare one."""
     found = re.search(r"charset=[\"']?([\w.:-]{1,40})", page.content_type, re.IGNORECASE)
     with contextlib.suppress(LookupError):
         if found is not None and CHARSETS.fullmatch(name := codecs.lookup(found[1]).name):

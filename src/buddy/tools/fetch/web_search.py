@@ -1,7 +1,7 @@
 """Searching the web.
 
-Invariants: a query that carries a secret is not sent; an answer that cannot be understood is an error, never
-"nothing was found".
+Invariants: a query that contains a secret is not sent; a response that cannot be interpreted is an error, never
+"no results".
 """
 
 from typing import Annotated, Protocol
@@ -29,12 +29,12 @@ class SearchProvider(Protocol):
     host: str
 
     async def search(self, query: str) -> list[SearchResult]:
-        """What was found, best first; ToolError where the answer says nothing about it."""
+        """The results, best first; ToolError if the response cannot be interpreted."""
         ...
 
 
 class WebSearchArgs(Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[str, Meta(description="What to look for.", min_length=1, max_length=500)]
+    query: Annotated[str, Meta(description="Search query.", min_length=1, max_length=500)]
 
 
 class WebSearch:
