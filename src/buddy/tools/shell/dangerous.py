@@ -34,7 +34,17 @@ def runs_code(words: Words, fixed: int = 1) -> str | None:
 
 def wildcard_runs_code(words: Words, fixed: int) -> str | None:
     """The same for words of which all but the first `fixed` were matched by wildcards."""
-    return runs_code(words, fixed) or (_remote(words, fixed) if words[0].rsplit("/", 1)[-1] == "git" else None)
+    name = words[0].rsplit("/", 1)[-1]
+    if cut := _cut_short(name, words):
+        return f"{name} takes {cut} for an option with which it can run or write anything"
+    return runs_code(words, fixed) or (_remote(words, fixed) if name == "git" else None)
+
+
+def _cut_short(name: str, words: Words) -> str | None:
+    """A word that a program may take for one of its dangerous options, cut short."""
+    dangerous = _LONG.get(name, "").split()
+    cut = (word for word in words[1:] if word.startswith("--") and word != "--")
+    return next((word for word in cut if any(long.startswith(word.partition("=")[0]) for long in dangerous)), None)
 
 
 def may_run_others(words: Words) -> bool:
@@ -143,6 +153,7 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     (r"pandoc", r"-[A-Za-z]*[FLotd].*|--(?:filter|lua|pdf|out|template|data|defaults|extract|to|write|log).*|.*\.lua$"),
     (r"ctags|cscope|global", r"--opt.*|-[A-Za-z]*[of].*|--output.*|--_.*|-P.*"),
     (r"tcpdump|tshark|nmap", r"-[A-Za-z]*[zwo].*|--script.*|--interactive|-i.*|-X.*|--postrotate.*|--data.*|--serv.*|--vers.*db.*|--resume.*"),
+    (r"install", r"--str.*"),
     (r"tee|dd|cp|mv|ln|install|rm|rmdir|shred|truncate|chmod|chown|mkdir|touch|mknod|mkfifo|sponge|gzip|bzip2|xz|zstd", (
         r"/.*|~.*|.*\.\./.*|\.\.?/?$|of=/.*|of=.*\.\./.*|--reference.*|-[A-Za-z]*t.*|--target.*|-[A-Za-z]*S.*|" + _GUARDED
     )),
@@ -160,6 +171,36 @@ _OPTIONS: tuple[tuple[str, str], ...] = (
     )),
     (r"printf|test|wait|echo|true|false|pwd|type|cd", r"-v|-R|-p|.*\$\(.*|.*`.*"),
 )  # fmt: skip
+
+# Options of programs that a wildcard may be used with, in full; a part of one from its start may stand for it.
+_WRITING = "--target-directory --suffix --reference"
+_LONG = {
+    **dict.fromkeys(("cp", "mv", "ln", "chmod", "chown", "touch", "truncate", "gzip", "bzip2", "xz", "zstd"), _WRITING),
+    **dict.fromkeys(("wc", "du", "sort"), "--files0-from --output --compress-program --temporary-directory"),
+    **dict.fromkeys(("nm", "objdump"), "--plugin"),
+    **dict.fromkeys(("shuf", "iconv", "tree", "pr"), "--output --random-source --fromfile"),
+    **dict.fromkeys(("bat", "batcat"), "--pager --map-syntax --config-file --diff-so-fancy"),
+    **dict.fromkeys(("fd", "fdfind"), "--exec --exec-batch --list-details"),
+    **dict.fromkeys(
+        ("ruff", "black", "isort", "yamllint"), "--config --config-file --settings-path --output-file --cache-dir"
+    ),
+    "install": f"--strip-program {_WRITING}",
+    "split": "--filter",
+    "csplit": "--prefix",
+    "date": "--set --file",
+    "file": "--magic-file --files-from --compile",
+    "git": (
+        "--exec --exec-path --upload-pack --receive-pack --config --config-env --git-dir --work-tree --ext-diff --textconv --filters"
+        " --open-files-in-pager --output --output-directory --template --namespace --super-prefix --trailer --edit --attr-source"
+        " --strategy --bundle-uri --index-filter"
+    ),
+    "gh": "--web",
+    "hostname": "--file",
+    "jq": "--from-file",
+    "pandoc": "--filter --lua-filter --pdf-engine --output --template --data-dir --defaults --extract-media --to --write --log",
+    "rg": "--pre --hostname-bin --search-zip",
+    "tail": "--follow --retry",
+}
 
 _PLAIN = frozenset(
     """
