@@ -121,7 +121,7 @@ async def test_always_is_refused_where_no_rule_was_shown(tmp_path: Path) -> None
         assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
-async def test_a_grant_for_a_while_is_the_shown_rule_until_its_time_is_over(tmp_path: Path) -> None:
+async def test_a_grantfor_a_while_is_the_shown_rule_until_its_time_is_over(tmp_path: Path) -> None:
     clock = ManualClock()
     other = asks_for(shell("echo ho"))
     model = StepModel(*(step for _ in range(3) for step in (asks_for(shell("echo hi")), answer())), other, answer())
@@ -129,7 +129,7 @@ async def test_a_grant_for_a_while_is_the_shown_rule_until_its_time_is_over(tmp_
         await client.start()
         run_id = await client.send("one")
         asked = await client.wait_for(ApprovalRequired)
-        await client.api.approve(_for_a_while(client, run_id, asked, 600))
+        await client.api.approve(for_a_while(client, run_id, asked, 600))
         await client.wait_for(RunComplete)
         rule = msgspec.convert(asked.details["alwaysRule"], Rule)
         granted = client.bodies(ApprovalReceived)[0]
@@ -141,20 +141,20 @@ async def test_a_grant_for_a_while_is_the_shown_rule_until_its_time_is_over(tmp_
         clock.advance(1)
         run_id = await client.send("three")
         again = await client.wait_for(ApprovalRequired)
-        await client.api.approve(_for_a_while(client, run_id, again, 600))
+        await client.api.approve(for_a_while(client, run_id, again, 600))
         await client.wait_for(RunComplete)
         await client.send("four")
         assert (await client.wait_for(ApprovalRequired)).details["command"] == "echo ho"
         assert not (tmp_path / "config" / "buddy.toml").exists()
 
 
-async def test_a_grant_for_a_while_is_gone_after_a_restart(tmp_path: Path) -> None:
+async def test_a_grantfor_a_while_is_gone_after_a_restart(tmp_path: Path) -> None:
     script = (SHELL, says("first"), SHELL, says("second"))
     log = MemoryLog(unix_ms)
     async with scripted_host(tmp_path, *script, log=log) as host, host.client() as client:
         session_id = await client.start()
         run_id = await client.send("go")
-        await client.api.approve(_for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
+        await client.api.approve(for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
         await client.wait_for(RunComplete)
     async with scripted_host(tmp_path, *script, log=log) as host, host.client() as client:
         client.session_id = session_id
@@ -163,11 +163,11 @@ async def test_a_grant_for_a_while_is_gone_after_a_restart(tmp_path: Path) -> No
         await client.wait_for(ApprovalRequired)
 
 
-async def test_a_grant_for_a_while_does_not_outrank_a_denial(tmp_path: Path) -> None:
+async def test_a_grantfor_a_while_does_not_outrank_a_denial(tmp_path: Path) -> None:
     async with ruled(tmp_path, {}, SHELL, says("first"), SHELL, says("second")) as client:
         await client.start()
         run_id = await client.send("go")
-        await client.api.approve(_for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
+        await client.api.approve(for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
         await client.wait_for(RunComplete)
         (tmp_path / "config").mkdir(exist_ok=True)
         denial = '[[permissions.rules]]\ndecision = "deny"\nargv = ["echo", "**"]\n'
@@ -192,7 +192,7 @@ async def test_a_duration_goes_with_the_scope_until_alone(
             await client.api.approve(request)
 
 
-def _for_a_while(client: RuntimeClient, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
+def for_a_while(client: RuntimeClient, run_id: str, asked: ApprovalRequired, seconds: float) -> SubmitApproval:
     return SubmitApproval(
         client.session_id, run_id, asked.approval_id, "approve", scope="until", duration_seconds=seconds
     )
@@ -351,69 +351,6 @@ async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: 
     assert rules.judge(msgspec.structs.replace(here, scripts=("0" * 64 + "  b.sh",))).decision == "ask"
     assert rules.judge(msgspec.structs.replace(here, cwd=f"{work}/vendor")).decision == "ask"
     assert rules.judge(msgspec.structs.replace(here, workspace=str(tmp_path))).decision is None
-
-
-async def test_always_holds_in_its_directory_and_while_the_script_is_the_same(tmp_path: Path) -> None:
-    for name in ("work/build.sh", "work/vendor/evil/build.sh"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("#!/bin/sh\ntrue\n")
-        (tmp_path / name).chmod(0o700)
-    here = calls(("run_shell", {"command": "./build.sh"}))
-    there = calls(("run_shell", {"command": "./build.sh", "cwd": "vendor/evil"}))
-    script = (here, says("one"), here, says("two"), there, says("three"), here, says("four"))
-    async with ruled(tmp_path, {}, *script) as client:
-        await client.start()
-        run_id = await client.send("go")
-        asked = await client.wait_for(ApprovalRequired)
-        kept = SubmitApproval(client.session_id, run_id, asked.approval_id, "approve", scope="always")
-        await client.api.approve(kept)
-        await client.wait_for(RunComplete)
-        await client.send("the same")
-        await client.wait_for(RunComplete)
-        assert len(client.bodies(ApprovalRequired)) == 1
-        run_id = await client.send("in another directory")
-        asked = await client.wait_for(ApprovalRequired)
-        assert asked.details["cwd"].endswith("vendor/evil")
-        await client.api.approve(SubmitApproval(client.session_id, run_id, asked.approval_id, "deny"))
-        await client.wait_for(RunComplete)
-        (tmp_path / "work" / "build.sh").write_text("#!/bin/sh\ntouch pwned\n")
-        await client.send("changed")
-        asked = await client.wait_for(ApprovalRequired)
-        assert "not what it was when the rule was made" in asked.details["why"]
-
-
-@pytest.mark.parametrize("cwd", ["fixtures/x", "fixtures", "link"])
-async def test_a_rule_for_the_root_does_not_hold_elsewhere(tmp_path: Path, cwd: str) -> None:
-    (tmp_path / "work" / "fixtures" / "x").mkdir(parents=True)
-    (tmp_path / "work" / "link").symlink_to("fixtures")
-    rules = {"rules": [{"decision": "allow", "argv": ["git", "status"]}, {"decision": "allow", "argv": ["ls", "**"]}]}
-    call = calls(("run_shell", {"command": "git status", "cwd": cwd}))
-    async with ruled(tmp_path, rules, call, says("done")) as client:
-        await client.start()
-        await client.send("go")
-        assert "holds in the root of the workspace alone" in (await client.wait_for(ApprovalRequired)).details["why"]
-
-
-async def test_a_grant_for_a_while_holds_in_its_directory_alone(tmp_path: Path) -> None:
-    (tmp_path / "work" / "sub").mkdir(parents=True)
-    script = (SHELL, says("one"), calls(("run_shell", {"command": "echo hi", "cwd": "sub"})), says("two"))
-    async with ruled(tmp_path, {}, *script) as client:
-        await client.start()
-        run_id = await client.send("go")
-        await client.api.approve(_for_a_while(client, run_id, await client.wait_for(ApprovalRequired), 600))
-        await client.wait_for(RunComplete)
-        await client.send("elsewhere")
-        assert (await client.wait_for(ApprovalRequired)).details["cwd"].endswith("/sub")
-
-
-@pytest.mark.parametrize("name", ["a\u202eb", "a\u034fb", "a\U000e0041b", "geheime\u0301"])
-async def test_a_name_that_deceives_is_written_only_after_a_question(tmp_path: Path, name: str) -> None:
-    rules = {"rules": [{"decision": "allow", "tool": "write_file", "path": "**"}]}
-    write = calls(("write_file", {"path": name, "content": "x"}))
-    async with ruled(tmp_path, rules, write, says("done")) as client:
-        await client.start()
-        await client.send("go")
-        assert "alwaysRule" not in (await client.wait_for(ApprovalRequired)).details
 
 
 @pytest.mark.parametrize(

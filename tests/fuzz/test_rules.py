@@ -2,7 +2,7 @@
 
 The commands would run a canary program, or write where git looks for one, in a random spelling: options cut short,
 bundled, joined or apart, response files, assignments, words that are programs. The rules are made from them by putting
-wildcards in the place of words. A rule that spells the canary out is the author's wish and is left out.
+wildcards in the place of words. A rule that spells the canary out intends it and is left out.
 """
 
 import fnmatch
@@ -187,7 +187,7 @@ def rules_for(words: Words, draw: Draw) -> Iterator[Rule]:
         pattern = [_pattern(word, draw) for word in words]
         if draw.random() < 0.5:
             pattern = [*pattern[: draw.randint(0, len(pattern))], "**"]
-        if not any(_is_wish(word) for word in pattern):
+        if not any(_is_intended(word) for word in pattern):
             yield Rule("allow", argv=tuple(pattern))
     yield Rule("allow", argv=(literal_glob(words[0]), "**"))
     yield draw.choice([Rule("allow", argv=("**",)), Rule("allow", argv=("*", "**")), Rule("allow", tool="run_shell")])
@@ -205,7 +205,7 @@ def _pattern(word: str, draw: Draw) -> str:
     return draw.choice([f"{word[:at]}*", f"{word[:at]}**", f"*{word[at:]}", f"{word[:at]}?{word[at + 1 :]}"])
 
 
-def _is_wish(pattern: str) -> bool:
+def _is_intended(pattern: str) -> bool:
     """Whether an author wrote the canary, or a file or setting that leads to it."""
     return any(name in pattern for name in ("evil", "hooks", "bare", "fixtures", "tools", "response", "x", "z", "y"))
 

@@ -201,9 +201,12 @@ def describe_rule(rule: object) -> str:
     network = fields.pop("network", None)
     words += [] if network is None else ["with network" if network else "without network"]
     workspace, target = fields.pop("workspace", None), fields.pop("target", None)
+    where = [_spell(part) for part in (workspace, fields.pop("cwd", None)) if part is not None]
+    files = [line.partition("  ")[2] for line in msgspec.convert(fields.pop("scripts", []), list[str])]
     words += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in fields.items()]
-    words += [] if workspace is None else [f"in {_quote(_spell(workspace))}"]
+    words += [f"in {_quote('/'.join(where))}"] if where else []
     words += [] if target is None else ["on this machine" if target == "local" else f"on {_spell(target)}"]
+    words += [f"while unchanged: {', '.join(map(_quote, files))}"] if files else []
     return escape_all(" ".join(words))
 
 
