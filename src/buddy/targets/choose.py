@@ -100,11 +100,15 @@ def sandbox_levels() -> dict[str, str]:
 
 async def probe_levels() -> dict[str, str]:
     """The same after testing confinement. Nothing is started in a user's container."""
+    from buddy.targets.confine.limits import describe_limits
     from buddy.targets.confine.probe import probe
     from buddy.targets.isolation import describe
 
-    await asyncio.to_thread(probe)
-    return {**sandbox_levels(), "container": await describe()}
+    proof = await asyncio.to_thread(probe)
+    levels = {**sandbox_levels(), "container": await describe()}
+    if proof.method:
+        levels["confined"] += f"; {await asyncio.to_thread(describe_limits)}"
+    return levels
 
 
 def _local(request: TargetRequest, own: OwnDirectories, probe: "Callable[[], ProbeResult] | None") -> TargetChoice:

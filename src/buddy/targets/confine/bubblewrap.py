@@ -11,8 +11,8 @@ def wrap(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     # Contains kernel settings, which would otherwise stay writable for root.
     words += ["--remount-ro", "/proc"]
-    for place in plan.private:
-        words += ["--tmpfs", place]
+    for place in (*plan.private, "/dev/shm"):  # noqa: S108 - a mount of its own
+        words += ["--size", str(plan.files_bytes), "--tmpfs", place]
     for place in plan.visible:
         words += ["--ro-bind", place, place]
     words += _hide(place for place in plan.hidden if not is_below(place, plan.root))

@@ -38,6 +38,7 @@ class Plan(TypedDict):
     readonly: list[str]
     hidden: list[str]
     network: bool
+    files_bytes: int
     filter: int | None
 
 
@@ -89,9 +90,10 @@ def _mount_all(plan: Plan) -> None:
     # Opened before their parents are mounted over.
     root, *visible = (os.open(place, os.O_PATH | os.O_DIRECTORY) for place in (plan["root"], *plan["visible"]))
     _set_readonly("/", on=True, recursive=True)
-    _mount_devices()
+    size = b"size=%d" % plan["files_bytes"]
+    _mount_devices(size)
     for place in filter(os.path.isdir, plan["private"]):
-        _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV)
+        _mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, size)
     for place, opened in zip(plan["visible"], visible, strict=True):
         _show(opened, place)
         _set_readonly(place, on=True)
@@ -113,7 +115,7 @@ def _show(opened: int, place: str) -> None:
     os.close(opened)
 
 
-def _mount_devices() -> None:
+def _mount_devices(size: bytes) -> None:
     """A private /dev: without disks, other terminals and shared memory."""
     held = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES if os.path.exists(f"/dev/{name}")}  # noqa: PTH110 - no pathlib in here
     # Not world-writable with the sticky bit, the default: `>/dev/null` would fail for anyone but root.
@@ -127,7 +129,7 @@ def _mount_devices() -> None:
     os.mkdir("/dev/pts")  # noqa: PTH102 - no pathlib in here
     _mount("devpts", "/dev/pts", "devpts", MS_NOSUID, b"newinstance,ptmxmode=0666,mode=620")
     os.mkdir("/dev/shm")  # noqa: PTH102, S108 - no pathlib in here
-    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108 - a mount of its own
+    _mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, size)  # noqa: S108 - a mount of its own
     _set_readonly("/dev", on=True)
 
 

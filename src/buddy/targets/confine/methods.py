@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from buddy.targets.confine import bubblewrap, seccomp
+from buddy.targets.confine.limits import resource_limits
 from buddy.targets.confine.policy import OWN_CODE, Plan
 
 Wrap = Callable[[Plan, Sequence[str], str], list[str]]
@@ -43,7 +44,8 @@ def _supervise(plan: Plan, argv: Sequence[str]) -> list[str]:
     machine = _machine()
     program = seccomp.build_filter(machine, supervised=True).hex()
     network = "network" if plan.network else "none"
-    words = (OWN_CODE, program, str(machine.seccomp), ":".join(plan.private), network)
+    limits = ":".join(map(str, resource_limits()))
+    words = (OWN_CODE, program, str(machine.seccomp), ":".join(plan.private), network, limits)
     return [sys.executable, "-I", "-S", "-c", START, *words, *argv]
 
 

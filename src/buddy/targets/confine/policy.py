@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from buddy.errors import ToolError
 from buddy.targets.confine.journal import Began, Journal, Made, clean_up, remove_placeholder
+from buddy.targets.confine.limits import files_bytes
 from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
@@ -50,9 +51,9 @@ PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
 
 
 class Plan(Struct, frozen=True):
-    """For one command: `private` directories are its own and empty except for what is `visible` in them; `pins` cannot
-    be moved, `readonly` cannot be written, `hidden` cannot be seen; `filter` is an open file with the filter of system
-    calls, None if a supervisor sets it."""
+    """For one command: `private` directories are its own, hold up to `files_bytes` and are empty except for what is
+    `visible` in them; `pins` cannot be moved, `readonly` cannot be written, `hidden` cannot be seen; `filter` is an
+    open file with the filter of system calls, None if a supervisor sets it."""
 
     root: str
     private: tuple[str, ...]
@@ -61,6 +62,7 @@ class Plan(Struct, frozen=True):
     readonly: tuple[str, ...]
     hidden: tuple[str, ...]
     network: bool
+    files_bytes: int
     filter: int | None = None
 
 
@@ -207,6 +209,7 @@ class ConfinementPolicy:
             tuple(place for place in readonly if place not in hidden),
             hidden,
             network,
+            files_bytes(),
         )
 
     def _protected_paths(self, found: Repositories) -> Iterator[tuple[str, bool]]:

@@ -1,6 +1,6 @@
-"""Run a command under a filter and connect its sockets for it: `main([FILTER, SECCOMP, PLACES, NETWORK, *ARGV])`.
+"""Run a command under a filter and connect its sockets for it.
 
-It runs inside the confinement, as the parent of the command.
+It runs inside the confinement, as the parent of the command: `main([FILTER, SECCOMP, PLACES, NETWORK, LIMITS, *ARGV])`.
 
 Invariants: a path is resolved once, here, and what it was resolved to is what gets connected, so that nothing can be
 swapped in between; a Unix socket is connected only if it was bound inside the same confinement. It uses the innermost
@@ -14,6 +14,7 @@ import _thread  # noqa: TID251 - as is `threading`
 import errno
 import fcntl
 import os
+import resource
 import select
 import struct
 import sys
@@ -139,10 +140,11 @@ class Supervisor:
 
 
 def main(words: "Sequence[str]") -> "NoReturn":
-    program, number, places, network, *argv = words
+    program, number, places, network, limits, *argv = words
     ours, theirs = _socket.socketpair()
     child = os.fork()
     if child == 0:
+        _limit(*map(int, limits.split(":")))
         _become(theirs, bytes.fromhex(program), int(number), argv)
     theirs.close()
     for ignored in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
@@ -193,6 +195,14 @@ def _become(theirs: "_socket.socket", program: bytes, number: int, argv: "Sequen
         sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
         sys.stderr.flush()
         os._exit(126)
+
+
+def _limit(processes: int, memory: int) -> None:
+    """What no control group limits: the number of processes, and the memory of each; 0 is no limit."""
+    for what, value in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_DATA, memory)):
+        most = resource.getrlimit(what)[1]
+        if value and (most == resource.RLIM_INFINITY or value < most):
+            resource.setrlimit(what, (value, value))
 
 
 def install_filter(program: bytes, number: int, flags: int = 0) -> int:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
+from msgspec import Struct
 
 from buddy.errors import ToolError
 from buddy.scrub.environment import secrets_of
 from buddy.targets import cgroups, files, paths
 from buddy.targets.cancellation import finish_despite_cancel
+from buddy.targets.confine.limits import join_groups, make_groups, remove_groups
 from buddy.targets.confine.methods import confine, simple_filter
-from buddy.targets.confine.policy import ConfinementPolicy, Plan
+from buddy.targets.confine.policy import ConfinementPolicy, Plan, Running
 from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import GRACE, Local
@@ -56,17 +58,29 @@ class Confined(Local):
     ) -> Finished:
         how = await self._proven()
         with self._policy.active():
-            running = await finish_despite_cancel(asyncio.to_thread(self._policy.begin, network=self._network))
+            started = await finish_despite_cancel(asyncio.to_thread(self._prepare, command, nonce))
             try:
-                with _filtered(running.plan, command) as plan:
+                with _filtered(started) as plan:
                     argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
                     fds = () if plan.filter is None else (plan.filter,)
-                    finished = await self._start(argv, cwd, nonce, on_output, timeout, env, fds)
+                    words = join_groups(started.groups, argv)
+                    finished = await self._start(words, cwd, nonce, on_output, timeout, env, fds)
             finally:
-                done = await finish_despite_cancel(asyncio.to_thread(self._policy.settle, running))
+                done = await finish_despite_cancel(asyncio.to_thread(self._settle, started))
         for line in done:
             await on_output("stderr", f"confined: {line}\n".encode("utf-8", "replace"))
         return msgspec.structs.replace(finished, exit_code=exit_code_of(finished.exit_code))
+
+    def _prepare(self, command: str, nonce: str) -> "_Started":
+        # Plain commands start no others and need no sockets, so they wait for no supervisor and no group.
+        is_plain = not cgroups.may_outlive(command)
+        return _Started(
+            self._policy.begin(network=self._network), [] if is_plain else make_groups(nonce), is_plain=is_plain
+        )
+
+    def _settle(self, started: "_Started") -> list[str]:
+        remove_groups(started.groups)
+        return self._policy.settle(started.running)
 
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         writing = asyncio.to_thread(files.write, path, content, root, self._policy.check)
@@ -88,6 +102,12 @@ class Confined(Local):
         return proof.method
 
 
-def _filtered(plan: Plan, command: str) -> AbstractContextManager[Plan]:
-    """Plain commands have no Unix sockets, so that they need not wait for a supervisor."""
-    return nullcontext(plan) if cgroups.may_outlive(command) else simple_filter(plan)
+class _Started(Struct, frozen=True):
+    running: Running
+    groups: list[str]
+    is_plain: bool
+
+
+def _filtered(started: _Started) -> AbstractContextManager[Plan]:
+    plan = started.running.plan
+    return simple_filter(plan) if started.is_plain else nullcontext(plan)
