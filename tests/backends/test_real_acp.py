@@ -33,3 +33,20 @@ async def test_a_real_agent_asks_before_it_runs_a_command(
             assert ended.outcome == "success", ended
             assert len(client.bodies(ToolResult)) == 1
             assert (workspace / "ledger.txt").read_text() == "once\n"
+
+
+async def test_a_command_that_opencode_would_not_ask_about_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program("opencode")
+    workspace, outside = tmp_path / "work", tmp_path / "outside.txt"
+    workspace.mkdir()
+    outside.write_text("precious")
+    async with at_home(tmp_path / "home", monkeypatch):
+        agent = Agent("acp-real", runtime="acp:opencode", env={"PATH": os.environ["PATH"]})
+        async with agent_host(agent, workspace) as host, host.client() as client:
+            await client.start(approval_policy="none")
+            await client.send(f"run > {outside}")
+            await client.wait_for(RunComplete)
+            assert [body.is_error for body in client.bodies(ToolResult)] == [True]
+    assert outside.read_text() == "precious"

@@ -60,6 +60,31 @@ async def test_the_real_program_streams_asks_obeys_resumes_and_plans(
     assert names_in(work) == ["made.txt"]
 
 
+@pytest.mark.parametrize("plan", [False, True])
+async def test_a_command_that_opencode_would_not_ask_about_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plan: bool
+) -> None:
+    found, work, outside = program("opencode"), tmp_path / "work", tmp_path / "outside.txt"
+    work.mkdir()
+    async with at_home(tmp_path / "home", monkeypatch):
+        agent = make(str(tmp_path), str(found))
+        await agent.start(Local(), str(work))
+        try:
+            executor = await agent.execute(msgspec.structs.replace(request(work), plan=plan))
+            for command in (f"> {outside}", f"cd . > {outside}", f"export A >> {outside}", f"A=1 2> {outside}"):
+                outside.write_text("precious")
+                events = await send(executor, f"run {command}", no)
+                ended = [event for event in events if isinstance(event, ToolEnded)]
+                assert [event.is_error for event in ended] == [True], command
+                assert "start with a program" in ended[0].text
+                assert outside.read_text() == "precious"
+            asked = [event for event in await send(executor, f"run : > {outside}", no) if isinstance(event, Permission)]
+            assert (asked[0].command or "").startswith(f": > {outside}")
+            assert outside.read_text() == "precious"
+        finally:
+            await agent.close()
+
+
 async def test_a_hostile_repository_cannot_loosen_permissions_even_when_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,10 @@ class Acp:
 
         await self._check_folder(self._target, request)
         words = [self._program(), *self._words[1:]] if self._target.name == "local" else self._words
+        if self._command == "opencode":
+            from buddy.backends.opencode.settings import with_guard
+
+            words = with_guard(words)
         program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._environment)
         session = AcpSession(program, self.name, self._login)
         try:

@@ -23,7 +23,7 @@ from buddy.backends.external.contract import (
 from buddy.backends.opencode.wire import Json
 
 EFFECTS = ("bash", "edit", "write", "apply_patch", "webfetch")
-"""Tools that need permission. A command that is only a redirection runs without, so that is at least reported."""
+"""Tools that need permission; if one ran without, that is at least reported."""
 LONGEST = 500
 Key = tuple[str, str]
 """A call: its message and its id there. The id alone is not unique."""

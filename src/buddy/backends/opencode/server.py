@@ -102,7 +102,8 @@ async def start(target: Target, words: Sequence[str], nonce: str) -> OpenCodeSer
         password, port = secrets.token_urlsafe(24), secrets.randbelow(30_000) + 20_000
         asked = [*words, "serve", "--port", str(port), "--hostname", "127.0.0.1"]
         # Not in the workspace: OpenCode would load a repository's `.env` into its own environment.
-        program = await start_program(target, asked, cwd="/", nonce=nonce, env=settings.environment(password))
+        guarded, env = settings.with_guard(asked), settings.environment(password)
+        program = await start_program(target, guarded, cwd="/", nonce=nonce, env=env)
         try:
             if await _wait_listening(program):
                 return await _connect(target, program, port, password, nonce)

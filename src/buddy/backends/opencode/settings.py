@@ -2,10 +2,14 @@
 
 Invariants: our rules come last, as the last match decides: those in the server's configuration for sub-agents, those
 of a session for the agent itself; a repository's own configuration (servers, plugins, agents, permissions) has no
-effect, because its plugins would run without asking; secrets are only in the environment.
+effect, because its plugins would run without asking; secrets are only in the environment; without the plugin that
+refuses what OpenCode would not ask about (`guard.js`), it is not started.
 """
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -24,6 +28,26 @@ ASKED = ("edit", "bash", "webfetch", "websearch", "codesearch", "external_direct
 DENIED = ("question", "plan_enter", "plan_exit")
 HELPERS = ("general", "explore")
 """The sub-agents whose permissions we know; general has the same ones as the agent itself."""
+
+
+GUARD = "@guard@"
+"""Stands for the plugin's path in the configuration."""
+# The plugin is written to wherever OpenCode will run.
+_WITH_GUARD = """\
+set -e
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/buddy
+umask 077
+mkdir -p "$folder"
+guard=$folder/opencode-guard.$$.mjs
+printf %s "$BUDDY_GUARD" | base64 -d > "$guard"
+test -s "$guard"
+mv -f "$guard" "$folder/opencode-guard.mjs"
+guard=$folder/opencode-guard.mjs
+OPENCODE_CONFIG_CONTENT=${OPENCODE_CONFIG_CONTENT%%@guard@*}$guard${OPENCODE_CONFIG_CONTENT#*@guard@}
+export OPENCODE_CONFIG_CONTENT
+unset BUDDY_GUARD
+exec "$@"
+"""
 
 
 def permissions() -> dict[str, Action | dict[str, Action]]:
@@ -56,6 +80,7 @@ def config() -> bytes:
             # A formatter or a language server from the repository would run without asking.
             "formatter": False,
             "lsp": False,
+            "plugin": [f"file://{GUARD}"],
             "permission": rules,
             "agent": {
                 "build": {"permission": rules},
@@ -67,17 +92,29 @@ def config() -> bytes:
     )
 
 
+def with_guard(words: Sequence[str]) -> list[str]:
+    """The command that starts OpenCode with its plugin in place, on any target; its environment is `environment`."""
+    return ["sh", "-c", _WITH_GUARD, "sh", *words]
+
+
 def environment(password: str) -> Mapping[str, str]:
     return {
         "OPENCODE_SERVER_PASSWORD": password,
         "OPENCODE_SERVER_USERNAME": USER,
         "OPENCODE_CONFIG_CONTENT": config().decode(),
+        "BUDDY_GUARD": _guard(),
         "OPENCODE_PERMISSION": msgspec.json.encode(permissions()).decode(),
         "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_SHARE": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
     }
+
+
+@cache
+def _guard() -> str:
+    """In base64, because a value of several lines cannot be passed to every target."""
+    return b64encode(Path(__file__).with_name("guard.js").read_bytes()).decode()
 
 
 def _rule(name: str, pattern: str, action: Action) -> dict[str, str]:
