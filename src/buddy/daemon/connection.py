@@ -12,11 +12,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 
 from msgspec import UNSET, Raw, json
 
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong, ServerLink
+from buddy.daemon.long_requests import LongRequests
 from buddy.daemon.pump import LineCache, Pump
 from buddy.daemon.refusals import error_info, scrub_kind
 from buddy.daemon.roles import Roles
@@ -62,21 +64,19 @@ class PeerConnection:
         self._dispatch = dispatch
         self._scrubber = scrubber
         self._pumps: dict[str, asyncio.Task[None]] = {}
-        self._served_apart: dict[str, asyncio.Task[None]] = {}
-        self._pending = 0
         self._request_ids = 0
 
     async def serve(self) -> None:
         """Serve until the peer is gone, then release everything it held."""
         quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, self._expect_hello)
         try:
-            async with asyncio.TaskGroup() as apart:
-                await self._serve_lines(apart)
+            async with asyncio.TaskGroup() as tasks:
+                await self._serve_lines(LongRequests(tasks))
         finally:
             quiet.cancel()
             await self._stop()
 
-    async def _serve_lines(self, apart: asyncio.TaskGroup) -> None:
+    async def _serve_lines(self, apart: LongRequests) -> None:
         try:
             while (line := await self._link.read_line()) is not None:
                 if line.strip():
@@ -86,9 +86,9 @@ class PeerConnection:
         except ConnectionError:
             pass
 
-    async def _serve_line(self, line: bytes, apart: asyncio.TaskGroup) -> None:
+    async def _serve_line(self, line: bytes, apart: LongRequests) -> None:
         """Answer the line, whatever it is; what takes long, and what has to wait for that, is served apart."""
-        if not self._rate.take() or self._link.crowded or self._pending >= self._limits.in_flight:
+        if not self._rate.take() or self._link.crowded or apart.pending >= self._limits.in_flight:
             await self._link.write(self._overloaded(line).line())
             return
         try:
@@ -99,25 +99,9 @@ class PeerConnection:
             await self._link.write(response.line())
             return
         row, session_id = REQUESTS.get(request.type), _session_of(request)
-        before = self._served_apart.get(session_id) if session_id else None
-        if before is None and not (row and row.takes_long):
-            await self._exchange(request)
-            return
-        task = apart.create_task(self._exchange_after(before, request))
-        self._pending += 1
-        if session_id:
-            self._served_apart[session_id] = task
-        task.add_done_callback(lambda done: self._end_apart(session_id, done))
-
-    def _end_apart(self, session_id: str, task: asyncio.Task[None]) -> None:
-        self._pending -= 1
-        if self._served_apart.get(session_id) is task:
-            del self._served_apart[session_id]
-
-    async def _exchange_after(self, before: asyncio.Task[None] | None, request: IncomingRequest) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        with contextlib.suppress(ConnectionError):  # the peer is gone; what it asked for is done
+        if apart.is_busy(session_id) or (row and row.takes_long):
+            apart.serve(session_id, partial(self._exchange, request))
+        else:
             await self._exchange(request)
 
     async def _exchange(self, request: IncomingRequest) -> None:
