@@ -26,6 +26,7 @@ examples:
   buddy exec "what does this repository do?"      one question, the answer on stdout
   git diff | buddy exec - --json                  the prompt from stdin, the outcome as JSON
   buddy exec "fix the test" --approve all --accept "make test"
+  buddy exec -c "and now the docs"                a next message to the last session here
   buddy resume --last                             resume what was interrupted here
   buddy demo                                      a demo; nothing needs to be configured
 
@@ -35,7 +36,7 @@ The flags of exec (--profile, --approve, --ssh, --tmux, --sandbox, …; see budd
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command, or of the REPL."""
-    arguments = _command_first(arguments)
+    arguments = _print_as_exec(_command_first(arguments))
     first = arguments[0] if arguments else ""
     if first in COMMANDS:
         parser = build_parser(first)
@@ -92,6 +93,14 @@ def _command_first(arguments: Sequence[str]) -> Sequence[str]:
         return arguments
     end = at + (2 if arguments[at] in _WITH_ACTIONS else 1)
     return [*arguments[at:end], *arguments[:at], *arguments[end:]]
+
+
+def _print_as_exec(arguments: Sequence[str]) -> Sequence[str]:
+    """`-p PROMPT`, as in other programs, as `exec PROMPT`."""
+    flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if arguments and arguments[0] not in COMMANDS and ("-p" in flags or "--print" in flags):
+        return ["exec", *arguments]
+    return arguments
 
 
 def _check_spelling(first: str) -> None:

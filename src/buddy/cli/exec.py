@@ -1,4 +1,4 @@
-"""`buddy exec` and `buddy resume`: one run to its outcome, with or without a person.
+"""`buddy exec` and `buddy resume`: one run to its outcome, with or without a person, in a new session or an old one.
 
 Invariants: the answer goes to stdout and everything else to stderr; the exit code is the run's; nobody is waited for
 who is not there; the first interrupt cancels the run, the second ends the wait. With a daemon, everything is plain
@@ -6,6 +6,7 @@ JSON, so the protocol's types are not loaded.
 """
 
 import os
+import select
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGH
 
 def execute(options: Options) -> int:
     prompt = read_prompt(options)
+    if options.last or options.session:
+        return _continue(options, prompt)
     session = session_payload(options, "headless", _policy(options))
     check_positive("--max-rounds", options.max_rounds)
     _check_cost(options)
@@ -41,8 +44,17 @@ def execute(options: Options) -> int:
 
 
 def resume(options: Options) -> int:
+    """Send the prompt, if there is one; otherwise follow the active run, or print the last answer again."""
+    if options.prompt is not None:
+        return _continue(options, read_prompt(options))
+    from buddy.cli.continuing import check_no_run_flags, is_active
+
     with blocking_client(options, _client_name(options)) as client:
         session_id = client.perform(find_session(*_session_to_resume(options)))
+        piped = _piped_prompt(wait=not client.perform(is_active(session_id)))
+        if piped is not None:
+            return _send(options, client, session_id, piped)
+        check_no_run_flags(options, 'buddy resume ID "what to do next"')
         try:
             attached = client.attach(session_id)
         except ProtocolError as error:
@@ -50,6 +62,30 @@ def resume(options: Options) -> int:
         snapshot = client.ask("get_snapshot", {}, session_id)
         _print_session(session_id)
         return _follow(options, client, session_id, snapshot.get("activeRunId"), attached["replay"]["toSeq"])
+
+
+def _continue(options: Options, prompt: str) -> int:
+    note_untrusted(options)
+    with blocking_client(options, _client_name(options)) as client:
+        session_id = client.perform(find_session(*_session_to_resume(options)))
+        return _send(options, client, session_id, prompt)
+
+
+def _send(options: Options, client: "BlockingClient", session_id: str, prompt: str) -> int:
+    """Send a message to a session that exists, and follow its run."""
+    from buddy.cli.continuing import busy, check_fixed, is_active, run_options
+
+    check_fixed(options)
+    per_run = run_options(options, _policy(options) if options.approve else None)
+    if client.perform(is_active(session_id)):
+        raise busy(session_id)
+    if options.profile or options.model:
+        client.ask("switch_model", without_none({"profile": options.profile, "model": options.model}), session_id)
+    client.attach(session_id, client.ask("read_events", {"after": 0, "limit": 1}, session_id)["lastSeq"])
+    _print_session(session_id)
+    message = without_none({**_message(options, session_id, prompt), "options": per_run})
+    started = client.ask("send_user_message", message, session_id)
+    return _follow(options, client, session_id, started["runId"])
 
 
 def read_prompt(options: Options) -> str:
@@ -60,6 +96,14 @@ def read_prompt(options: Options) -> str:
     if prompt is None or not prompt.strip():
         raise UserError("no prompt given", hint='buddy exec "what to do", or pipe it in: … | buddy exec -')
     return prompt
+
+
+def _piped_prompt(*, wait: bool) -> str | None:
+    """A prompt on stdin. Without `wait`, only one that is already there: a pipe may stay open and empty."""
+    if sys.stdin.isatty() or not (wait or select.select([sys.stdin.fileno()], [], [], 0)[0]):
+        return None
+    text = _read_stdin().decode(errors="replace")
+    return text if text.strip() else None
 
 
 def _read_stdin() -> bytes:
@@ -136,7 +180,7 @@ def _print_session(session_id: str) -> None:
 
 
 def _session_to_resume(options: Options) -> tuple[str, str]:
-    wanted = "last" if options.last else options.session_id
+    wanted = "last" if options.last else options.session or options.session_id
     if not wanted:
         raise UserError("no session given", hint="buddy resume ID, or buddy resume --last; see 'buddy session list'")
     return wanted, options.directory

@@ -21,6 +21,7 @@ class Options(argparse.Namespace):
     # exec, run, resume and the REPL
     prompt: str | None = None
     task: str | None = None
+    print: bool = False
     accept: list[str]
     max_rounds: int | None = None
     approve: str | None = None

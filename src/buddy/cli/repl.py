@@ -16,6 +16,7 @@ import msgspec
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.cli.connect import async_client
+from buddy.cli.continuing import check_fixed, check_no_run_flags
 from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.options import Options
 from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
@@ -57,8 +58,12 @@ class DaemonLink:
 
 
 def repl(options: Options) -> int:
-    """Start a new session, with the prompt as its first message."""
+    """Start a new session, or continue the last one, with the prompt as the first message."""
     _check_pane(options)
+    if options.last:
+        check_fixed(options)
+        check_no_run_flags(options, "start without it; /approve and /model change it there")
+        return _run(options, "last")
     resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
     return _run(options, None)
 

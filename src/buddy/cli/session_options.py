@@ -47,7 +47,7 @@ def session_payload(options: Options, mode: str, policy: str) -> dict[str, Any]:
         "sandbox": options.sandbox,
         "plan": options.plan or None,
         "approvalPolicy": policy,
-        "budget": _budget(options),
+        "budget": budget_of(options),
     }
     return {
         "mode": mode,
@@ -68,7 +68,7 @@ def check_positive(flag: str, value: float | None) -> None:
         raise UserError(f"{flag} must be more than 0")
 
 
-def _budget(options: Options) -> dict[str, Any]:
+def budget_of(options: Options) -> dict[str, Any]:
     check_positive("--max-turns", options.max_turns)
     check_positive("--max-tokens", options.max_tokens)
     check_positive("--max-cost", options.max_cost)

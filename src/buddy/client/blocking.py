@@ -118,9 +118,11 @@ class BlockingClient:
         self._core.follow(started["sessionId"], started["attachToken"])
         return started["sessionId"]
 
-    def attach(self, session_id: str) -> Fields:
-        reply = self.ask("attach_session", {"sessionId": session_id, "lastSeenSeq": 0}, session_id)
+    def attach(self, session_id: str, after: int = 0) -> Fields:
+        """Receive the events after `after`, and those to come."""
+        reply = self.ask("attach_session", {"sessionId": session_id, "lastSeenSeq": after}, session_id)
         self._core.follow(session_id, None)
+        self._core.seek(session_id, after)
         return reply
 
     # --- events -----------------------------------------------------------------------------------------------------

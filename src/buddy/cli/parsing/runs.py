@@ -14,19 +14,22 @@ from buddy.cli.parsing.parser import (
     add_session,
     whole_number,
 )
+from buddy.errors import UserError
 
 if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
+_LAST = "continue the last session in this directory"
 _ONE_RUN = "run one prompt to completion; the answer goes to stdout"
 
 
 def repl_parser() -> Parser:
     parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
     parser.add_argument("prompt", nargs="?", help="first message")
+    parser.add_argument("-c", "--continue", dest="last", action="store_true", help=_LAST)
     add_run_flags(parser)
     add_common(parser)
-    parser.set_defaults(command=_repl, needs_model=True)
+    parser.set_defaults(command=_repl, needs_model=True, accept=[])
     return parser
 
 
@@ -43,6 +46,17 @@ def add_run(commands: "Subparsers") -> None:
 
 def _add_one_run(parser: Parser) -> None:
     parser.add_argument("prompt", nargs="?", help="what to do; - reads stdin")
+    parser.add_argument("-p", "--print", action="store_true", help="does nothing: buddy -p PROMPT is buddy exec PROMPT")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-c", "--continue", dest="last", action="store_true", help=_LAST)
+    which.add_argument("--session", metavar="ID", help="continue this session: its id, its number, or last")
+    _add_outcome(parser)
+    add_run_flags(parser)
+    add_common(parser)
+    parser.set_defaults(command=_exec, needs_model=True)
+
+
+def _add_outcome(parser: Parser) -> None:
     add_output(parser)
     parser.add_argument(
         "--accept",
@@ -54,16 +68,15 @@ def _add_one_run(parser: Parser) -> None:
     parser.add_argument(
         "--max-rounds", type=whole_number, metavar="N", help="how often failed checks go back to the model (default 3)"
     )
-    add_run_flags(parser)
-    add_common(parser)
-    parser.set_defaults(command=_exec, needs_model=True)
 
 
 def add_resume(commands: "Subparsers") -> None:
     parser = add(commands, "resume", "resume a session (interactively in a terminal, otherwise to completion)", EXITS)
     add_session(parser, nargs="?")
+    parser.add_argument("prompt", nargs="?", help="what to do next; with it, the same as exec --session ID PROMPT")
     parser.add_argument("--last", action="store_true", help="the last session in this directory")
-    add_output(parser)
+    _add_outcome(parser)
+    add_run_flags(parser)
     add_common(parser)
     parser.set_defaults(command=_resume)
 
@@ -86,9 +99,17 @@ def _exec(options: Options) -> int:
 
 
 def _resume(options: Options) -> int:
-    if not (options.json or options.stream_json) and sys.stdin.isatty() and sys.stderr.isatty():
+    if options.last and options.session_id:
+        if options.prompt is not None:
+            raise UserError("--last and a session id can't be combined", hint='buddy resume --last "what to do next"')
+        options.prompt, options.session_id = options.session_id, ""
+    is_headless = options.prompt is not None or options.json or options.stream_json
+    if not is_headless and sys.stdin.isatty() and sys.stderr.isatty():
+        from buddy.cli.continuing import check_fixed, check_no_run_flags
         from buddy.cli.repl import resume_here
 
+        check_fixed(options)
+        check_no_run_flags(options, 'buddy resume ID "what to do next"; in the REPL, /approve and /model change it')
         return resume_here(options)
     from buddy.cli.exec import resume
 
