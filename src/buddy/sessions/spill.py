@@ -18,6 +18,7 @@ from buddy.protocol.events import EventBody
 SPILL_ABOVE = 32 * 1024
 PREVIEW = 2 * 1024
 MAX_DEPTH = 3
+_BLOB_ENTRY = 70
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -37,10 +38,14 @@ def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
         pointer.put(tree, path, left)
         tree["blobs"] = paths
 
+    size = len(msgspec.json.encode(tree))
     for path, text in sorted(_strings(tree, ""), key=lambda entry: -len(entry[1])):
-        if len(text) <= PREVIEW or _fits(tree):
+        # Counted, not encoded again each time: there may be hundreds of long strings.
+        if len(text) <= PREVIEW or (size <= SPILL_ABOVE and _fits(tree)):
             break
         keep(path, text.encode(errors="surrogatepass"), text[:PREVIEW])
+        size -= len(msgspec.json.encode(text)) - len(msgspec.json.encode(text[:PREVIEW]))
+        size += len(path) + _BLOB_ENTRY
     while not _fits(tree):
         found = max(_spillable(tree, shape), key=lambda entry: len(entry[1]), default=None)
         if found is None:

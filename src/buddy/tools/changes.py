@@ -1,7 +1,7 @@
 """What a write would change, as a unified diff of bounded size.
 
-Invariants: the text has at most `LIMIT` characters and says where it was cut; the work is bounded, too, since it blocks
-the event loop.
+Invariants: the text has at most `LIMIT` characters and says where it was cut. Time and memory are bounded, too: only
+what changes is split into lines, and no more of it than can be compared or shown.
 """
 
 import difflib
@@ -9,6 +9,9 @@ import difflib
 LIMIT = 64 * 1024
 # Beyond this many pairs of lines a detailed comparison can take seconds; the whole block is then shown as replaced.
 MAX_PAIRS = 250_000
+MAX_COMPARED = 512 * 1024
+CONTEXT = 3
+_BLOCK = 64 * 1024
 
 
 def diff(path: str, before: bytes | None, after: bytes) -> str:
@@ -17,13 +20,69 @@ def diff(path: str, before: bytes | None, after: bytes) -> str:
         return ""
     if b"\0" in (before or b"")[:8192]:
         return f"the binary file {path} ({len(before or b'')} bytes) is replaced by {len(after)} bytes\n"
-    old, new = _lines(before or b""), _lines(after)
-    name = "/dev/null" if before is None else path
-    text = f"--- {name}\n+++ {path}\n" + "".join(_hunks(old, new))
+    line, old, new = _changed_part(before or b"", after)
+    head = f"--- {'/dev/null' if before is None else path}\n+++ {path}\n"
+    if len(old) + len(new) > MAX_COMPARED:
+        return head + _replacement(line, old, new)
+    text = head + "".join(_shift(hunk, line) for hunk in _hunks(_lines(old), _lines(new)))
     if len(text) <= LIMIT:
         return text
     marker = f"\n[... the diff is cut here; it has {len(text)} characters ...]\n"
     return text[: LIMIT - len(marker)] + marker
+
+
+def _changed_part(before: bytes, after: bytes) -> tuple[int, bytes, bytes]:
+    """Both contents without the lines they begin and end with, except a few for context, and how many come before."""
+    start = before.rfind(b"\n", 0, _count_same(before, after)) + 1
+    same = _count_same_at_end(before, after, min(len(before), len(after)) - start)
+    # A newline of the common end: what follows it is complete lines.
+    newline = before.find(b"\n", len(before) - same)
+    first, last = start, len(before) if newline < 0 or not same else newline + 1
+    for _ in range(CONTEXT):
+        first = before.rfind(b"\n", 0, max(first - 1, 0)) + 1
+        last = before.find(b"\n", last) + 1 or len(before)
+    stop = len(before) - last
+    return before.count(b"\n", 0, first), before[first:last], after[first : len(after) - stop]
+
+
+def _count_same(before: bytes, after: bytes) -> int:
+    """How many bytes both begin with."""
+    most, at = min(len(before), len(after)), 0
+    while at < most and before[at : at + _BLOCK] == after[at : at + _BLOCK]:
+        at += _BLOCK
+    while at < most and before[at] == after[at]:
+        at += 1
+    return min(at, most)
+
+
+def _count_same_at_end(before: bytes, after: bytes, most: int) -> int:
+    """How many bytes both end with, up to `most`."""
+    count = 0
+    while count + _BLOCK <= most and _tail(before, count) == _tail(after, count):
+        count += _BLOCK
+    while count < most and before[-1 - count] == after[-1 - count]:
+        count += 1
+    return count
+
+
+def _tail(content: bytes, count: int) -> bytes:
+    return content[len(content) - count - _BLOCK : len(content) - count]
+
+
+def _replacement(line: int, old: bytes, new: bytes) -> str:
+    """The beginnings of what is removed and added; more could not be shown."""
+    parts = [f"@@ -{line + 1},{_count_lines(old)} +{line + 1},{_count_lines(new)} @@\n"]
+    for sign, content, verb in (("-", old, "removed"), ("+", new, "added")):
+        text = "".join(sign + shown for shown in _lines(content[: LIMIT // 2]))
+        parts.append(text)
+        if len(content) > LIMIT // 4:
+            marker = f"\n[... the diff is cut here; {len(content)} bytes are {verb} ...]\n"
+            parts[-1] = text[: LIMIT // 2 - len(marker) - 200] + marker
+    return "".join(parts)
+
+
+def _count_lines(content: bytes) -> int:
+    return content.count(b"\n") + bool(content and not content.endswith(b"\n"))
 
 
 def _hunks(old: list[str], new: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ Invariants: the text to replace occurs exactly as given, and once unless all occ
 in the file stays byte for byte.
 """
 
+import asyncio
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -38,7 +39,7 @@ class EditFile:
 
     async def intent(self, args: EditFileArgs, place: Place) -> Write:
         path, before, after = await _change(args, place)
-        return write_intent(path, before, after, place)
+        return await write_intent(path, before, after, place)
 
     async def run(self, args: EditFileArgs, call: Call) -> Output:
         place = call.place
@@ -59,16 +60,17 @@ async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
     if len(before) >= MAX_PRESENT:
         raise _refusal(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
     old, new = args.old.encode(), args.new.encode()
-    _check_found(args, before, old, is_closed=place.is_closed(path))
+    if not before.count(old):
+        shown = b"" if place.is_closed(path) else before
+        raise ToolError(await asyncio.to_thread(_not_found, args, shown), code="EDIT_CONTENT_NOT_FOUND")
+    _check_once(args, before, old)
     after = before.replace(old, new)
     check_write(path, before, after, place)
     return path, before, after
 
 
-def _check_found(args: EditFileArgs, before: bytes, old: bytes, *, is_closed: bool) -> None:
+def _check_once(args: EditFileArgs, before: bytes, old: bytes) -> None:
     count = before.count(old)
-    if count == 0:
-        raise ToolError(_not_found(args, b"" if is_closed else before), code="EDIT_CONTENT_NOT_FOUND")
     if count > 1 and not args.replace_all:
         where = ", ".join(map(str, _lines(before, old, MAX_PLACES))) + (", …" if count > MAX_PLACES else "")
         raise _refusal(

@@ -18,6 +18,7 @@ MAX_LINES = 2000
 MAX_BYTES = 256 * 1024
 # Lines are counted from the start, so this much is read to find them.
 MAX_FILE = 10 * 1024 * 1024
+BLOCK = 64 * 1024
 
 
 class ReadFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,23 +57,41 @@ class ReadFile:
 
 
 def _part(content: bytes, args: ReadFileArgs, *, is_complete: bool) -> str:
-    lines = content.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    total = f"{len(lines)}" if is_complete else f"more than {len(lines)}"
-    if args.offset > len(lines):
+    count = content.count(b"\n") + (not content.endswith(b"\n"))
+    total = f"{count}" if is_complete else f"more than {count}"
+    if args.offset > count:
         reason = f"{args.path} has {total} lines, so there is none at offset {args.offset}"
         advice = "give a smaller one" if is_complete else "use run_shell to read further, for example with sed -n"
         raise ToolError(f"{reason}; {advice}")
-    wanted = lines[args.offset - 1 : args.offset - 1 + args.limit]
-    shown, is_cut = _fit(wanted)
+    start = _line_start(content, args.offset - 1)
+    most = min(args.limit, count - args.offset + 1, MAX_BYTES)
+    # One byte more than may be shown: a line that is cut here does not fit.
+    shown, is_cut = _fit(content[start : start + MAX_BYTES + 1].split(b"\n", most)[:most])
     text = b"\n".join(shown).decode("utf-8", "replace")
     last = args.offset + len(shown) - 1
     if is_cut:
-        return f"{text}\n[line {last} is cut: it has {len(wanted[0])} bytes; read on with offset={last + 1}]"
-    if last == len(lines) and is_complete:
+        return (
+            f"{text}\n[line {last} is cut: it has {_line_size(content, start)} bytes; read on with offset={last + 1}]"
+        )
+    if last == count and is_complete:
         return text
     return f"{text}\n[lines {args.offset} to {last} of {total}; read on with offset={last + 1}]"
+
+
+def _line_start(content: bytes, number: int) -> int:
+    """Where a line starts, counted from 0. Blocks are counted first: a list of all lines would take far more memory."""
+    start = 0
+    while number and (there := content.count(b"\n", start, start + BLOCK)) < number:
+        number -= there
+        start += BLOCK
+    for _ in range(number):
+        start = content.find(b"\n", start) + 1
+    return start
+
+
+def _line_size(content: bytes, start: int) -> int:
+    end = content.find(b"\n", start)
+    return (end if end >= 0 else len(content)) - start
 
 
 def _fit(lines: list[bytes]) -> tuple[list[bytes], bool]:

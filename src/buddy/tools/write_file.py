@@ -32,7 +32,7 @@ class WriteFile:
         before = await read_if_exists(args.path, place, MAX_PRESENT)
         content = args.content.encode()
         check_write(path, before, content, place)
-        return write_intent(path, before, content, place)
+        return await write_intent(path, before, content, place)
 
     async def run(self, args: WriteFileArgs, call: Call) -> Output:
         place = call.place

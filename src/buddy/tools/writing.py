@@ -4,6 +4,7 @@ Invariants: the approval shows what changes and is bound to both contents; redac
 stand for; a file that changed since the session saw it is not overwritten.
 """
 
+import asyncio
 import hashlib
 import re
 
@@ -13,6 +14,7 @@ from buddy.tools.changes import diff
 from buddy.tools.contract import Place
 
 MAX_PRESENT = 10 * 1024 * 1024
+IN_THREAD = 64 * 1024
 # Writing here can make something run later, or change what Buddy itself may do.
 PROTECTED_DIRECTORIES = frozenset(
     {".git", ".vscode", ".husky", ".idea", ".devcontainer", ".ssh", ".gnupg", ".opencode", ".factory", ".cargo"}
@@ -39,9 +41,12 @@ PROTECTED_PLACES = ("/.config/buddy/", "/.local/state/buddy/", "/.config/git/", 
 _MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
 
 
-def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Write:
+async def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Write:
     """What writing `after` to a canonical path would change."""
     protected = is_protected(path)
+    # Comparing takes a while; in a thread it does not hold up others.
+    is_long = len(before or b"") + len(after) > IN_THREAD
+    shown = await asyncio.to_thread(diff, path, before, after) if is_long else diff(path, before, after)
     return Write(
         title="write a protected file, which can make programs run" if protected else "write a file",
         summary=f"{path} ({len(after)} bytes)",
@@ -53,7 +58,7 @@ def write_intent(path: str, before: bytes | None, after: bytes, place: Place) ->
             size=len(after),
             sha256=hashlib.sha256(after).hexdigest(),
             replaces=None if before is None else hashlib.sha256(before).hexdigest(),
-            diff=diff(path, before, after),
+            diff=shown,
         ),
     )
 
