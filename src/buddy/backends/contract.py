@@ -67,6 +67,14 @@ class Run(Protocol):
         """The arguments as the model wrote them; ToolError if only their scrubbed form remains."""
         ...
 
+    async def scrub_ahead(self, body: EventBody) -> None:
+        """Scrub the long texts of an event that is emitted next, bit by bit, so that emitting it takes no time."""
+        ...
+
+    async def scrub_long(self, text: str) -> str:
+        """The same as `scrub`, bit by bit."""
+        ...
+
     def scrub(self, text: str) -> str:
         """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
         ...

@@ -12,6 +12,7 @@ delta belongs, in this order, to
 An empty id, name or index counts as absent.
 """
 
+import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from buddy.models.contract import AssistantItem, Item
+from buddy.models.limits import MAX_KEPT_CALLS, TOO_LONG, Size, refuse
 from buddy.protocol.shapes import ToolCallItem
 
 if TYPE_CHECKING:
@@ -38,11 +40,19 @@ class Calls:
         self._by_id: dict[str, _Open] = {}
         self._by_index: dict[int, _Open] = {}
         self._open: _Open | None = None
+        self._size = Size()
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a limit is reached, so that nothing more is read."""
+        return self._size.is_arguments_full or len(self._calls) > MAX_KEPT_CALLS
+
     def add(self, delta: "CallDelta") -> None:
+        if self.is_full:
+            return
         call = self._open = self._owner(delta) or self._begin()
         if delta.index is not None:
             self._by_index[delta.index] = call
@@ -51,6 +61,9 @@ class Calls:
             self._by_id[delta.id] = call  # the latest: a delta without an index continues it
         call.name = call.name or _name(delta)
         call.arguments.append(_arguments(delta))
+        self._size.add_arguments(call.arguments[-1])
+        if self._size.is_arguments_full:
+            call.arguments = [refuse(TOO_LONG)]
         call.rest |= delta.rest or {}
 
     def items(self, taken: AbstractSet[str]) -> tuple[ToolCallItem, ...]:
@@ -108,6 +121,8 @@ class _Open:
         self.name = ""
         self.arguments: list[str] = []
         self.rest: dict[str, object] = {}
+        self._nesting = Nesting()
+        self._read = 0
 
     def is_followed_by(self, delta: "CallDelta") -> bool:
         """Whether a delta without a known id starts another call: servers without ids send complete calls."""
@@ -117,8 +132,40 @@ class _Open:
         return name != self.name or (bool(_arguments(delta)) and self._is_complete())
 
     def _is_complete(self) -> bool:
-        text = "".join(self.arguments)
-        return text.rstrip().endswith("}") and is_object(text)
+        for part in self.arguments[self._read :]:
+            self._nesting.add(part)
+        self._read = len(self.arguments)
+        return self._nesting.is_complete
+
+
+class Nesting:
+    """Whether a JSON text that arrives in parts is one complete object; each part is read once."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._closed = 0
+        self._in_text = False
+        self._escape = ""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._depth == 0 and self._closed == 1 and not self._in_text
+
+    def add(self, part: str) -> None:
+        part = self._escape + part
+        self._escape = "\\" * ((len(part) - len(part.rstrip("\\"))) % 2)
+        part = part.removesuffix(self._escape)
+        for sign in _SIGNS.findall(part):
+            if sign == '"':
+                self._in_text = not self._in_text
+            elif not self._in_text and sign in "{[":
+                self._depth += 1
+            elif not self._in_text and sign in "}]":
+                self._depth -= 1
+                self._closed += self._depth == 0
+
+
+_SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
 def is_object(text: str) -> bool:

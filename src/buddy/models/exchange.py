@@ -22,6 +22,7 @@ from buddy.models.wire import ConnectionLost, Wire, WireResponse
 
 _WAIT_FOR_USAGE = 5.0
 _STREAM = "stream"
+_LAST_BATCHES = 16
 
 LeftOut = AbstractSet[str]
 
@@ -70,9 +71,7 @@ class Exchange:
                     for piece in pieces:
                         yield piece
                 if fold.done:
-                    with suppress(TimeoutError, ProviderError):
-                        while await response.batch(self._linger) is not None:
-                            pass
+                    await self._drain(response)
                 reply = fold.reply(taken())
             except EmptyResponse:
                 if _STREAM in left_out or _STREAM not in self._optional:
@@ -87,6 +86,13 @@ class Exchange:
             self._left_out = left_out
             yield reply
             return
+
+    async def _drain(self, response: WireResponse) -> None:
+        """Read the end of the body; a server that goes on for ever is left."""
+        with suppress(TimeoutError, ProviderError):
+            for _ in range(_LAST_BATCHES):
+                if await response.batch(self._linger) is None:
+                    break
 
     async def _open(
         self, body: Callable[[LeftOut], Sequence[bytes]], left_out: LeftOut

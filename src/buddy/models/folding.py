@@ -17,6 +17,7 @@ from buddy.models.api_errors import stream_error
 from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
 from buddy.models.chunks import CallDelta, Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.limits import Size
 from buddy.protocol.shapes import ToolCallItem
 
 _CUT = {"length", "max_tokens", "model_length", "content_filter"}
@@ -34,6 +35,7 @@ class Fold:
         self._details: list[object] = []
         self._rest: dict[str, object] = {}
         self._calls = Calls()
+        self._size = Size()
         self._usage: TokenUsage | None = None
         self.finish = ""
         self.done = False
@@ -49,8 +51,10 @@ class Fold:
             chunk = self._check(data)
             if chunk.choices and (delta := chunk.choices[0].delta):
                 self._say(delta, thoughts)
+                self._size.add_kept(len(data) if delta.rest or delta.reasoning_details else 0)
             if chunk.choices:
                 self._finish(chunk.choices[0].finish_reason)
+            self._end_if_full()
         return _pieces("".join(thoughts), "".join(self._text[before:]))
 
     def feed_object(self, body: bytes) -> list[Piece]:
@@ -93,9 +97,11 @@ class Fold:
 
     def _say(self, delta: Delta, thoughts: list[str]) -> None:
         if text := delta.text():
+            self._size.add_text(text)
             self._text.append(text)
         # Some servers send the same thought in both fields: both are kept, one is shown.
         if thought := delta.reasoning_content or delta.reasoning:
+            self._size.add_text(thought)
             thoughts.append(thought)
         for name, value in (delta.rest or _NONE).items():
             self._keep(name, value, thoughts)
@@ -105,6 +111,12 @@ class Fold:
         self._details.extend(delta.reasoning_details or ())
         for call in delta.tool_calls or ():
             self._calls.add(call)
+
+    def _end_if_full(self) -> None:
+        """Read no more of a reply that has reached a limit: it would never need to end."""
+        if self._calls.is_full or self._size.is_text_full:
+            self.finish = "tool_calls" if self._calls.is_full else "length"
+            self.done = True
 
     def _keep(self, name: str, value: object, thoughts: list[str]) -> None:
         """An unknown field: reasoning text arrives in pieces, anything else is a single value."""

@@ -16,6 +16,7 @@ from buddy.models.api_errors import stream_error
 from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
 from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
+from buddy.models.limits import MAX_KEPT_CALLS, TOO_LONG, Size, refuse
 from buddy.models.outputs import Item, Kind, Outputs, arguments_of
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
 from buddy.models.response_items import layout, opaque
@@ -38,6 +39,7 @@ class ResponseFold:
         self._is_woven = False
         self._thinking: object = None
         self._usage: TokenUsage | None = None
+        self._size = Size()
         self._ended = ""
         self.finish = ""
         self.done = False
@@ -50,6 +52,7 @@ class ResponseFold:
                 self.done = True
                 break
             self._take(read_event(data))
+            self._end_if_full()
         return self._pieces(before)
 
     def feed_object(self, body: bytes) -> list[Piece]:
@@ -94,12 +97,32 @@ class ResponseFold:
                 self._think(event)
             case "response.function_call_arguments.delta":
                 call = self._outputs.find("function_call", event.output_index, event.item_id)
-                call.arguments.append(event.delta or "")
+                self._argue(call, event.delta or "")
             case "response.function_call_arguments.done":
                 call = self._outputs.find("function_call", event.output_index, event.item_id)
-                call.arguments = [event.arguments] if event.arguments else call.arguments
+                self._settle_arguments(call, event.arguments or "")
             case _:
                 self._take_item(event)
+
+    def _argue(self, call: Item, text: str) -> None:
+        call.arguments.append(text)
+        self._size.add_arguments(text)
+        if self._size.is_arguments_full:
+            call.arguments = [refuse(TOO_LONG)]
+
+    def _settle_arguments(self, call: Item, text: str) -> None:
+        """The complete arguments replace those that arrived in pieces."""
+        if text and not self._size.is_arguments_full:
+            rest = text[sum(map(len, call.arguments)) :]
+            call.arguments = [text[: len(text) - len(rest)]]
+            self._argue(call, rest)
+
+    def _end_if_full(self) -> None:
+        """Read no more of a reply that has reached a limit: it would never need to end."""
+        is_full = self._size.is_arguments_full or len(self._outputs.items) > 2 * MAX_KEPT_CALLS
+        if not self.done and (is_full or self._size.is_text_full):
+            self._ended = self.finish = "completed" if is_full else "length"
+            self.done = True
 
     def _take_item(self, event: Event) -> None:
         match event.type:
@@ -154,10 +177,10 @@ class ResponseFold:
             case "message":
                 self._complete(item, output.text())
             case "function_call":
-                if given := arguments_of(output):
-                    item.arguments = [given]
+                self._settle_arguments(item, arguments_of(output))
             case "kept":
                 item.raw = item.raw or _raw_text(output, raw)
+                self._size.add_kept(len(item.raw))
                 if not item.thought and output.type == "reasoning" and (thought := output.thought()):
                     item.thought = True
                     self._muse(item, thought)
@@ -177,6 +200,7 @@ class ResponseFold:
                 self._length += len(_BREAK)
             item.start = self._length
             self._speaking = item
+        self._size.add_text(text)
         item.text.append(text)
         self._text.append(text)
         self._length += len(text)
@@ -191,6 +215,7 @@ class ResponseFold:
         if self._thinking is not None and self._thinking != source:
             self._thoughts.append(_BREAK)
         self._thinking = source
+        self._size.add_text(thought)
         self._thoughts.append(thought)
 
     def _pieces(self, before: int) -> list[Piece]:

@@ -38,6 +38,7 @@ _TextField: TypeAlias = tuple[str, Callable[[Any], Any], AbstractSet[str]]
 _NOTHING: frozenset[str] = frozenset()
 _SHORT = 80
 _REMEMBERED = 4096
+_AHEAD = 16 * 1024 * 1024
 
 
 class Scrubber:
@@ -46,6 +47,7 @@ class Scrubber:
     def __init__(self) -> None:
         self._values = Values()
         self._latest = ""
+        self._ahead: dict[int, tuple[str, str]] = {}  # by identity: comparing long texts would cost as much as hashing
         self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was checked
         self._text_fields: dict[type[Struct], tuple[_TextField, ...]] = {}
 
@@ -66,6 +68,18 @@ class Scrubber:
     def message(self, text: str) -> str:
         """Scrub a sentence that may name ids: nothing is hidden only because it looks random."""
         return self._mask(text, random=False)
+
+    def scrubbed_ahead(self, text: str) -> str | None:
+        """The masked text, if it was scrubbed before this."""
+        known = self._ahead.get(id(text))
+        return known[1] if known is not None and known[0] is text else text if text is self._latest else None
+
+    def remember(self, text: str, masked: str) -> None:
+        """Masking this very text again takes no time, until a few others were remembered or a secret is registered."""
+        self._ahead[id(text)] = text, masked
+        self._ahead[id(masked)] = masked, masked
+        while len(self._ahead) > 2 and sum(len(known) for known, _ in self._ahead.values()) > _AHEAD:
+            del self._ahead[next(iter(self._ahead))]
 
     def registered(self, text: str) -> str:
         """Mask registered values alone: for text that must stay byte for byte the same if it contains none."""
@@ -140,6 +154,8 @@ class Scrubber:
         clean = self._clean[random]
         if text is self._latest or text in clean:
             return text
+        if (known := self._ahead.get(id(text))) is not None and known[0] is text:
+            return known[1]
         masked = heuristics.mask(self._values.mask(text), random=random)
         if masked != text:
             return masked
@@ -154,6 +170,7 @@ class Scrubber:
 
     def _clear_cache(self) -> None:
         self._latest = ""
+        self._ahead.clear()
         for clean in self._clean.values():
             clean.clear()
 

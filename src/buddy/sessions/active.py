@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import to_builtins
+
 from buddy import faults
 from buddy.approvals.questions import Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
@@ -10,6 +12,7 @@ from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.scrub.marks import has_mark
+from buddy.scrub.slices import long_texts, scrub_in_slices
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
@@ -96,11 +99,18 @@ class ActiveRun:
             raise ToolError("not run: the arguments contained a secret, which is not stored, so it can't be repeated")
         return call.item.arguments
 
+    async def scrub_ahead(self, body: EventBody) -> None:
+        for text in long_texts(to_builtins(body)):
+            await self.scrub_long(text)
+
+    async def scrub_long(self, text: str) -> str:
+        return await scrub_in_slices(self._journal.scrubber, text)
+
     def scrub(self, text: str) -> str:
-        return self._journal.scrub(text)
+        return self._journal.scrubber.text(text)
 
     async def store_text(self, text: str) -> str:
-        return await self._put_blob(self.scrub(text).encode(errors="replace"))
+        return await self._put_blob((await self.scrub_long(text)).encode(errors="replace"))
 
     def _withdraw(self, call_id: str) -> None:
         """Expire the question of a call that ends undecided: nobody could answer it any longer."""

@@ -80,7 +80,7 @@ class Journal:
         self.failure: LogError | None = None
         self._log = log
         self._clock = clock
-        self._scrubber = scrubber
+        self.scrubber = scrubber
         self._apply = apply
         self._publish = publish
         self._state = state
@@ -107,7 +107,7 @@ class Journal:
         if lane not in self._lanes:
             if lane[0] == "assistant_token":
                 self._end_thinking()
-            self._lanes[lane] = self._scrubber.stream(), run_id
+            self._lanes[lane] = self.scrubber.stream(), run_id
         self._piece(lane, self._lanes[lane][0].feed(text), run_id)
 
     def _end_thinking(self) -> None:
@@ -136,10 +136,6 @@ class Journal:
         if self.failure is not None:
             raise self.failure
 
-    def scrub(self, text: str) -> str:
-        """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
-        return self._scrubber.text(text)
-
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         """An approval of this session, in any state."""
         return await self._log.approval(approval_id)
@@ -161,12 +157,12 @@ class Journal:
         return body
 
     def _scrub_body(self, body: EventBody) -> EventBody:
-        if not (isinstance(body, AssistantMessage) and body.opaque) and self._scrubber.is_clean(body):
+        if not (isinstance(body, AssistantMessage) and body.opaque) and self.scrubber.is_clean(body):
             return body
         tree: dict[str, Any] = msgspec.to_builtins(body)
         opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
-        kept = {name: item for name, item in opaque.items() if not _holds_secret(self._scrubber, name, item)}
-        scrubbed = self._scrubber.tree(tree)
+        kept = {name: item for name, item in opaque.items() if not _holds_secret(self.scrubber, name, item)}
+        scrubbed = self.scrubber.tree(tree)
         if scrubbed is tree and len(kept) == len(opaque):
             return body
         return msgspec.convert({**scrubbed, "opaque": kept} if kept else scrubbed, type(body))

@@ -176,7 +176,7 @@ class EventRecorder:
         call = self._run.state.open_calls.get(self._ours.get(event.call_id, ""))
         if call is None:
             return
-        full, stored = self._run.scrub(event.text), None
+        full, stored = await self._run.scrub_long(event.text), None
         text = shorten_middle(full)
         if text is not full:
             stored = await self._run.store_text(full)

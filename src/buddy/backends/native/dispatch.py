@@ -25,6 +25,7 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
+from buddy.models.limits import find_refusal
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.shapes import ToolFailure
@@ -56,6 +57,7 @@ class Dispatch:
                     run.emit(result)
             else:
                 for call in calls:
+                    await asyncio.sleep(0)  # many calls may be refused without a wait
                     run.emit(await self._result_of(run, call))
                     faults.reached("result.emitted")
 
@@ -93,7 +95,7 @@ class Dispatch:
             if outcome == "rejected" and call.stage == "denied":
                 outcome = "denied"
             return self._result(run, call, started, f"Tool execution failed: {error}", outcome, failure=failure)
-        full, failure, stored = run.scrub(output.text), None, None
+        full, failure, stored = await run.scrub_long(output.text), None, None
         if output.is_error:
             failure = ToolFailure(_error_type(output.error_type), False, full[:200])
         text = shorten_middle(full)
@@ -125,15 +127,15 @@ class Dispatch:
             problem = error
         if call.stage == "requested":
             Budget.of(run).reserve_tool_call()
-            run.emit(
-                ToolCall(
-                    source=prepared.tool.source if prepared else "unknown",
-                    tool_name=call.item.name,
-                    args=_shown_arguments(call.item.arguments),
-                    call_id=call.item.call_id,
-                    target=run.place.target.name,
-                )
+            body = ToolCall(
+                source=prepared.tool.source if prepared else "unknown",
+                tool_name=call.item.name,
+                args=_shown_arguments(call.item.arguments),
+                call_id=call.item.call_id,
+                target=run.place.target.name,
             )
+            await run.scrub_ahead(body)
+            run.emit(body)
         if prepared is None:
             raise problem or ToolError("the call could not be prepared")
         return prepared
@@ -141,6 +143,8 @@ class Dispatch:
     async def prepare(self, run: Run, call: OpenCall) -> PreparedCall:
         tool = self._registry.get(call.item.name)
         arguments = run.arguments_of(call)
+        if problem := find_refusal(arguments):
+            raise ToolError(problem)
         args = self._registry.parse(tool, arguments)
         intent = await tool.intent(args, run.place)
         digest, tier = digest_of(tool.name, arguments, intent, run.place), self._registry.tier_of(tool.name)

@@ -1,5 +1,6 @@
 """One model call: its pieces become events, the complete reply becomes `assistant_message`."""
 
+import asyncio
 from typing import Literal
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from buddy.models.contract import (
     TokenUsage,
     is_window_assumed,
 )
+from buddy.models.limits import limit_calls
 from buddy.protocol.events import (
     AssistantDone,
     AssistantMessage,
@@ -31,6 +33,8 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolCallItem
+
+SLICE = 8 * 1024
 
 
 class ModelCall(Struct, frozen=True):
@@ -50,9 +54,9 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
     async for piece in provider.stream(asked.prompt):
         match piece:
             case TextDelta():
-                run.stream("assistant_token", piece.text)
+                await _stream(run, "assistant_token", piece.text)
             case ThinkingDelta():
-                run.stream("thinking_token", piece.text)
+                await _stream(run, "thinking_token", piece.text)
             case Restart():
                 run.emit(AssistantRestart(reason=piece.reason))
             case Retrying():
@@ -60,8 +64,16 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
             case Notice():
                 run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
-                _record(run, piece, turn, known_calls)
+                await _record(run, piece, turn, known_calls)
                 run.emit(_usage_event(run, turn, asked, piece, provider))
+
+
+async def _stream(run: Run, kind: str, text: str) -> None:
+    """Record a delta; a long one in parts, so that others get their turn in between."""
+    run.stream(kind, text[:SLICE])
+    for start in range(SLICE, len(text), SLICE):
+        await asyncio.sleep(0)
+        run.stream(kind, text[start : start + SLICE])
 
 
 def request_of(
@@ -114,18 +126,18 @@ def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, provider: 
     return usage_of(run, turn, usage, context, estimated=reply.usage is None)
 
 
-def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
+async def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> None:
     message_id = f"asst_{run.run_id.removeprefix('run_')}.{turn}"
-    run.emit(
-        AssistantMessage(
-            message_id=message_id,
-            text=reply.text,
-            tool_calls=_unique_ids(reply.calls, known_calls),
-            finish=reply.finish,
-            truncated=reply.truncated,
-            opaque=reply.opaque,
-        )
+    message = AssistantMessage(
+        message_id=message_id,
+        text=reply.text,
+        tool_calls=_unique_ids(limit_calls(reply.calls), known_calls),
+        finish=reply.finish,
+        truncated=reply.truncated,
+        opaque=reply.opaque,
     )
+    await run.scrub_ahead(message)
+    run.emit(message)
     run.emit(AssistantDone(message_id=message_id))
 
 

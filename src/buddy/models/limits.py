@@ -1,0 +1,78 @@
+"""How much one reply of a model may contain.
+
+Invariants: a reply never takes more memory than its limits allow, however it is split; a call that exceeds one is kept,
+with arguments that say so instead of its own, so that the model gets an error as its result and can do it differently.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from buddy.protocol.shapes import ToolCallItem
+
+MAX_TEXT = 16 * 1024 * 1024
+"""Characters of a reply's text and reasoning; one that is longer is cut off."""
+MAX_ARGUMENTS = 8 * 1024 * 1024
+"""Bytes of the arguments of all calls of a reply."""
+MAX_CALLS = 128
+MAX_KEPT_CALLS = 1024
+"""Calls of a reply that get a result at all; of more, nothing is kept."""
+
+_KEY = "not_run"
+TOO_LONG = (
+    f"the arguments of this reply's calls were longer than the limit of {MAX_ARGUMENTS // 1024**2} MiB, so they were "
+    "dropped and nothing was run. Send less at once: write a large file in parts, or create it with a command"
+)
+TOO_MANY = (
+    f"one reply may make {MAX_CALLS} calls, and this one was beyond that, so it was not run. Make it again in your "
+    "next reply if it is still needed"
+)
+
+
+class Size:
+    """Counts what a reply contains as it arrives."""
+
+    def __init__(self) -> None:
+        self._text = 0
+        self._arguments = 0
+
+    @property
+    def is_text_full(self) -> bool:
+        return self._text > MAX_TEXT
+
+    @property
+    def is_arguments_full(self) -> bool:
+        return self._arguments > MAX_ARGUMENTS
+
+    def add_text(self, text: str) -> None:
+        self._text += len(text)
+
+    def add_kept(self, size: int) -> None:
+        """Something else that must be returned to the server."""
+        self._text += size
+
+    def add_arguments(self, text: str) -> None:
+        self._arguments += len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+def limit_calls(calls: Iterable[ToolCallItem]) -> tuple[ToolCallItem, ...]:
+    """The calls of a reply as they may be recorded: those beyond a limit say so in their arguments."""
+    size = Size()
+    limited: list[ToolCallItem] = []
+    for number, call in enumerate(calls):
+        if number == MAX_KEPT_CALLS:
+            break
+        size.add_arguments(call.arguments)
+        problem = TOO_MANY if number >= MAX_CALLS else TOO_LONG if size.is_arguments_full else ""
+        limited.append(ToolCallItem(call.call_id, call.name, refuse(problem)) if problem else call)
+    return tuple(limited)
+
+
+def refuse(problem: str) -> str:
+    """Arguments that stand for those of a call that must not run."""
+    return msgspec.json.encode({_KEY: problem}).decode()
+
+
+def find_refusal(arguments: str) -> str:
+    """Why a call must not run; empty if these are its own arguments."""
+    return next((problem for problem in (TOO_LONG, TOO_MANY) if arguments == refuse(problem)), "")

@@ -1,0 +1,45 @@
+"""Scrubs long texts bit by bit, so that an event loop serves others in between.
+
+Invariants: the result is that of scrubbing the text at once; it is remembered, so that recording the same text costs
+nothing.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from buddy.scrub.scrubber import Json, Scrubber
+
+SLICE = 8 * 1024
+"""Characters at once: some milliseconds of ordinary text, some more of the worst."""
+
+
+async def scrub_in_slices(scrubber: Scrubber, text: str) -> str:
+    if len(text) <= SLICE:
+        return scrubber.text(text)
+    if (known := scrubber.scrubbed_ahead(text)) is not None:
+        return known
+    stream = scrubber.stream()
+    pieces: list[str] = []
+    for start in range(0, len(text), SLICE):
+        pieces.append(stream.feed(text[start : start + SLICE]))
+        await asyncio.sleep(0)
+    masked = "".join([*pieces, stream.finish()])
+    if masked == text:
+        masked = text
+    scrubber.remember(text, masked)
+    return masked
+
+
+def long_texts(tree: Json) -> Iterator[str]:
+    """The texts of a JSON value that are longer than a slice."""
+    pending = [tree]
+    while pending:
+        match pending.pop():
+            case str() as text if len(text) > SLICE:
+                yield text
+            case dict() as parts:
+                pending += parts.values()
+            case list() as parts:
+                pending += parts
+            case _:
+                pass

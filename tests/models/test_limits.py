@@ -1,0 +1,106 @@
+"""What one reply may contain: more is not read, and the model learns of it."""
+
+import json
+
+import pytest
+
+from buddy.models.calls import Nesting
+from buddy.models.folding import Fold
+from buddy.models.limits import (
+    MAX_ARGUMENTS,
+    MAX_CALLS,
+    MAX_KEPT_CALLS,
+    MAX_TEXT,
+    TOO_LONG,
+    TOO_MANY,
+    find_refusal,
+    limit_calls,
+)
+from buddy.models.response_fold import ResponseFold
+from buddy.protocol.shapes import ToolCallItem
+
+PART = "x" * 65_536
+
+
+def completions(**delta: object) -> bytes:
+    return json.dumps({"choices": [{"delta": delta}]}).encode()
+
+
+def argument(text: str, index: int = 0, **more: object) -> bytes:
+    return completions(tool_calls=[{"index": index, "function": {"arguments": text, **more}}])
+
+
+def response(kind: str, **fields: object) -> bytes:
+    return json.dumps({"type": f"response.{kind}", "output_index": 0, "item_id": "i", **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("fold", "event"),
+    [
+        (Fold(), argument(PART)),
+        (Fold(), argument(PART, name="f")),
+        (ResponseFold(""), response("function_call_arguments.delta", delta=PART)),
+    ],
+)
+def test_endless_arguments_are_not_read_without_end(fold: Fold | ResponseFold, event: bytes) -> None:
+    fed = 0
+    while not fold.done:
+        fold.feed([event])
+        fed += len(PART)
+        assert fed <= MAX_ARGUMENTS + len(PART)
+    (call,) = fold.reply(set()).calls
+    assert find_refusal(call.arguments) == TOO_LONG
+
+
+@pytest.mark.parametrize(
+    ("fold", "event"),
+    [
+        (Fold(), completions(content=PART)),
+        (Fold(), completions(reasoning_content=PART)),
+        (Fold(), completions(reasoning_details=[{"text": PART}])),
+        (ResponseFold(""), response("output_text.delta", delta=PART)),
+        (ResponseFold(""), response("reasoning_text.delta", delta=PART)),
+    ],
+)
+def test_endless_text_is_cut_off(fold: Fold | ResponseFold, event: bytes) -> None:
+    fed = 0
+    while not fold.done:
+        fold.feed([event])
+        fed += len(PART)
+        assert fed <= MAX_TEXT + len(PART)
+    reply = fold.reply(set())
+    assert reply.truncated
+    assert reply.finish == "length"
+
+
+def test_endless_calls_are_not_read_without_end() -> None:
+    fold = Fold()
+    for number in range(2 * MAX_KEPT_CALLS):
+        fold.feed([argument("{}", number, name="f")])
+    assert fold.done
+    assert len(fold.reply(set()).calls) == MAX_KEPT_CALLS + 1
+
+
+def test_calls_beyond_the_limit_say_so() -> None:
+    calls = limit_calls(ToolCallItem(f"c{number}", "f", "{}") for number in range(2 * MAX_KEPT_CALLS))
+    assert len(calls) == MAX_KEPT_CALLS
+    assert [find_refusal(call.arguments) for call in calls] == [""] * MAX_CALLS + [TOO_MANY] * (
+        MAX_KEPT_CALLS - MAX_CALLS
+    )
+
+
+def test_arguments_are_counted_in_bytes_over_all_calls() -> None:
+    half = json.dumps({"a": "é" * (MAX_ARGUMENTS // 4)}, ensure_ascii=False)
+    assert [find_refusal(call.arguments) for call in limit_calls([ToolCallItem("a", "f", half)] * 2)] == ["", TOO_LONG]
+
+
+@pytest.mark.parametrize("text", ['{"a": "}\\"{"}', "{}", '{"a": [1, {"b": "\\\\"}]}', ' {"a": "[["} '])
+def test_a_call_is_complete_when_its_object_is(text: str) -> None:
+    for cut in range(len(text) + 1):
+        nesting = Nesting()
+        nesting.add(text[:cut])
+        assert not nesting.is_complete or not text[cut:].strip()
+        nesting.add(text[cut:])
+        assert nesting.is_complete
+        nesting.add(text)
+        assert not nesting.is_complete
