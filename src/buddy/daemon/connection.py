@@ -142,12 +142,8 @@ class PeerConnection:
             log.exception("%s failed", request.type)
             wrong = ProtocolError("INTERNAL_ERROR", "internal error; see the daemon's log", retryable=True)
         else:
-            return self._reply(request, reply, session_id)
+            return _response(request, reply, session_id)
         return self._refusal(request.request_id, request.type, wrong, _sent(request))
-
-    def _reply(self, request: IncomingRequest, reply: Shape, session_id: str | None) -> Response:
-        session_id = getattr(reply, "session_id", None) or session_id
-        return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
 
     # --- what handlers use -----------------------------------------------------------------------------------------
 
@@ -204,6 +200,11 @@ async def _run_after(previous: asyncio.Task[None] | None, pump: Pump) -> None:
     if previous is not None:
         await asyncio.wait([previous])
     await pump.run()
+
+
+def _response(request: IncomingRequest, reply: Shape, session_id: str | None) -> Response:
+    session_id = getattr(reply, "session_id", None) or session_id
+    return Response(request.request_id, request.type, True, encode(reply), None, session_id or UNSET)
 
 
 def _sent(request: IncomingRequest) -> bytes:

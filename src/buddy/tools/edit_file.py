@@ -13,6 +13,7 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.names import NamesPath
 from buddy.tools.nearest import nearest
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
@@ -20,7 +21,7 @@ from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_inten
 MAX_PLACES = 10
 
 
-class EditFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class EditFileArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
     old: Annotated[str, Meta(description="Text to replace, exactly as in the file.")]
     new: Annotated[str, Meta(description="Replacement text.")]

@@ -12,13 +12,14 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
+from buddy.tools.names import NamesPath, quote
 from buddy.tools.searching import Program, Programs, scope_of, search
 from buddy.tools.texts import text_of
 
 MAX_FILES = 500
 
 
-class GlobArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class GlobArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="Glob pattern, such as '*.py' or 'src/**/*.{ts,tsx}'.", min_length=1)]
     path: Annotated[str, Meta(description="Directory to search (default: the workspace).", min_length=1)] = "."
 
@@ -59,6 +60,6 @@ def _words(program: Program) -> list[str]:
 def _format(paths: list[str], prefix: str, args: GlobArgs, *, cut: bool) -> str:
     if not paths:
         return f"no file in {args.path} matches {args.pattern!r}"
-    text = "\n".join(prefix + path for path in paths[:MAX_FILES])
+    text = "\n".join(quote(prefix + path) for path in paths[:MAX_FILES])
     more = cut or len(paths) > MAX_FILES
     return f"{text}\n[more matches; narrow the pattern or the path]" if more else text

@@ -15,6 +15,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
+from buddy.tools.names import NamesPath, quote
 from buddy.tools.searching import Program, Programs, SearchOutput, SearchScope, may_be_outside, scope_of, search
 from buddy.tools.texts import text_of
 
@@ -29,10 +30,11 @@ find . "$@" -exec grep -lsE $flags -e "$pattern" {} + | while IFS= read -r f; do
   grep -nE $flags -e "$pattern" -- "$f" | while IFS= read -r line; do printf '%s\\0%s\\n' "$f" "$line"; done
 done"""
 
-_LINE = re.compile(r"(?P<path>[^\0]*)\0(?P<number>\d+)(?P<kind>[:-])(?P<text>.*)", re.DOTALL)
+# A path may contain line breaks, but it starts with `./`, unlike what separates matches. Anything else is skipped.
+_LINE = re.compile(r"\./(?P<path>[^\0]*)\0(?P<number>\d+)(?P<kind>[:-])(?P<text>[^\n]*)(?:\n|\Z)|[^\n]*\n|[^\n]+\Z")
 
 
-class GrepArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class GrepArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(description="Regular expression, matched line by line.", min_length=1)]
     path: Annotated[str, Meta(description="File or directory to search (default: the workspace).", min_length=1)] = "."
     glob: Annotated[str | None, Meta(description="Search only matching files, such as '*.py' or 'src/**/*.ts'.")] = None
@@ -110,11 +112,12 @@ def _words(program: Program, args: GrepArgs, scope: SearchScope) -> list[str]:
 
 
 def _lines(found: SearchOutput) -> Iterator[GrepLine]:
-    for text in found.output.split("\n"):
-        parts = _LINE.fullmatch(text)
-        if parts is not None:
-            path = parts["path"].removeprefix("./")
-            yield GrepLine(path, int(parts["number"]), parts["kind"] == ":", parts["text"].removesuffix("\r"))
+    at = 0
+    while (parts := _LINE.match(found.output, at)) is not None:
+        at = parts.end()
+        if parts["path"] is not None:
+            text = parts["text"].removesuffix("\r").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            yield GrepLine(parts["path"], int(parts["number"]), parts["kind"] == ":", text)
 
 
 def _up_to(lines: Iterator[GrepLine], limit: int) -> Iterator[GrepLine]:
@@ -145,7 +148,7 @@ def _format_lines(lines: list[GrepLine], scope: SearchScope, context: int) -> It
         before = line
         mark = ":" if line.is_match else "-"
         text = line.text if len(line.text) <= MAX_LINE else f"{line.text[:MAX_LINE]} […]"
-        yield f"{scope.prefix}{line.path}{mark}{line.number}{mark}{text}"
+        yield f"{quote(scope.prefix + line.path)}{mark}{line.number}{mark}{text}"
 
 
 def _escape(name: str) -> str:

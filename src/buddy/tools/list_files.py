@@ -13,10 +13,11 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.targets.contract import Entry
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.names import NamesPath, quote
 from buddy.tools.texts import text_of
 
 
-class ListFilesArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class ListFilesArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Directory to list (default: the workspace).", min_length=1)] = "."
     depth: Annotated[int, Meta(description="Number of levels to list.", ge=1, le=10)] = 1
     limit: Annotated[int, Meta(description="Maximum number of entries.", ge=1, le=2000)] = 500
@@ -43,7 +44,7 @@ class ListFiles:
             if len(lines) == args.limit:
                 lines.append("[more entries; list a subdirectory, or give a larger limit]")
                 break
-            lines.append(f"{name}/" if entry.is_dir else f"{name} ({entry.size} bytes)")
+            lines.append(quote(f"{name}/") if entry.is_dir else f"{quote(name)} ({entry.size} bytes)")
         return Output("\n".join(lines) or f"{args.path} is empty")
 
 

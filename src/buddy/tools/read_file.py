@@ -11,6 +11,7 @@ from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.names import NamesPath
 from buddy.tools.texts import text_of
 from buddy.tools.writing import note_seen
 
@@ -21,7 +22,7 @@ MAX_FILE = 10 * 1024 * 1024
 BLOCK = 64 * 1024
 
 
-class ReadFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class ReadFileArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
     offset: Annotated[int, Meta(description="First line to read, starting at 1.", ge=1)] = 1
     limit: Annotated[int, Meta(description="Maximum number of lines.", ge=1)] = MAX_LINES

@@ -118,7 +118,8 @@ async def _run(command: str, call: Call) -> SearchOutput:
 
     place = call.place
     ended = await _search_target(place).run(command, cwd=place.root, nonce=call.nonce, on_output=on_output)
-    texts = output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+    # Names need not be UTF-8, and must not become others.
+    texts = output.decode("utf-8", "surrogateescape"), errors.decode("utf-8", "replace")
     return SearchOutput(*texts, ended.exit_code, cut=len(output) >= MAX_OUTPUT)
 
 

@@ -8,11 +8,12 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.current_file import read_if_exists
+from buddy.tools.names import NamesPath
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
 
 
-class WriteFileArgs(Struct, frozen=True, forbid_unknown_fields=True):
+class WriteFileArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Path of the file, relative to the workspace.", min_length=1)]
     content: Annotated[str, Meta(description="The complete new content.")]
 
