@@ -89,7 +89,7 @@ class Runs:
     async def send(self, message: SendUserMessage, by: str) -> str:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         session = self._session
-        message = replace(message, client_message_id=self._stored_id(message.client_message_id))
+        message = replace(message, client_message_id=_stored_id(session, message))
         await check_cost(session.backend, _options(session, message).budget)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
@@ -106,7 +106,7 @@ class Runs:
     async def queue(self, message: QueueMessage, by: str) -> int:
         """Store a message until the runs before it are complete; 0 if it starts at once."""
         session = self._session
-        message = replace(message, client_message_id=self._stored_id(message.client_message_id))
+        message = replace(message, client_message_id=_stored_id(session, message))
         check_text(message.text)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
         await check_cost(session.backend, _options(session, as_sent).budget)
@@ -131,9 +131,6 @@ class Runs:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         if run.cancelling is None:
             await self._cancel(request.reason or "user_cancelled", by)
-
-    def _stored_id(self, client_message_id: str) -> str:
-        return stored_id(self._session.services.scrubber, client_message_id, self._session.fold.runs)
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
@@ -274,6 +271,10 @@ class Runs:
             session.journal.record(said, run.run_id)
         await session.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
         return True
+
+
+def _stored_id(session: RunOwner, message: SendUserMessage | QueueMessage) -> str:
+    return stored_id(session.services.scrubber, message.client_message_id, session.fold.runs)
 
 
 def _options(session: RunOwner, message: SendUserMessage) -> StartedOptions:
