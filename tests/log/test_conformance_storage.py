@@ -47,6 +47,13 @@ async def test_a_full_inbox_refuses(log: Log) -> None:
     assert await log.put(SESSION, "b", "message", b"{}", 2) == 2
 
 
+async def test_a_key_that_a_batch_had_is_not_queued(log: Log) -> None:
+    lease = await started(log)
+    await log.append(changed(batch(lease, 0), key="a"))
+    assert await log.put(SESSION, "a", "message", b"{}", 10) == 0
+    assert await log.waiting(SESSION) == []
+
+
 async def test_a_key_is_queued_once_even_after_it_was_taken(log: Log) -> None:
     lease = await started(log)
     assert await log.put(SESSION, "a", "message", b"{}", 10) == 1

@@ -9,7 +9,7 @@ import pytest
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol.events import RunComplete
-from buddy.protocol.requests import PruneSession, PruneSessionReply
+from buddy.protocol.requests import PruneSession, PruneSessionReply, QueueMessage, QueueMessageReply
 from tests.harness.logs import read_all, refold
 from tests.harness.models import StepModel, answer
 from tests.harness.runtime import checked_host, crash, recorded_types, scripted_host
@@ -90,6 +90,8 @@ async def test_a_message_whose_run_was_pruned_is_refused_and_not_run_again(
             with pytest.raises(ProtocolError, match="was used before") as refusal:
                 await again.send("go", message_id="msg_1")
             assert refusal.value.code == "INVALID_REQUEST"
+            with pytest.raises(ProtocolError, match="was used before"):
+                await again.api.request(QueueMessage("msg_1", "go"), QueueMessageReply, session_id)
             await again.send("go on", message_id="msg_2")
             assert (await again.wait_for(RunComplete)).summary == "new"
 

@@ -173,7 +173,10 @@ class Leases(Protocol):
 
 class InboxStore(Protocol):
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """Queue an item once per key; return its position (1 = next), or None if `limit` items are already queued."""
+        """Queue an item once per key; return its position (1 = next), or None if `limit` items are already queued.
+
+        0 for a key that was queued and taken before, or that a batch of this session had: nothing is queued.
+        """
         ...
 
     async def waiting(self, session_id: str) -> list[InboxItem]: ...

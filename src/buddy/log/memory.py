@@ -186,8 +186,9 @@ class MemoryLog:
     # --- inbox, approvals, tokens ---
 
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """As in the contract; 0 for a key that was queued before."""
         session = self._session(session_id)
+        if key in session.keys:
+            return 0
         if key in session.inbox_keys:
             return list(session.inbox).index(key) + 1 if key in session.inbox else 0
         if len(session.inbox) >= limit:

@@ -113,6 +113,8 @@ def put_item(session_id: str, item: InboxItem, limit: int, db: Database) -> int 
     queued = db.execute("SELECT item, taken FROM inbox WHERE session = ? AND key = ?", (session, item.key)).get
     if queued is not None:
         return 0 if queued[1] else _position(db, session, queued[0])
+    if db.execute("SELECT count(*) FROM keys WHERE session = ? AND key = ?", (session, item.key)).get:
+        return 0
     waiting = db.execute("SELECT count(*) FROM inbox WHERE session = ? AND taken = 0", (session,)).get
     if waiting >= limit:
         return None

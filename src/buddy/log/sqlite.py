@@ -167,7 +167,6 @@ class SqliteLog:
     # --- inbox, approvals, tokens ---
 
     async def put(self, session_id: str, key: str, kind: str, body: bytes, limit: int) -> int | None:
-        """As in the contract; 0 for a key that was queued before."""
         item = InboxItem(0, key, kind, body)
         return await self._write(partial(rows.put_item, session_id, item, limit), durable=True)
 

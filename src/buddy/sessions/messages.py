@@ -26,6 +26,10 @@ def check_text(text: str) -> None:
         )
 
 
+def pruned_message() -> ProtocolError:
+    return ProtocolError("INVALID_REQUEST", "this clientMessageId was used before, and its run was pruned from the log")
+
+
 def check_criteria(message: SendUserMessage) -> None:
     ids = [criterion.id for criterion in message.acceptance_criteria]
     if len(set(ids)) < len(ids):

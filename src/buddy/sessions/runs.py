@@ -29,7 +29,7 @@ from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
 from buddy.sessions.inbox import MessageQueue
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of, stored_id
+from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of, pruned_message, stored_id
 from buddy.sessions.runner import perform
 from buddy.sessions.services import SessionServices
 from buddy.sessions.state import SessionFold
@@ -113,6 +113,8 @@ class Runs:
         if message.client_message_id in session.fold.runs:
             return 0
         position = await self._inbox.queue(message, by)
+        if position == 0 and message.client_message_id not in session.fold.runs:
+            raise pruned_message()
         if session.fold.run is None:
             await self.start_queued()
             return 0

@@ -18,6 +18,7 @@ from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
 from buddy.sessions.journal import Journal, KeyReused, Rows
+from buddy.sessions.messages import pruned_message
 from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
 from buddy.sessions.snapshot import pending_of, snapshot_of
@@ -152,9 +153,7 @@ class Session:
             await work
         except KeyReused as error:
             self.broken = True
-            raise ProtocolError(
-                "INVALID_REQUEST", "this clientMessageId was used before, and its run was pruned from the log"
-            ) from error
+            raise pruned_message() from error
         except StorageFull as error:
             self.broken = True
             raise ProtocolError(
