@@ -38,7 +38,7 @@ class Machine(NamedTuple):
     denied: tuple[int, ...]
 
 
-CLONE3 = 435
+CLONE3, IO_URING_SETUP = 435, 425
 # Newer calls have one number everywhere: io_uring, the calls that make mounts, descriptors of others, quotas.
 _NEWER = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 443, 467)
 # In both: the keyring (3), user faults, BPF, perf; mounts (2), roots (2), setns, files by handle; kexec (2),
