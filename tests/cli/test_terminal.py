@@ -1,18 +1,22 @@
 """What a person sees and types: `buddy` on a terminal."""
 
+import re
 import signal
+from itertools import count
 
 import pytest
 
 from tests.harness.home import Home
+from tests.harness.pseudo_terminal import PseudoTerminal
 from tests.harness.scripts import shell
 
 NASTY = "a\x1b]0;owned\x07b\x9b31mc\u202ed\re"
 QUESTION = "approve? [y/N] "
+ASKED = re.compile("└\r\n(approve\\? \\[y/N\\] |Enter for page [0-9]+ of [0-9]+, n to deny: )".encode())
 
 
 def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go", size=(200, 24)) as terminal:
         terminal.wait_for(QUESTION)
         assert not (home.work / "ran").exists()
         terminal.type("y\n")
@@ -22,25 +26,94 @@ def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
         assert shown in terminal.shown
 
 
+def page_through(terminal: PseudoTerminal, first: int = 1) -> int:
+    """Turn pages until the question comes; returns how many there were."""
+    for pages in count(first):
+        terminal.wait_until(lambda shown, number=pages: len(ASKED.findall(shown)) == number)
+        if terminal.shown.endswith(QUESTION.encode()):
+            return pages
+        terminal.type("\n")
+    raise AssertionError
+
+
+def rows_of(shown: bytes) -> list[str]:
+    return shown.decode().split("\r\n")
+
+
 def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
     command = f"echo {'x' * 40_000} > ran # the end"
-    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.wait_for(QUESTION)
+    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go", size=(200, 50)) as terminal:
+        pages = page_through(terminal)
+        last = terminal.shown.decode().rpartition("┌ ")[2]
         terminal.type("n\n")
         assert terminal.finish() == 0
-    assert f"$ {command}".encode() in terminal.shown
+    assert pages > 3
+    assert terminal.shown.count(b"x") >= 40_000
+    assert "$ echo xxx" in last  # the beginning and the end are on the screen with the question
+    assert "> ran # the end" in last
+
+
+@pytest.mark.parametrize("typed", ["y\n", "yes\n"])
+def test_yes_before_the_last_page_only_turns_it(home: Home, typed: str) -> None:
+    command = "\n".join([*(f": line {number}" for number in range(50)), "touch ran"])
+    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.wait_for(", n to deny: ")
+        terminal.type(typed)
+        terminal.wait_for(", n to deny: ", times=2)
+        assert not (home.work / "ran").exists()
+        page_through(terminal, first=2)
+        terminal.type(typed)
+        assert terminal.finish() == 0
+    assert (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize("typed", ["n\n", "maybe\n", "\x04"])
+def test_a_command_can_be_denied_on_its_first_page(home: Home, typed: str) -> None:
+    command = "\n".join([*(f": line {number}" for number in range(50)), "touch ran"])
+    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
+        terminal.wait_for(", n to deny: ")
+        terminal.type(typed)
+        assert terminal.finish() == 0
+    assert b"denied by cli" in terminal.shown
+    assert not (home.work / "ran").exists()
+
+
+PADDING = {
+    "blank lines": "\n" * 300,
+    "a forged prompt": "\n" * 24 + "root@vm$ git status\n  target: local\n  sandbox: host\napprove? [y/N] y",
+    "a forged frame": "\n└\n" + "\n" * 30 + "┌ run a shell command\n│ $ git status\n└",
+    "blanks": " " * 4000,
+    "tabs": "\t" * 600,
+    "other blanks": "\u3000" * 2000,
+    "fillers": "\u3164\n" * 100,
+    "marks": "e" + "\u0301" * 3000,
+}
+
+
+@pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING.keys())
+def test_padding_does_not_hide_a_command(home: Home, padding: str) -> None:
+    with home.script(shell(f"touch ran; : #{padding}x"), {"text": "fine"}).terminal("exec", "go") as terminal:
+        page_through(terminal)
+        screen = rows_of(terminal.shown)[-24:]
+        terminal.type("n\n")
+        assert terminal.finish() == 0
+    first = next(at for at, row in enumerate(screen) if row.startswith("┌ run a shell command"))
+    assert "$ touch ran; : #" in screen[first + 1]
+    assert screen[-2] == "└"
+    assert all(row.startswith("│ ") and len(row) <= 80 for row in screen[first + 1 : -2])
 
 
 def test_a_file_is_shown_as_a_diff(home: Home) -> None:
     write = {"name": "write_file", "args": {"path": "a.txt", "content": "one\n" + "long " * 10_000 + "\nlast\n"}}
-    with home.script({"calls": [write]}, {"text": "fine"}).terminal("exec", "go") as terminal:
-        terminal.wait_for(QUESTION)
+    with home.script({"calls": [write]}, {"text": "fine"}).terminal("exec", "go", size=(250, 50)) as terminal:
+        page_through(terminal)
         terminal.type("y\n")
         assert terminal.finish() == 0
     shown = terminal.shown.decode()
-    assert f"write a file: {home.work}/a.txt" in shown
-    assert "\r\n+one\r\n" in shown
-    assert "\r\n+last\r\n" in shown
+    assert "┌ write a file" in shown
+    assert f"{home.work}/a.txt" in shown
+    assert "\r\n│ +one\r\n" in shown
+    assert "\r\n│ +last\r\n" in shown
     assert "alwaysRule" not in shown
     assert "sha256" not in shown
 

@@ -46,8 +46,8 @@ class Home:
         """Start a command; `under` is a program that starts it in turn."""
         return RunningCommand([*under, *BUDDY, *arguments], cwd=self.work, env=self.env)
 
-    def terminal(self, *arguments: str, typed: str = "") -> PseudoTerminal:
-        return PseudoTerminal([*BUDDY, *arguments], cwd=self.work, env=self.env, typed=typed)
+    def terminal(self, *arguments: str, typed: str = "", size: tuple[int, int] = (80, 24)) -> PseudoTerminal:
+        return PseudoTerminal([*BUDDY, *arguments], cwd=self.work, env=self.env, typed=typed, size=size)
 
     def everything(self) -> bytes:
         """All bytes in the state directory."""

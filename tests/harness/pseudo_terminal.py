@@ -4,7 +4,8 @@ import os
 import pty
 import selectors
 import subprocess
-from collections.abc import Mapping, Sequence
+import termios
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,8 +16,18 @@ from tests.harness.processes import PATIENCE
 class PseudoTerminal:
     """`typed` is in the terminal before the command starts; the command is killed when the block is left."""
 
-    def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], typed: str = "") -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        typed: str = "",
+        size: tuple[int, int] = (80, 24),
+    ) -> None:
+        """`size` is in columns and rows."""
         self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (size[1], size[0]))
         os.write(self.master, typed.encode())
         self.process = subprocess.Popen(command, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave)
         os.close(slave)
@@ -36,6 +47,10 @@ class PseudoTerminal:
         """Read until a text was shown that number of times."""
         while self.shown.count(text.encode()) < times:
             assert self._read(), f"it ended without {text!r}: {self.shown!r}"
+
+    def wait_until(self, holds: Callable[[bytes], bool]) -> None:
+        while not holds(self.shown):
+            assert self._read(), f"it ended: {self.shown!r}"
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())

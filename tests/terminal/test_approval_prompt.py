@@ -1,5 +1,7 @@
 """Approvals in the REPL: every answer, and what never answers."""
 
+from itertools import count
+
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import Tmux
@@ -49,12 +51,37 @@ def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: 
     with home.script(shell(command), {"text": "over"}) and Tmux(home) as terminal:
         begun(terminal)
         terminal.enter("go")
-        terminal.wait_for("e Show all")
-        terminal.keys("1")
-        terminal.keys("e")
-        terminal.wait_for(CHOICES)
+        terminal.wait_until(lambda screen: "page 1 of " in screen and "e Next page" in screen)
+        screen = ""
+        for page in count(2):
+            terminal.keys("1", "y", "e")
+            screen = terminal.wait_for(f"page {page} of ")
+            assert "│ $ : line 0" in screen
+            if CHOICES in screen:
+                break
         assert not (home.work / "ran").exists()
-        assert "touch ran" in terminal.screen(history=True)
+        assert "│   touch ran" in screen
+        terminal.keys("1")
+        terminal.wait_for("✓ done")
+        assert "│   : line 50" in terminal.screen(history=True)
+    assert (home.work / "ran").exists()
+
+
+def test_another_size_shows_the_pages_again(home: Home) -> None:
+    command = "\n".join([*(f": line {number}" for number in range(20)), "touch ran"])
+    with home.script(shell(command), {"text": "over"}) and Tmux(home, rows=50) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.resize(80, 20)
+        terminal.wait_until(lambda screen: "page 1 of " in screen and CHOICES not in screen)
+        terminal.keys("1")
+        terminal.resize(80, 6)
+        terminal.wait_for("too small")
+        terminal.keys("1", "e", "2")
+        assert not (home.work / "ran").exists()
+        terminal.resize(80, 50)
+        terminal.wait_for(CHOICES)
         terminal.keys("1")
         terminal.wait_for("✓ done")
     assert (home.work / "ran").exists()

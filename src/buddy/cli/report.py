@@ -4,7 +4,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from buddy.client.core import encode_json
+from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_json, one_line
+from buddy.terminal.line_question import terminal_size
 
 if TYPE_CHECKING:
     from buddy.client.view import RunView
@@ -23,20 +25,21 @@ class Report:
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
 
-    def event(self, event: "JsonEvent", line: bytes) -> None:
-        """Show one event; `line` is its JSON text."""
+    def event(self, event: "JsonEvent", line: bytes) -> bool:
+        """Show one event; `line` is its JSON text. Returns whether a line of status was printed."""
         if self._stream_json:
             _write_json(line)
-            return
+            return False
         if event["type"] == "thinking_token":
             self._thought += event["payload"]["text"]
-            return
+            return False
         if event["type"] == "error":
             self._error = event["payload"]["message"]
         self._end_thought()
         text = _status_line(event) or _note_line(event)
         if text is not None:
             print(text, file=sys.stderr)
+        return text is not None
 
     def conversation(self, event: "JsonEvent", line: bytes) -> None:
         """Show one event of a session that is only watched, including messages."""
@@ -48,6 +51,12 @@ class Report:
                 text, who = event["payload"]["text"], "you" if event["type"] == "user_message" else "buddy"
                 if text:
                     print(f"{who}: {escape(text) if sys.stdout.isatty() else text}", flush=True)
+            case "approval_required":
+                shown = event["payload"]
+                text = approval_text(
+                    Asked(shown["title"], shown["summary"], shown["details"]), terminal_size(sys.stderr)[0]
+                )
+                print("\n".join(line.framed for line in text.lines), file=sys.stderr)
             case _:
                 pass
 

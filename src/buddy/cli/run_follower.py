@@ -14,14 +14,14 @@ from buddy.client.core import Fields
 from buddy.client.steps import read_full
 from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
-from buddy.terminal.escape import escape, escape_all
+from buddy.terminal.approval_screen import Asked
+from buddy.terminal.escape import escape
+from buddy.terminal.line_question import LineQuestion, terminal_size
 
 if TYPE_CHECKING:
     from buddy.protocol.json_events import ApprovalRequired, JsonEvent
 
 STDIN = 0
-# Shown separately, or only there to bind the decision. `alwaysRule`: this prompt does not offer "always".
-_NOT_SHOWN = ("command", "diff", "scripts", "scriptsComplete", "alwaysRule", "sha256", "replaces", "bytes")
 
 
 class RunFollower:
@@ -35,6 +35,7 @@ class RunFollower:
         self._has_person = has_person
         self._view = View()
         self._question = ""  # the approval that a person was asked about and has not answered
+        self._screen: LineQuestion | None = None
         self._asked: set[str] = set()
 
     def follow(self, replayed: int = 0) -> int:
@@ -43,7 +44,8 @@ class RunFollower:
         Losing the runtime for good is an error, not an outcome: the run can still be resumed.
         """
         for event, line in self._client.events():
-            self._report.event(event, line)
+            if self._report.event(event, line) and self._screen is not None:
+                self._show(self._screen)  # what was printed pushed the question up
             self._read_long_text(event)
             self._view.apply(event)
             if self._is_over(event, replayed):
@@ -93,8 +95,9 @@ class RunFollower:
             return
         self._asked.add(waiting)
         if self._has_person:
-            _show(approvals[waiting])
             self._question = waiting
+            self._screen = LineQuestion(_asked(approvals[waiting]), _size, prompt=_shell_prompt())
+            self._show(self._screen)
             self._client.watched[STDIN] = self._read_answer
         else:
             self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": True})
@@ -105,13 +108,23 @@ class RunFollower:
             typed = os.read(STDIN, 4096).decode(errors="replace")
         except OSError:
             typed = ""  # the terminal is gone
-        approved = typed.strip().lower() in ("y", "yes")
-        self._decide(self._question, {"decision": "approve" if approved else "deny"})
+        decision = self._screen.answer(typed) if self._screen is not None else "deny"
+        if decision is None and self._screen is not None:
+            self._show(self._screen)
+            return
+        self._decide(self._question, {"decision": decision})
         self._close_question()
         self._ask_next()
 
+    def _show(self, question: LineQuestion) -> None:
+        """Show a page; what was typed before it does not answer it."""
+        import termios
+
+        termios.tcflush(STDIN, termios.TCIFLUSH)
+        print(question.show(), end="", file=sys.stderr, flush=True)
+
     def _close_question(self) -> None:
-        self._question = ""
+        self._question, self._screen = "", None
         self._client.watched.pop(STDIN, None)
 
     def _decide(self, approval_id: str, decision: Fields) -> None:
@@ -123,24 +136,16 @@ def _warn(refusal: ProtocolError) -> None:
     print(f"warning: {escape(refusal.message)}", file=sys.stderr)
 
 
-def _show(approval: "ApprovalRequired") -> None:
-    """Show everything that would run, and ask."""
+def _asked(approval: "ApprovalRequired") -> Asked:
+    return Asked(approval["title"], approval["summary"], approval["details"])
+
+
+def _size() -> tuple[int, int]:
+    return terminal_size(sys.stderr)
+
+
+def _shell_prompt() -> str:
     import getpass
     import socket
-    import termios
 
-    details = approval["details"]
-    who, command = f"{getpass.getuser()}@{socket.gethostname()}$", details.get("command")
-    what = f"{who} {command}" if command else f"{approval['title']}: {approval['summary']}"
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    print(escape_all(what), file=sys.stderr)
-    for key, value in details.items():
-        if key not in _NOT_SHOWN and value not in ("", None, {}, [], False, True):
-            print(f"  {escape(key)}: {escape_all(str(value))}", file=sys.stderr)
-    if details.get("scripts"):
-        print(f"  runs what is in: {escape_all(', '.join(details['scripts']))}", file=sys.stderr)
-    if details.get("scriptsComplete") is False:
-        print("  it may run scripts that could not be read", file=sys.stderr)
-    if details.get("diff"):
-        print(escape_all(details["diff"].rstrip("\n")), file=sys.stderr)
-    print("approve? [y/N] ", end="", file=sys.stderr, flush=True)
+    return f"{getpass.getuser()}@{socket.gethostname()}$ "

@@ -1,7 +1,7 @@
 """The prompt that holds a call: everything that will run, and an answer for each key.
 
 Invariants: what is shown is everything that will run, escaped and wrapped; keys typed before the prompt appeared do not
-answer it; a command longer than a page must be shown in full before it can be approved.
+answer it; what is longer than a page must be paged to its end before it can be approved.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,30 +11,18 @@ from msgspec import Struct
 
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.shapes import ApprovalRequest
-from buddy.terminal.blocks import diff_block
+from buddy.terminal.approval_screen import ApprovalText, Line, Page, approval_text, pages_of
+from buddy.terminal.blocks import diff_line
 from buddy.terminal.escape import escape, escape_all
 from buddy.terminal.style import Style
-from buddy.terminal.wrap import wrap, wrap_words
+from buddy.terminal.wrap import cut
 
-PAGE = 64
-ROW = 76
-SCRIPT = 16
 # Keys count as answers only after a pause this long: someone in the middle of a word can finish it.
 CALM_SECONDS = 0.6
 # How long the shown rule applies when it is granted with `t`.
 GRANT_SECONDS = 600
 
-# Digests and sizes bind the decision; people read the command or the diff instead.
-_HIDDEN = frozenset(
-    {"command", "diff", "cwd", "target", "sandbox", "why", "alwaysRule"}
-    | {"scripts", "scriptTexts", "scriptsComplete", "sha256", "replaces", "bytes"}
-)
-
-
-_PLACES = {
-    ("target", "local"): "on this machine",
-    ("sandbox", "host"): "no sandbox",
-}
+TOO_SMALL = "The terminal is too small to show what is asked; enlarge it"
 
 
 class ApprovalAnswer(Struct, frozen=True):
@@ -45,7 +33,7 @@ class ApprovalAnswer(Struct, frozen=True):
 
 
 class ApprovalPrompt:
-    """One approval on the screen. It answers through `decide`, at most once."""
+    """One approval on the screen. It answers through `decide`, at most once, and yes only on the last page."""
 
     def __init__(
         self,
@@ -53,49 +41,87 @@ class ApprovalPrompt:
         style: Style,
         decide: Callable[[ApprovalAnswer], None] = lambda _: None,
         begin_comment: Callable[[], None] = lambda: None,
-        show_all: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.request = request
         self.armed = False
         self._style = style
         self._decide = decide
         self._begin_comment = begin_comment
-        self._show_all = show_all
-        self._is_shown = self._length() <= PAGE
         self._answered = False
+        self._size = (0, 0)
+        self._pages: tuple[Page, ...] = ()
+        self._page = 0
+        self._drawn = -1  # the page that is on the screen
 
     @property
     def locks(self) -> bool:
         """Whether keys are answers rather than text."""
         return self.armed and not self._answered
 
-    def block(self, columns: int, *, full: bool = False) -> str:
-        """What would happen, for the scrollback: in full, or one page with a key for the rest."""
-        style, details = self._style, self.request.details
-        inner = max(20, columns - 4)
-        lines = [style.yellow(f"┌ {escape(self.request.title)}")]
-        body = self._action(inner)
-        if len(body) > PAGE and not self._is_shown and not full:
-            body = [*body[:PAGE], style.yellow(f"… {len(body) - PAGE} more lines; press e to see them")]
-        lines += [f"{style.yellow('│')} {line}" for line in body]
-        for name, value in self._facts():
-            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap_words(f"{name}: {value}", inner)]
-        lines += [f"{style.yellow('│')} {style.dim(line)}" for line in self._scripts(inner)]
-        rule = details.get("alwaysRule")
-        if rule is not None:
-            text = f'"Always" adds this rule: {describe_rule(rule)}'
-            lines += [f"{style.yellow('│')} {style.dim(line)}" for line in wrap_words(text, inner)]
-        return "\n".join([*lines, style.yellow("└")])
+    @property
+    def is_shown(self) -> bool:
+        """Whether everything was shown on a screen of this size, and its end still is."""
+        return self._is_last and self._drawn == self._page
 
-    def lines(self, columns: int) -> list[str]:
-        """The answers, right above the input, once keys are accepted."""
+    @property
+    def _is_last(self) -> bool:
+        return bool(self._pages) and self._page == len(self._pages) - 1
+
+    def block(self, columns: int) -> str:
+        """Everything that would happen, for the scrollback."""
+        return "\n".join(self._styled(line) for line in self._text(columns).lines)
+
+    def lines(self, columns: int, rows: int) -> list[str]:
+        """What would happen, or a page of it, and the answers, on at most `rows` rows right above the input."""
+        self._resize(columns, rows - len(self._pack(self._choices(is_last=True), columns)))
+        if not self._pages:
+            return [self._style.yellow(cut(TOO_SMALL, columns - 1)), *self._answers(columns)][-max(1, rows) :]
+        self._drawn = self._page
+        return [*map(self._styled, self._pages[self._page]), *self._answers(columns)]
+
+    def _resize(self, columns: int, rows: int) -> None:
+        """Another size has other pages, so paging starts again."""
+        if (columns, rows) == self._size:
+            return
+        self._size = (columns, rows)
+        pages = pages_of(self._text(columns), rows)
+        if len(pages) != 1 and pages != self._pages:
+            self._page = 0
+        self._pages, self._drawn = pages, -1
+        self._page = min(self._page, max(0, len(pages) - 1))
+
+    def _text(self, columns: int) -> ApprovalText:
+        rule = self.request.details.get("alwaysRule")
+        return approval_text(self.request, columns, rule="" if rule is None else describe_rule(rule))
+
+    def _styled(self, line: Line) -> str:
+        style, mark = self._style, self._style.yellow(line.mark.rstrip())
+        match line.kind:
+            case "title":
+                return style.yellow(line.framed)
+            case "command":
+                text = style.bold(line.text)
+            case "diff":
+                text = diff_line(line.text, style)
+            case "fact" | "fold":
+                text = style.dim(line.text)
+            case "end":
+                return mark
+        return f"{mark} {text}"
+
+    def _answers(self, columns: int) -> list[str]:
+        """The keys, once they are accepted."""
         if not self.locks:
             return [self._style.yellow("Approval needed")]
-        answers = [("1", "Yes"), ("2", "Yes, for this session")] if self._is_shown else [("e", "Show all")]
-        if self._is_shown and self._has_rule:
+        return self._pack(self._choices(is_last=self._is_last), columns)
+
+    def _choices(self, *, is_last: bool) -> list[tuple[str, str]]:
+        answers = [("1", "Yes"), ("2", "Yes, for this session")] if is_last else []
+        if is_last and self._has_rule:
             answers += [("3", "Always"), ("t", f"For {GRANT_SECONDS // 60} min")]
-        answers += [("4", "No"), ("5", "No, do this instead…")]
-        return self._pack(answers, columns)
+        if not is_last and self._pages:
+            answers += [("e", "Next page")]
+        return [*answers, ("4", "No"), ("5", "No, do this instead…")]
 
     def _pack(self, answers: Sequence[tuple[str, str]], columns: int) -> list[str]:
         """As many on a line as fit."""
@@ -112,16 +138,15 @@ class ApprovalPrompt:
         if not self.locks:
             return
         match key:
-            case "e" if not self._is_shown:
-                self._is_shown = True
-                self._show_all("\n".join(self._action(ROW)))
-            case "1" | "y" if self._is_shown:
+            case "e" | " " if not self._is_last:
+                self._page = min(self._page + 1, max(0, len(self._pages) - 1))
+            case "1" | "y" if self.is_shown:
                 self.answer(ApprovalAnswer("approve"))
-            case "2" if self._is_shown:
+            case "2" if self.is_shown:
                 self.answer(ApprovalAnswer("approve", "session"))
-            case "3" if self._is_shown and self._has_rule:
+            case "3" if self.is_shown and self._has_rule:
                 self.answer(ApprovalAnswer("approve", "always"))
-            case "t" if self._is_shown and self._has_rule:
+            case "t" if self.is_shown and self._has_rule:
                 self.answer(ApprovalAnswer("approve", "until", seconds=GRANT_SECONDS))
             case "4" | "n":
                 self.answer(ApprovalAnswer("deny"))
@@ -138,52 +163,6 @@ class ApprovalPrompt:
     @property
     def _has_rule(self) -> bool:
         return self.request.details.get("alwaysRule") is not None
-
-    def _length(self) -> int:
-        """How many rows it takes on a typical terminal."""
-        details = self.request.details
-        texts = [str(details.get(key) or "") for key in ("command", "diff")]
-        return max(sum(1 + len(line) // ROW for line in text.split("\n")) for text in texts)
-
-    def _action(self, width: int) -> list[str]:
-        """The command or the diff itself; without either, the summary."""
-        details, style = self.request.details, self._style
-        if isinstance(command := details.get("command"), str):
-            first, *rest = wrap(escape_all(command), width - 2)
-            return [f"{style.bold('$')} {style.bold(first)}", *(f"  {style.bold(line)}" for line in rest)]
-        if isinstance(diff := details.get("diff"), str) and diff:
-            wrapped = "\n".join(wrap(escape_all(diff), width))
-            return diff_block(wrapped, style, most=10**9).split("\n")
-        return list(wrap_words(escape(self.request.summary), width))
-
-    def _scripts(self, width: int) -> list[str]:
-        """The first lines of the scripts that the command runs."""
-        texts = msgspec.convert(self.request.details.get("scriptTexts") or {}, dict[str, str])
-        lines: list[str] = []
-        for path, text in texts.items():
-            body = [row for line in text.rstrip("\n").split("\n") for row in wrap(escape_all(line), width - 2)]
-            more = [f"… {len(body) - SCRIPT} more lines"] if len(body) > SCRIPT else []
-            lines += [escape(f"{path}:"), *(f"  {row}" for row in (*body[:SCRIPT], *more))]
-        return lines
-
-    def _facts(self) -> list[tuple[str, str]]:
-        details = self.request.details
-        place = [
-            _PLACES.get((key, str(value))) or f"{word} {escape_all(str(value))}"
-            for key, word in (("cwd", "in"), ("target", "on"), ("sandbox", "sandbox"))
-            if (value := details.get(key))
-        ]
-        facts = [("where", " · ".join(place))] if place else []
-        if why := details.get("why"):
-            facts.append(("why", escape(str(why))))
-        for key, value in details.items():
-            if key not in _HIDDEN and value not in ("", None, {}, [], False) and value is not True:
-                facts.append((escape(key), escape_all(_spell(value))))
-        if isinstance(scripts := details.get("scripts"), dict) and scripts:
-            facts.append(("runs", escape(", ".join(map(str, msgspec.convert(scripts, dict[str, object]))))))
-        if details.get("scriptsComplete") is False:
-            facts.append(("note", "it may run scripts that could not be read"))
-        return facts
 
 
 def describe_rule(rule: object) -> str:

@@ -263,10 +263,10 @@ def error_block(error: Exception, style: Style) -> str:
 
 def diff_block(text: str, style: Style, most: int = DIFF_LINES) -> str:
     """A unified diff; colour repeats what the signs say."""
-    return "\n".join(_diff_line(line, style) for line in _first_lines(escape(text).rstrip("\n").split("\n"), most))
+    return "\n".join(diff_line(line, style) for line in _first_lines(escape(text).rstrip("\n").split("\n"), most))
 
 
-def _diff_line(line: str, style: Style) -> str:
+def diff_line(line: str, style: Style) -> str:
     line = line[:LINE].expandtabs(4)
     if line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file")):
         return style.bold(line)

@@ -19,6 +19,7 @@ from buddy.terminal.escape import escape
 
 MAX_FILES = 20_000
 MAX_MATCHES = 50
+MENU_ROWS = 6
 CACHE_SECONDS = 5.0
 GIT_SECONDS = 5.0
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})

@@ -13,9 +13,11 @@ from prompt_toolkit.document import Document
 from buddy.client.view import View
 from buddy.protocol.events import ApprovalRequired
 from buddy.terminal.approval_prompt import CALM_SECONDS, ApprovalAnswer, ApprovalPrompt
+from buddy.terminal.completion import MENU_ROWS, wants_menu
 from buddy.terminal.picker import Picker
 from buddy.terminal.screen import Screen
 from buddy.terminal.style import Style
+from buddy.terminal.wrap import width_of
 
 
 class Dialogs:
@@ -57,13 +59,19 @@ class Dialogs:
     def is_approval_open(self) -> bool:
         return self._approval is not None
 
-    def lines(self, columns: int) -> list[str]:
-        """The lines right above the input."""
+    def lines(self, columns: int, rows: int) -> list[str]:
+        """The lines right above the input, which leaves them `rows` rows."""
         if self.is_commenting:
             return [self._style.yellow("What should Buddy do instead? (Enter to send, Esc to go back)")]
         if self._approval is not None:
-            return self._approval.lines(columns)
+            return self._approval.lines(columns, rows)
         return self._picker.lines(columns) if self._picker is not None else []
+
+    def input_rows(self, columns: int, prompt: str) -> int:
+        """How many rows the input takes after its prompt, with its menu of completions."""
+        document = self._buffer.document
+        rows = sum(1 + width_of(prompt + line) // columns for line in document.text.split("\n"))
+        return max(rows, MENU_ROWS) if wants_menu(document) else rows
 
     def note_typing(self) -> None:
         self._typed_at = asyncio.get_running_loop().time()
@@ -103,10 +111,14 @@ class Dialogs:
         self._close_approval()
         self._picker = None
 
-    async def update(self, view: View) -> None:
-        """Close an approval that was decided, and open the next one that waits."""
+    def withdraw(self, view: View) -> None:
+        """Close an approval that was decided; what it asked stays in the scrollback."""
         if self._approval is not None and self._approval.request.approval_id not in view.approvals:
+            self._screen.print_above("\n" + self._approval.block(self._screen.columns))
             self._close_approval()
+
+    async def update(self, view: View) -> None:
+        """Open the next approval that waits."""
         approval_id = next(iter(view.approvals), None)
         if approval_id is None or self._approval is not None or approval_id in self._asked:
             return
@@ -121,8 +133,7 @@ class Dialogs:
         def decide(answer: ApprovalAnswer) -> None:
             self._decide(approval_id, answer)
 
-        self._approval = ApprovalPrompt(waiting, self._style, decide, self._open_comment, self._screen.print_above)
-        self._screen.print_above("\n" + self._approval.block(self._screen.columns))
+        self._approval = ApprovalPrompt(waiting, self._style, decide, self._open_comment)
         self._screen.output.bell()
         self._arm(self._approval)
 

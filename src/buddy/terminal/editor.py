@@ -11,12 +11,11 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style as EditorStyle
 
-from buddy.terminal.completion import InputCompleter, wants_menu
+from buddy.terminal.completion import MENU_ROWS, InputCompleter, wants_menu
 from buddy.terminal.key_bindings import ESCAPE_SECONDS
 from buddy.terminal.screen import Screen
 from buddy.terminal.typeahead import drain
 
-MENU_ROWS = 6
 PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
 
 

@@ -61,6 +61,7 @@ class EventFeed:
         async for event in self._session.client.events():
             if self._session.apply(event):
                 self._full_events.note(event)
+                self._dialogs.withdraw(self._session.view)
                 await self._renderer.render(event, self._full_events.read)
                 if not self._session.is_replaying:
                     await self._dialogs.update(self._session.view)

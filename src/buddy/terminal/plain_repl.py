@@ -13,11 +13,12 @@ from buddy.errors import BuddyError, UserError
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import ApprovalRequired, EventBody, RunComplete, UserMessage
-from buddy.terminal.approval_prompt import ApprovalAnswer, ApprovalPrompt
+from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.blocks import ME, error_block
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape
 from buddy.terminal.event_renderer import EventRenderer
+from buddy.terminal.line_question import LineQuestion, terminal_size
 from buddy.terminal.settings import TerminalSettings
 from buddy.terminal.slash import is_command, run_command
 from buddy.terminal.status_line import prompt_text
@@ -51,6 +52,7 @@ class PlainRepl:
         self._input = StdinLines()
         self._queue: list[str] = []
         self._approvals: list[Event] = []
+        self._is_interrupted = False
         self._is_over = False
         self._outcome = "success"
 
@@ -77,6 +79,7 @@ class PlainRepl:
         """Ctrl-C cancels the run, and with it an approval; without a run, it ends the program."""
         if self.session.active is None:
             raise KeyboardInterrupt
+        self._is_interrupted = True
         self._input.interrupt()
         self._cancelling = asyncio.get_running_loop().create_task(self._cancel())
 
@@ -128,10 +131,13 @@ class PlainRepl:
             request = await self.session.access.read_full(self._approvals.pop(0))
             if not isinstance(request, ApprovalRequired) or request.approval_id not in self.session.view.approvals:
                 continue
-            self.show(ApprovalPrompt(request, self.style).block(WIDTH, full=True))
-            is_yes = (await self._next_line("approve? [y/N] ")).strip().lower() in ("y", "yes")
+            question, decision = LineQuestion(request, lambda: terminal_size(self._err)), None
+            self._is_interrupted = False
+            while decision is None:
+                typed = await self._next_line(question.show())
+                decision = "deny" if self._is_interrupted else question.answer(typed)
             try:
-                await self.session.decide(request.approval_id, ApprovalAnswer("approve" if is_yes else "deny"))
+                await self.session.decide(request.approval_id, ApprovalAnswer(decision))
             except BuddyError as error:  # it was decided elsewhere
                 self.show(error_block(error, self.style))
 

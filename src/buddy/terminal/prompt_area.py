@@ -35,9 +35,12 @@ class PromptArea:
 
     def message(self) -> ANSI:
         columns, rows = self._screen.columns, self._screen.rows
-        prompt = self._style.green(self._style.bold(prompt_text(self._session.facts.target)))
-        lines = [*self._renderer.tail(columns, rows), *self._activity(columns), *self._dialogs.lines(columns), prompt]
-        return ANSI("\n".join(lines))
+        prompt = prompt_text(self._session.facts.target)
+        activity = self._activity(columns)
+        tail = [] if self._dialogs.is_approval_open else self._renderer.tail(columns, rows)
+        # The toolbar and the input take the rest: an approval must not be pushed off the screen by either.
+        dialog = self._dialogs.lines(columns, rows - len(activity) - self._dialogs.input_rows(columns, prompt) - 1)
+        return ANSI("\n".join([*tail, *activity, *dialog, self._style.green(self._style.bold(prompt))]))
 
     def _activity(self, columns: int) -> list[str]:
         run = self._session.view.runs.get(self._session.active or "")
