@@ -37,6 +37,10 @@ class DroidExited(ProviderError):
         super().__init__("droid has exited", retryable=False)
 
 
+class Unresponsive(ProviderError):
+    """The program runs, and did not answer in time."""
+
+
 class DroidRpc:
     """The pending requests; `listen` reads until the program exits."""
 
@@ -67,7 +71,7 @@ class DroidRpc:
             async with asyncio.timeout(patience):
                 return await future
         except TimeoutError as error:
-            raise ProviderError(f"droid did not answer {method} within {patience:g} s", retryable=False) from error
+            raise Unresponsive(f"droid did not answer {method} within {patience:g} s", retryable=False) from error
         except _ErrorResponse as response:
             raise RequestRefused(method, response.problem) from None
         finally:

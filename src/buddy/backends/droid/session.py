@@ -14,7 +14,7 @@ import msgspec
 from buddy.backends.droid import wire
 from buddy.backends.droid.event_mapper import DroidEventMapper
 from buddy.backends.droid.questions import DroidQuestions
-from buddy.backends.droid.rpc import DroidExited, DroidRpc, RequestRefused
+from buddy.backends.droid.rpc import DroidExited, DroidRpc, RequestRefused, Unresponsive
 from buddy.backends.droid.turns import Turns
 from buddy.backends.external.contract import (
     AgentRequest,
@@ -26,6 +26,7 @@ from buddy.errors import ProviderError
 from buddy.targets.programs import Program
 
 OPEN_SECONDS = 60.0
+ACCEPT_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
 NOT_FOUND = -32004
 _SUCCESSFUL = ("completed", "permission_rejected", "spec_handoff")
@@ -131,11 +132,13 @@ class DroidSession(EventChannel):
 
     async def _await_acceptance(self, request_id: str) -> None:
         try:
-            await self._rpc.answer(request_id, "add_user_message")
+            await self._rpc.answer(request_id, "add_user_message", ACCEPT_SECONDS)
         except ProviderError as error:
             self.errors.append(error)
             if self._turns.drop(request_id):
                 await self.publish(Completion("error", error=str(error)))
+            if isinstance(error, Unresponsive):
+                self.end()  # the next message gets another process
 
     async def _interrupt(self) -> None:
         try:
