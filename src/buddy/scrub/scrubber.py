@@ -56,7 +56,10 @@ class Scrubber:
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
-            self._clear_cache()
+            self._latest = ""
+            self._ahead.clear()
+            for clean in self._clean.values():
+                clean.clear()
 
     def register_environment(self, env: Mapping[str, str]) -> None:
         for secret in secrets_of(env):
@@ -167,12 +170,6 @@ class Scrubber:
                 clean.clear()
             clean.add(text)
         return text
-
-    def _clear_cache(self) -> None:
-        self._latest = ""
-        self._ahead.clear()
-        for clean in self._clean.values():
-            clean.clear()
 
 
 @lru_cache(maxsize=512)

@@ -17,6 +17,7 @@ from buddy.targets.contract import Finished, Offline, Terminal, Unconnected, wit
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
+from buddy.tools.shell.unwrap import read_ahead
 from buddy.tools.texts import text_of
 
 SHOWN_AFTER_TIMEOUT = 8 * 1024
@@ -48,6 +49,7 @@ class RunShell:
 
     async def intent(self, args: RunShellArgs, place: Place) -> Exec:
         cwd = await place.target.locate(args.cwd, root=place.root) if args.cwd else place.root
+        await read_ahead(args.command)
         scripts = await scripts_of(args.command, cwd, place)
         network = await _network(args, place)
         return Exec(

@@ -17,7 +17,7 @@ from buddy.errors import ToolError
 from buddy.tools.contract import Place
 from buddy.tools.current_file import read_if_exists
 from buddy.tools.shell.grammar import parse
-from buddy.tools.shell.unwrap import is_open
+from buddy.tools.shell.unwrap import is_open, read_ahead
 from buddy.tools.unseen import calls_no_hooks, hides_code, is_harmless_config
 
 MAX_WORDS = 1000
@@ -196,6 +196,8 @@ async def _hides_code(command: str, cwd: str, found: _Found) -> bool:
     builds = [program for program, implied in IMPLIED.items() if program != "git" and not names.isdisjoint(implied)]
     scripts = [file for path, file in run.items() if file.is_shown and not path.endswith(OTHER_SUFFIXES)]
     texts = [command, *(file.content.decode("utf-8", "replace") for file in scripts)]
+    for text in texts:
+        await read_ahead(text)
     verbs: set[str] = set()
 
     def note(verb: str) -> bool:

@@ -26,6 +26,8 @@ MAX_COMMANDS = 50
 LONG = 4096
 _RUNS = re.compile(rb"[<>|&;()]{4,}")
 MAX_PARSED_COMMANDS = 10_000
+# For each of these the grammar looks again at what it has read.
+_MOST = {b"${": 500, b"|": 1000, b"[": 1000, b"=~": 200}
 
 
 class Parsed(Struct, frozen=True):
@@ -44,7 +46,7 @@ class Parsed(Struct, frozen=True):
     has_error: bool = False
 
 
-@lru_cache(16)
+@lru_cache(128)
 def parse(command: str) -> Parsed:
     """Read a command line as a shell would, and say how sure that is."""
     data = command.encode(errors="surrogatepass")
@@ -69,7 +71,8 @@ def _is_broken(data: bytes) -> bool:
     """Whether so much of it is no shell that the grammar would take seconds to make something of it."""
     runs = sum(map(len, _RUNS.findall(data)))
     is_uneven = abs(data.count(b")") - data.count(b"(")) > MAX_COMMANDS
-    return runs > 4 * MAX_COMMANDS or is_uneven or b"\0" in data
+    is_nested = any(data.count(sign) > most for sign, most in _MOST.items())
+    return runs > 4 * MAX_COMMANDS or is_uneven or is_nested or b"\0" in data
 
 
 def _doubt(read: tuple[Words, ...] | str, nodes: "Nodes", found: tuple[Words, ...]) -> str:

@@ -4,12 +4,13 @@ Invariants: this errs on the side of finding. Where anything runs code, each pla
 command begins.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator
 from itertools import chain
 
 from buddy.tools.shell.dangerous import may_run_others
-from buddy.tools.shell.grammar import Parsed, Words, parse
+from buddy.tools.shell.grammar import LONG, Parsed, Words, parse
 
 MAX_DEPTH = 8
 MAX_STARTS = 10_000
@@ -33,6 +34,15 @@ def possible(command: str, parsed: Parsed) -> Iterator[Words]:
         name = words[0].rsplit("/", 1)[-1]
         if name and name != words[0]:
             yield (name, *words[1:])
+
+
+async def read_ahead(command: str) -> None:
+    """Read a long command, and all that it may wrap, in a thread; what is read here is remembered.
+
+    A hostile one takes the grammar seconds, in which others must be served.
+    """
+    if len(command) > LONG:
+        await asyncio.to_thread(lambda: sum(1 for _ in possible(command, parse(command))))
 
 
 def is_open(words: Words) -> bool:
