@@ -54,6 +54,10 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+OWNER_RESERVE = 16
+"""Connections that only the owner gets, so that guests with tokens do not keep the owner out."""
+
+
 class RuntimeOverrides(Struct, frozen=True):
     """What can be replaced: the clocks, the ids, the log, the models, the memory's directory, and additional tools.
 
@@ -132,7 +136,8 @@ class Runtime:
 
     def accept(self, link: ServerLink, *, trusted: bool, grant: TokenRecord | None = None) -> bool:
         """Serve a peer from outside; False if there are too many, or the runtime is stopping."""
-        if len(self._connections) >= self.limits.connections or self.stopping.is_set():
+        most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
+        if len(self._connections) >= most or self.stopping.is_set():
             return False
         peer = PeerConnection(
             link,

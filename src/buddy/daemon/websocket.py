@@ -26,6 +26,7 @@ from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong
 from buddy.daemon.listen import Listen
 from buddy.daemon.runtime import Runtime
+from buddy.daemon.waiting_peers import MAX_WAITING, WaitingPeers
 from buddy.errors import UserError
 from buddy.log.contract import TokenRecord
 from buddy.protocol.codes import VERSION
@@ -72,10 +73,11 @@ async def serve_web(runtime: Runtime, listen: Listen, places: Places, listening:
     """Serve until cancelled; the owner's token is in a file of the state directory."""
     import uvicorn
 
-    admission = _Admission(runtime, listen, owner_token(places))
+    waiting = WaitingPeers(min(MAX_WAITING, runtime.limits.connections))
+    admission = _Admission(runtime, listen, owner_token(places), waiting)
     config = uvicorn.Config(
         Starlette(routes=[WebSocketRoute("/", admission.enter), WebSocketRoute("/ws", admission.enter)]),
-        http=_http_protocol(runtime.limits),
+        http=_http_protocol(runtime.limits, waiting),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -103,17 +105,20 @@ def _is_relevant(record: logging.LogRecord) -> bool:
     return "without completing handshake" not in record.getMessage()
 
 
-def _http_protocol(limits: Limits) -> "type[asyncio.Protocol]":
-    """HTTP that limits the time to request a WebSocket and the number of peers."""
+def _http_protocol(limits: Limits, waiting: WaitingPeers) -> "type[asyncio.Protocol]":
+    """HTTP that limits the time to request a WebSocket and the number of peers without a token."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class BoundedHttp(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] - the base class types it as a plain transport
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
-                transport.abort()
-            else:
-                self.loop.call_later(limits.hello_seconds, self._expect_upgrade, transport)
+            self._address = _address(self.client)
+            waiting.add(self._address, transport)
+            self.loop.call_later(limits.hello_seconds, self._expect_upgrade, transport)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            waiting.discard(self._address)
+            super().connection_lost(exc)
 
         def _expect_upgrade(self, transport: asyncio.Transport) -> None:
             if transport.get_protocol() is self:
@@ -152,10 +157,15 @@ def owner_token(places: Places) -> str:
     return token
 
 
+def _address(client: tuple[str, int] | None) -> tuple[str, int]:
+    return client or ("", 0)
+
+
 class _Admission:
     """Decides who may connect, and in which role."""
 
-    def __init__(self, runtime: Runtime, listen: Listen, token: str) -> None:
+    def __init__(self, runtime: Runtime, listen: Listen, token: str, waiting: WaitingPeers) -> None:
+        self._waiting = waiting
         self._runtime = runtime
         self._listen = listen
         self._owner = token_hash(token)
@@ -163,21 +173,29 @@ class _Admission:
         runtime.scrubber.register(token)
 
     async def enter(self, websocket: WebSocket) -> None:
+        try:
+            grant = await self._admit(websocket)
+        finally:
+            self._waiting.discard(_address(websocket.scope.get("client")))
+        if grant is not None:
+            await self._serve(websocket, grant)
+
+    async def _admit(self, websocket: WebSocket) -> "TokenRecord | Literal['owner'] | None":
+        """What the peer may do; None if it was refused."""
         refusal = self._refusal_of_origin(websocket)
         if refusal is not None:
             await _deny(websocket, 403, refusal)
-            return
+            return None
         token = _token_of(websocket)
         if token is None:
             await _deny(websocket, 401, "a token is required: Authorization: Bearer att_…")
-            return
+            return None
         grant = await self._role(token)
         if grant is None:
             if not self._guesses.take():
                 await asyncio.sleep(1.0)
             await _deny(websocket, 401, "the token is not valid")
-            return
-        await self._serve(websocket, grant)
+        return grant
 
     async def _serve(self, websocket: WebSocket, grant: "TokenRecord | Literal['owner']") -> None:
         offered = websocket.scope.get("subprotocols", [])
