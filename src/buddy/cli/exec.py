@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from buddy.cli.connect import blocking_client
@@ -21,8 +22,10 @@ from buddy.protocol.basics import MAX_TEXT, Ulids
 from buddy.terminal.escape import escape
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import FrameType
 
+    from buddy.cli.live_report import LiveReport
     from buddy.client.blocking import BlockingClient
 
 STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup"}
@@ -36,11 +39,11 @@ def execute(options: Options) -> int:
     check_positive("--max-rounds", options.max_rounds)
     _check_cost(options)
     note_untrusted(options)
-    with blocking_client(options, _client_name(options)) as client:
+    with _client(options) as (client, live):
         session_id = client.start_session(session)
-        _print_session(session_id)
+        _print_session(session_id, live)
         started = client.ask("send_user_message", _message(options, session_id, prompt), session_id)
-        return _follow(options, client, session_id, started["runId"])
+        return _follow(options, client, live, session_id, started["runId"])
 
 
 def resume(options: Options) -> int:
@@ -49,29 +52,29 @@ def resume(options: Options) -> int:
         return _continue(options, read_prompt(options))
     from buddy.cli.continuing import check_no_run_flags, is_active
 
-    with blocking_client(options, _client_name(options)) as client:
+    with _client(options) as (client, live):
         session_id = client.perform(find_session(*_session_to_resume(options)))
         piped = _piped_prompt(wait=not client.perform(is_active(session_id)))
         if piped is not None:
-            return _send(options, client, session_id, piped)
+            return _send(options, client, live, session_id, piped)
         check_no_run_flags(options, 'buddy resume ID "what to do next"')
         try:
             attached = client.attach(session_id)
         except ProtocolError as error:
             raise (unknown_session(session_id) if error.code == "SESSION_NOT_FOUND" else error) from error
         snapshot = client.ask("get_snapshot", {}, session_id)
-        _print_session(session_id)
-        return _follow(options, client, session_id, snapshot.get("activeRunId"), attached["replay"]["toSeq"])
+        _print_session(session_id, live)
+        return _follow(options, client, live, session_id, snapshot.get("activeRunId"), attached["replay"]["toSeq"])
 
 
 def _continue(options: Options, prompt: str) -> int:
     note_untrusted(options)
-    with blocking_client(options, _client_name(options)) as client:
+    with _client(options) as (client, live):
         session_id = client.perform(find_session(*_session_to_resume(options)))
-        return _send(options, client, session_id, prompt)
+        return _send(options, client, live, session_id, prompt)
 
 
-def _send(options: Options, client: "BlockingClient", session_id: str, prompt: str) -> int:
+def _send(options: Options, client: "BlockingClient", live: "LiveReport | None", session_id: str, prompt: str) -> int:
     """Send a message to a session that exists, and follow its run."""
     from buddy.cli.continuing import busy, check_fixed, is_active, run_options
 
@@ -82,10 +85,10 @@ def _send(options: Options, client: "BlockingClient", session_id: str, prompt: s
     if options.profile or options.model:
         client.ask("switch_model", without_none({"profile": options.profile, "model": options.model}), session_id)
     client.attach(session_id, client.ask("read_events", {"after": 0, "limit": 1}, session_id)["lastSeq"])
-    _print_session(session_id)
+    _print_session(session_id, live)
     message = without_none({**_message(options, session_id, prompt), "options": per_run})
     started = client.ask("send_user_message", message, session_id)
-    return _follow(options, client, session_id, started["runId"])
+    return _follow(options, client, live, session_id, started["runId"])
 
 
 def read_prompt(options: Options) -> str:
@@ -118,13 +121,37 @@ def _read_stdin() -> bytes:
     return bytes(content)
 
 
-def _follow(options: Options, client: "BlockingClient", session_id: str, run_id: str | None, replayed: int = 0) -> int:
+@contextmanager
+def _client(options: Options) -> "Generator[tuple[BlockingClient, LiveReport | None], None, None]":
+    """A client; on a terminal with a report that shows while it waits that it is alive."""
+    with blocking_client(options, _client_name(options)) as client:
+        if options.stream_json or not sys.stderr.isatty():
+            yield client, None
+            return
+        from buddy.cli.live_report import LiveReport
+
+        live = LiveReport(options)
+        client.on_idle = live.draw
+        try:
+            yield client, live
+        finally:
+            live.pause()
+
+
+def _follow(
+    options: Options,
+    client: "BlockingClient",
+    live: "LiveReport | None",
+    session_id: str,
+    run_id: str | None,
+    replayed: int = 0,
+) -> int:
     """Show what happens until the run is complete; return its exit code."""
     with _Interrupts(client, session_id, run_id):
         from buddy.cli.report import Report
         from buddy.cli.run_follower import RunFollower
 
-        report = Report(json=options.json, stream_json=options.stream_json)
+        report = live or Report(json=options.json, stream_json=options.stream_json)
         follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options))
         return follower.follow(replayed)
 
@@ -175,7 +202,9 @@ def on_cancel_refused(refusal: ProtocolError) -> None:
         raise refusal
 
 
-def _print_session(session_id: str) -> None:
+def _print_session(session_id: str, live: "LiveReport | None") -> None:
+    if live is not None:
+        live.pause()
     print(f"session {escape(session_id)}", file=sys.stderr)
 
 

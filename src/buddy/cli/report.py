@@ -36,9 +36,9 @@ class Report:
         if event["type"] == "error":
             self._error = event["payload"]["message"]
         self._end_thought()
-        text = _status_line(event) or _note_line(event)
+        text = self._line_of(event)
         if text is not None:
-            print(text, file=sys.stderr)
+            self._print_line(text)
         return text is not None
 
     def conversation(self, event: "JsonEvent", line: bytes) -> None:
@@ -73,15 +73,24 @@ class Report:
         """Show a thought once it is complete: its pieces are not lines."""
         thought, self._thought = self._thought.strip(), ""
         if thought:
-            print(f"✻ {escape(thought)}", file=sys.stderr)
+            self._print_line(f"✻ {escape(thought)}")
+
+    def _line_of(self, event: "JsonEvent") -> str | None:
+        return _status_line(event) or _note_line(event)
+
+    def _print_line(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+    def _print_answer(self, text: str) -> None:
+        print(escape(text) if sys.stdout.isatty() else text)
 
     def _answer(self, run: "RunView") -> None:
         if run.finished_text:
-            print(escape(run.finished_text) if sys.stdout.isatty() else run.finished_text)
+            self._print_answer(run.finished_text)
         complete = run.complete
         if complete is not None and complete["outcome"] != "success" and complete["summary"] != self._error:
             summary = complete["summary"].removeprefix(f"{complete['outcome']}: ")
-            print(f"{complete['outcome']}: {escape(summary)}", file=sys.stderr)
+            self._print_line(f"{complete['outcome']}: {escape(summary)}")
 
 
 def _exit_code(run: "RunView") -> int:

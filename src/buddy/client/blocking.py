@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from buddy.protocol.json_events import JsonEvent
 
 PIECE = 256 * 1024
+IDLE_SECONDS = 0.25
 NOT_REPEATED = ("start_session",)  # sending it twice would start two sessions
 
 Result = TypeVar("Result")
@@ -56,6 +57,7 @@ class BlockingClient:
     ) -> None:
         """With `gather`, events that arrive up to that many seconds after the first are read together with it."""
         self.watched: dict[int, Callable[[], None]] = {}
+        self.on_idle: Callable[[], None] | None = None  # called again and again while nothing happens
         self._core: Core[Fields] = Core(name, version, _spoken_version)
         self._connection = connection
         self._reconnect = reconnect
@@ -179,7 +181,7 @@ class BlockingClient:
         waiting = select.poll()
         for descriptor in (self._connection.fileno(), *self.watched):
             waiting.register(descriptor, select.POLLIN)
-        ready = {descriptor for descriptor, _ in waiting.poll(None if self._has_heard else PATIENCE * 1000)}
+        ready = self._poll(waiting)
         if not ready:
             hint = "it hangs, or this machine is very busy; see buddy daemon logs"
             raise UserError(f"no answer from the daemon within {PATIENCE:.0f} s", hint=hint, exit_code=75)
@@ -197,6 +199,16 @@ class BlockingClient:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(line for line in lines if line)
         return bool(data)
+
+    def _poll(self, waiting: select.poll) -> set[int]:
+        """The descriptors that are ready; none if the daemon has not answered for `PATIENCE` seconds."""
+        until = float("inf") if self._has_heard else time.monotonic() + PATIENCE
+        while True:
+            seconds = until - time.monotonic() if self.on_idle is None else IDLE_SECONDS
+            ready = waiting.poll(seconds * 1000 if seconds < float("inf") else None)
+            if ready or self.on_idle is None or time.monotonic() >= until:
+                return {descriptor for descriptor, _ in ready}
+            self.on_idle()
 
     def _connect_again(self) -> None:
         """Reconnect, or give up after `PATIENCE` seconds."""
