@@ -43,6 +43,8 @@ def obey(request: Request) -> Answer:
     tools = {tool["function"]["name"] for tool in body.get("tools") or ()}
     if body["messages"][-1]["role"] == "tool" or not tools:
         return Answer(says("done" if tools else "A title"))
+    if said and "That was not allowed" in said[-1]:
+        return Answer(says(f"I heard: {said[-1]}"))
     word, _, rest = next(
         (text for text in reversed(said) if text.startswith(("run ", "say "))), "say nothing"
     ).partition(" ")

@@ -55,6 +55,16 @@ async def said(executor: Executor, text: str) -> tuple[str, Completion]:
     raise AssertionError("the agent was gone before it was done")
 
 
+async def test_the_comment_on_a_denial_reaches_the_agent_in_the_same_run(tmp_path: Path) -> None:
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        for comment, heard in (("Not now.", "That was not allowed. Not now. Continue without it."), (None, "")):
+            run_id = await client.send("run touch forbidden")
+            await decide(client, run_id, "deny", comment)
+            ended = await client.wait_for(RunComplete)
+            assert (ended.outcome, ended.summary.strip()) == ("success", f"reject_once{heard}")
+
+
 async def test_a_conversation_has_the_agents_session_id_and_ends_when_closed(tmp_path: Path) -> None:
     async with talking(tmp_path) as executor:
         assert executor.backend_session_id.startswith("theirs-")

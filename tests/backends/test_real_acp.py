@@ -50,3 +50,23 @@ async def test_a_command_that_opencode_would_not_ask_about_is_refused(
             await client.wait_for(RunComplete)
             assert [body.is_error for body in client.bodies(ToolResult)] == [True]
     assert outside.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_the_comment_on_a_denial_reaches_the_model_and_the_work_continues(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(name)
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    async with at_home(tmp_path / "home", monkeypatch):
+        agent = Agent("acp-real", runtime=f"acp:{name}", env={"PATH": os.environ["PATH"]})
+        async with agent_host(agent, workspace) as host, host.client() as client:
+            await client.start(model=MODELS[name])
+            run_id = await client.send("run touch forbidden")
+            await decide(client, run_id, "deny", "Use the other file.")
+            ended = await client.wait_for(RunComplete)
+            assert ended.outcome == "success", ended
+            assert "I heard" in ended.summary
+            assert "Use the other file." in ended.summary
+    assert not (workspace / "forbidden").exists()

@@ -1,4 +1,8 @@
-"""One conversation with an ACP agent: its process, the SDK connection, and its updates as our events."""
+"""One conversation with an ACP agent: its process, the SDK connection, and its updates as our events.
+
+Invariant: a denial does not end the work in silence. The protocol has no field for a comment, and many agents stop at a
+denial without a word, so the agent is then prompted to continue without the call.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -9,6 +13,7 @@ from buddy.backends.acp.transport import AcpTransport
 from buddy.backends.external.contract import (
     AgentRequest,
     Completion,
+    Delta,
     Failure,
     Permission,
     PermissionAnswer,
@@ -39,6 +44,10 @@ class AcpSession(EventChannel):
         self._mapper = AcpEventMapper()
         self._asked: set[asyncio.Future[PermissionAnswer]] = set()
         self._prompt: asyncio.Task[None] | None = None
+        self._denials: list[str] = []
+        """The comments on what was denied, empty or not, that the agent has not been told."""
+        self._has_spoken = False
+        self._is_cancelling = False
         self._is_open = False
         self._closed = False
         self._session_id = ""
@@ -135,10 +144,12 @@ class AcpSession(EventChannel):
     async def send_message(self, text: str) -> None:
         if self.done.is_set():
             raise ProviderError(f"{self._name} has exited: {self._program.stderr_tail}", retryable=False)
+        self._is_cancelling = False
         before = self._prompt
         self._prompt = asyncio.create_task(self._work(text, before))
 
     async def cancel(self) -> None:
+        self._is_cancelling = True
         for asked in list(self._asked):
             asked.cancel()
         with suppress(ConnectionError):
@@ -167,9 +178,11 @@ class AcpSession(EventChannel):
         """One prompt at a time: the protocol allows no concurrent prompts."""
         if before is not None:
             await asyncio.wait({before})
-        prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": message}]}
+        self._denials.clear()
         try:
-            reply = await self._ask("session/prompt", prompt)
+            stop = await self._prompt_with(message)
+            while follow_up := self._after_denial(stop):
+                stop = await self._prompt_with(follow_up)
         except ConnectionError:
             # The end of the events reports it. An agent that closed stdout but keeps running would block forever.
             await self._program.end()
@@ -177,14 +190,29 @@ class AcpSession(EventChannel):
         except (ProviderError, UserError) as error:
             await self.publish(Completion("error", error=str(error)))
             return
-        for event in usage_of(reply):
-            await self.publish(event)
-        stop = str(reply.get("stopReason"))
         match REASONS.get(stop):
             case "completed" | "cancelled" | "truncated" as reason:
                 await self.publish(Completion(reason))
             case _:
                 await self.publish(Completion("error", error=f"{self._name} stopped: {stop}"))
+
+    async def _prompt_with(self, message: str) -> str:
+        """Why the agent stopped."""
+        prompt = {"sessionId": self._session_id, "prompt": [{"type": "text", "text": message}]}
+        reply = await self._ask("session/prompt", prompt)
+        for event in usage_of(reply):
+            await self.publish(event)
+        return str(reply.get("stopReason"))
+
+    def _after_denial(self, stop: str) -> str:
+        """What to prompt the agent with because of what was denied; empty if it can go without."""
+        denials, self._denials = self._denials, []
+        comments = [comment for comment in denials if comment]
+        if not denials or self._is_cancelling or REASONS.get(stop) not in ("completed", "cancelled"):
+            return ""
+        if not comments and self._has_spoken:
+            return ""
+        return " ".join(["That was not allowed.", *comments, "Continue without it."])
 
     async def _handle(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:
         said = mapping(params)
@@ -205,6 +233,7 @@ class AcpSession(EventChannel):
         """A resumed session repeats its history, which is ignored."""
         if self._is_open and said.get("sessionId") == self._session_id:
             for event in self._mapper.read(mapping(said.get("update"))):
+                self._has_spoken = self._has_spoken or (isinstance(event, Delta) and not event.thinking)
                 await self.publish(event)
 
     async def _permission(self, said: dict[str, Any]) -> dict[str, Any]:
@@ -242,6 +271,9 @@ class AcpSession(EventChannel):
             return {"outcome": {"outcome": "cancelled"}}
         finally:
             self._asked.discard(answer)
+        if not decided.approved:
+            self._denials.append(decided.comment or "")
+            self._has_spoken = False
         return await self._outcome(said, approved=decided.approved)
 
     async def _outcome(self, said: dict[str, Any], *, approved: bool) -> dict[str, Any]:
