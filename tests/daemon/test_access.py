@@ -36,6 +36,8 @@ def example(kind: str, session_id: str) -> Shape:
         "revoke_token": ask.RevokeToken("att_1"),
         "trust_folder": ask.TrustFolder("/", True),
         "create_project": ask.CreateProject("name", "/"),
+        "update_project": ask.UpdateProject("proj_1"),
+        "delete_project": ask.DeleteProject("proj_1"),
     }
     return found[kind] if kind in found else REQUESTS[kind].payload()
 

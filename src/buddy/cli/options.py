@@ -71,6 +71,7 @@ class Options(argparse.Namespace):
     lines: int = 0
     follow: bool = False
     name: str = ""
+    new_name: str | None = None
     device: bool = False
     browser: bool = False
     child: str | None = None

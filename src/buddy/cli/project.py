@@ -1,4 +1,4 @@
-"""`buddy project create|list|show`: named folders, optionally with an agent runtime of their own."""
+"""`buddy project create|set|delete|list|show`: named folders, optionally with an agent runtime of their own."""
 
 import asyncio
 import os
@@ -14,10 +14,14 @@ from buddy.errors import UserError
 from buddy.protocol.requests import (
     CreateProject,
     CreateProjectReply,
+    DeleteProject,
+    DeleteProjectReply,
     ListProjects,
     ListProjectsReply,
     ProjectOptions,
     ProjectOptionsReply,
+    UpdateProject,
+    UpdateProjectReply,
 )
 from buddy.terminal.escape import escape, escape_json
 
@@ -31,6 +35,10 @@ async def _work(options: Options) -> int:
         match options.action:
             case "create":
                 return await _create(client, options)
+            case "set":
+                return await _set(client, options)
+            case "delete":
+                return await _delete(client, options)
             case "show":
                 return await _show(client, options)
             case _:
@@ -42,8 +50,39 @@ async def _create(client: Client, options: Options) -> int:
     if not os.path.isdir(root):  # noqa: ASYNC240, PTH112 - as above
         raise UserError(f"{root} is not a directory", hint="-C names the project's folder")
     made = await client.request(CreateProject(options.name, root, options.agent_runtime), CreateProjectReply)
+    _warn(made.warning, options.name)
     print(made.project_id)
     return 0
+
+
+async def _set(client: Client, options: Options) -> int:
+    if options.agent_runtime is None and options.new_name is None:
+        raise UserError("nothing to change", hint="--agent-runtime NAME or --name NEW; see 'buddy project set --help'")
+    projects = (await client.request(ListProjects(), ListProjectsReply)).projects
+    folder = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
+    found = _find_by_name(projects, options.name) if options.name else _find_containing(projects, folder)
+    if found is None:
+        raise UserError(f"{folder} is not in a project", hint="name one: buddy project set NAME; see 'project list'")
+    wanted = UpdateProject(found["projectId"], options.new_name, options.agent_runtime)
+    changed = await client.request(wanted, UpdateProjectReply)
+    _warn(changed.warning, options.new_name or found["name"])
+    projects = (await client.request(ListProjects(), ListProjectsReply)).projects
+    print(_line(_find_by_name(projects, changed.project_id)))
+    return 0
+
+
+async def _delete(client: Client, options: Options) -> int:
+    projects = (await client.request(ListProjects(), ListProjectsReply)).projects
+    found = _find_by_name(projects, options.name)
+    await client.request(DeleteProject(found["projectId"]), DeleteProjectReply)
+    print(f"deleted the project {escape(found['name'])}", file=sys.stderr)
+    return 0
+
+
+def _warn(warning: str | None, name: str) -> None:
+    if warning:
+        print(f"warning: {escape(warning)}", file=sys.stderr)
+        print(f"hint: buddy project set {escape(name)} --agent-runtime native", file=sys.stderr)
 
 
 async def _list(client: Client, options: Options) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from buddy.backends.choose import ACP, NATIVE, OTHERS, Choice, choose
+from buddy.backends.choose import ACP, AUTO, NATIVE, OTHERS, Choice, choose
 from buddy.config.places import Places
-from buddy.daemon.projects import Projects
+from buddy.daemon.projects import Project, Projects
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import AgentRuntimes
@@ -36,10 +36,14 @@ class Agents:
         """The session's start with its backend fixed, and a warning if the user should know why."""
         options = started.options
         root = started.repo.root_path if started.repo else ""
-        asked = (options.agent_runtime if options else None) or self.projects.runtime_of(root) or self._default
+        chosen = options.agent_runtime if options else None
+        project = None if chosen else self.projects.nearest(root)
+        asked = chosen or (project.agent_runtime if project else None) or self._default
         if asked == NATIVE:
             return started, ()
         choice = self._choose(asked, started)
+        if project is not None and project.agent_runtime and _is_local(started):
+            self._check_project(project, choice.name)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
         notes = (WarningRaised(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
         return msgspec.structs.replace(started, options=fixed), notes
@@ -72,6 +76,30 @@ class Agents:
         return ExternalBackend(
             name, started.session_id, lambda target, root: pool.start_agent(name, target, root), options, self._has_room
         )
+
+    def warn_about(self, project: Project) -> str | None:
+        """Why sessions in a project cannot start as things are."""
+        if project.agent_runtime in (None, NATIVE, AUTO):
+            return None
+        try:
+            self._make(project.agent_runtime).check()
+        except UserError as error:
+            return f"sessions in {project.root_path} will fail: {error}" + (f" ({error.hint})" if error.hint else "")
+        return None
+
+    def _check_project(self, project: Project, name: str) -> None:
+        """Refuse an agent that is not available, naming the project that chose it."""
+        if name == NATIVE:
+            return
+        try:
+            self._make(name).check()
+        except UserError as error:
+            change = f"buddy project set {project.name} --agent-runtime native"
+            raise ProtocolError(
+                "PROVIDER_NOT_CONFIGURED",
+                f"{error}; the project {project.name} ({project.root_path}) uses {name}",
+                detail=f"{error.hint}; or change the project: {change}" if error.hint else change,
+            ) from error
 
     def runtimes(self) -> AgentRuntimes:
         from buddy.backends.acp.presets import PRESETS

@@ -79,6 +79,8 @@ REQUESTS: dict[str, RequestRow] = {
     "list_tokens": RequestRow(ask.ListTokens, ask.ListTokensReply, "driver", "open_session", "tokens"),
     "trust_folder": RequestRow(ask.TrustFolder, ask.TrustFolderReply, "owner"),
     "create_project": RequestRow(ask.CreateProject, ask.CreateProjectReply, "owner", capability="projects"),
+    "update_project": RequestRow(ask.UpdateProject, ask.UpdateProjectReply, "owner", capability="projects"),
+    "delete_project": RequestRow(ask.DeleteProject, ask.DeleteProjectReply, "owner", capability="projects"),
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "owner", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),

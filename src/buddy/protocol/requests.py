@@ -302,7 +302,30 @@ class CreateProject(Shape, frozen=True, rename={"root_path": "rootPath"}):
 
 
 class CreateProjectReply(Shape, frozen=True):
+    """`warning`: why sessions in the project cannot start as things are, and what to do."""
+
     project_id: str
+    warning: str | None = None
+
+
+class UpdateProject(Shape, frozen=True, rename={"project_id": "projectId"}):
+    """What is absent stays; the agent runtime `default` is the server's."""
+
+    project_id: Text
+    name: str | None = None
+    agent_runtime: str | None = None
+
+
+class UpdateProjectReply(CreateProjectReply, frozen=True):
+    pass
+
+
+class DeleteProject(Shape, frozen=True, rename={"project_id": "projectId"}):
+    project_id: Text
+
+
+class DeleteProjectReply(Shape, frozen=True):
+    deleted: bool
 
 
 class ListProjects(Shape, frozen=True):

@@ -35,17 +35,24 @@ def add_daemon(commands: "Subparsers") -> None:
 
 
 def add_project(commands: "Subparsers") -> None:
-    actions = add_actions(add(commands, "project", "per-folder agent settings: create, list, show"))
+    actions = add_actions(add(commands, "project", "per-folder agent settings: create, set, list, show or delete"))
+    named = "project name or id (default: the project of this directory)"
     creating = add(actions, "create", "make this folder a project")
     creating.add_argument("name", metavar="NAME", help="project name")
     creating.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
+    changing = add(actions, "set", "change a project")
+    changing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help=named)
+    changing.add_argument("--agent-runtime", metavar="NAME", help=f"{RUNTIMES}; or default, the server's")
+    changing.add_argument("--name", dest="new_name", metavar="NEW", help="new name")
+    deleting = add(actions, "delete", "make a folder an ordinary one again; its files and sessions stay")
+    deleting.add_argument("name", metavar="NAME", help="project name or id")
     listing = add(actions, "list", "list projects")
     showing = add(actions, "show", "show a project and the agent runtimes available to it")
-    named = "project name (default: the project of this directory)"
     showing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help=named)
     add_json(listing)
     add_json(showing)
-    finish({"create": creating, "list": listing, "show": showing}, _project)
+    parsers = {"create": creating, "set": changing, "delete": deleting, "list": listing, "show": showing}
+    finish(parsers, _project)
 
 
 def add_model(commands: "Subparsers") -> None:

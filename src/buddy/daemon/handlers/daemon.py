@@ -26,6 +26,8 @@ class DaemonRequests:
             "ping": on_runtime(ask.Ping, self.ping),
             "trust_folder": on_runtime(ask.TrustFolder, self.trust_folder),
             "create_project": on_runtime(ask.CreateProject, self.create_project),
+            "update_project": on_runtime(ask.UpdateProject, self.update_project),
+            "delete_project": on_runtime(ask.DeleteProject, self.delete_project),
             "list_projects": on_runtime(ask.ListProjects, self.list_projects),
             "project_options": on_runtime(ask.ProjectOptions, self.project_options),
             "daemon_status": on_runtime(ask.DaemonStatus, self.daemon_status),
@@ -47,7 +49,15 @@ class DaemonRequests:
     async def create_project(self, _peer: PeerConnection, request: ask.CreateProject) -> Shape:
         check_path(request.root_path)
         project = self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
-        return ask.CreateProjectReply(project.project_id)
+        return ask.CreateProjectReply(project.project_id, self._host.agents.warn_about(project))
+
+    async def update_project(self, _peer: PeerConnection, request: ask.UpdateProject) -> Shape:
+        project = self._host.agents.projects.update(request.project_id, request.name, request.agent_runtime)
+        return ask.UpdateProjectReply(project.project_id, self._host.agents.warn_about(project))
+
+    async def delete_project(self, _peer: PeerConnection, request: ask.DeleteProject) -> Shape:
+        self._host.agents.projects.delete(request.project_id)
+        return ask.DeleteProjectReply(True)
 
     async def list_projects(self, _peer: PeerConnection, _request: ask.ListProjects) -> Shape:
         return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
