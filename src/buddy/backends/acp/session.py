@@ -272,7 +272,7 @@ class AcpSession(EventChannel):
         finally:
             self._asked.discard(answer)
         if not decided.approved:
-            self._denials.append(decided.comment or "")
+            self._denials.append(decided.comment)
             self._has_spoken = False
         return await self._outcome(said, approved=decided.approved)
 

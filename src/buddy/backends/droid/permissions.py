@@ -60,8 +60,8 @@ class CombinedAnswer:
     async def _reply(self, decided: PermissionAnswer) -> None:
         self._waiting -= 1
         self._approved = self._approved and decided.approved
-        if decided.comment:
-            self._denials.append(decided.comment)
+        if decided.reason:
+            self._denials.append(decided.reason)
         if self._waiting == 0:
             await self._answer(PermissionAnswer(self._approved, "; ".join(self._denials)))
 

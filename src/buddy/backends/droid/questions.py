@@ -112,8 +112,8 @@ class DroidQuestions:
             self._rpc.write(wire.response(request_id, {"selectedOption": "proceed_once"}))
         else:
             result = {"selectedOption": "cancel"}
-            if decided.comment:
-                result["comment"] = decided.comment
-                self._undelivered.append(f"That was not allowed: {decided.comment}. Continue without it.")
+            if decided.reason:
+                result["comment"] = decided.reason
+                self._undelivered.append(f"That was not allowed: {decided.reason}. Continue without it.")
             self._rpc.write(wire.response(request_id, result))
         await self._rpc.drain()

@@ -88,6 +88,12 @@ class PermissionAnswer(Struct, frozen=True):
 
     approved: bool
     comment: str = ""
+    by: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was denied; empty if it was approved."""
+        return "" if self.approved else self.comment or (f"denied by {self.by}" if self.by else "")
 
 
 class Permission(Struct, frozen=True, tag="permission"):

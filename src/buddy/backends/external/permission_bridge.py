@@ -59,8 +59,8 @@ class PermissionBridge:
         except RunDenied:
             await asked.reply(PermissionAnswer(approved=False))
             raise
-        comment = "" if ruling.approved else ruling.comment or f"denied by {ruling.by}"
-        await asked.reply(PermissionAnswer(ruling.approved, comment))
+        comment = "" if ruling.approved else ruling.comment
+        await asked.reply(PermissionAnswer(ruling.approved, comment, ruling.by))
 
     async def _ruling(self, asked: Permission, call_id: str) -> Ruling:
         """Of several files, each has to be allowed; the first that is not decides."""

@@ -43,7 +43,7 @@ class SessionClient:
         """A denial needs a message for the model; without one it would stop working."""
         request_id, session_id = lenient.text(asked.get("id")), lenient.text(asked.get("sessionID"))
         word = "once" if answer.approved else "reject"
-        body: Json = {"reply": word} if answer.approved else {"reply": word, "message": answer.comment or "denied"}
+        body: Json = {"reply": word} if answer.approved else {"reply": word, "message": answer.reason or "denied"}
         try:
             await self._call("POST", f"/permission/{request_id}/reply", body)
         except NotFound:  # an older server, or the request is no longer pending

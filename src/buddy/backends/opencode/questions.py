@@ -72,7 +72,7 @@ class OpenCodeQuestions:
                 self._granted.add(call.call_id)
             await self._client.reply_to_permission(asked, answer)
             if not asked.get("tool"):  # no call will report the end
-                word = "allowed" if answer.approved else f"denied: {answer.comment}"
+                word = "allowed" if answer.approved else f"denied: {answer.reason}"
                 await self._publish(ToolEnded(call.call_id, word, not answer.approved))
 
         call.is_asked = True
