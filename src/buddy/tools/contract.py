@@ -56,12 +56,13 @@ class Place(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One running call: its place, its nonce, and where its output goes meanwhile."""
+    """One running call: its place, its nonce, where its output goes meanwhile, and who allowed it."""
 
     call_id: str
     place: Place
     nonce: str
     on_output: Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
+    by: str = ""
 
 
 class Tool(Protocol, Generic[Args_contra]):

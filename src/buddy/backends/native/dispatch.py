@@ -171,7 +171,7 @@ class Dispatch:
                 run.stream_output(call.item.call_id, stream, text)
 
         nonce = nonce_of(run.session_id, call.item.call_id)
-        under_way = Call(call.item.call_id, run.place, nonce, on_output)
+        under_way = Call(call.item.call_id, run.place, nonce, on_output, call.by)
         faults.reached("tool.run.before")
         deadline = asyncio.timeout(prepared.tool.timeout)
         try:
