@@ -1,5 +1,6 @@
 """What the model is sent as a session grows: warnings, compactions, refusals; pinned content is never lost."""
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from buddy.models.contract import Provider
 from buddy.protocol.events import Progress, RunComplete, SessionCompacted, Usage, WarningRaised
 from buddy.protocol.requests import CompactSession, CompactSessionReply, GetSnapshot, GetSnapshotReply
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions, ToolCallItem
+from buddy.targets import files
 from tests.backends.wires import invalid_on_any_wire
 from tests.backends.workers import UnlistedWorker, Worker, texts
 from tests.harness.models import call, shell
@@ -240,6 +242,50 @@ async def test_notes_for_agents_are_read_from_the_repository_down_once_per_run(t
     assert first.count("</project-notes>") == 4
     assert "of b\n" not in third
     assert "\nlater\n" in third
+
+
+@pytest.mark.parametrize("foreign", ["note", "folder", "repository", "open note", "open folder"])
+async def test_notes_above_the_workspace_that_others_could_have_written_are_not_shown(
+    tmp_path: Path, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo, work = tmp_path / "repo", tmp_path / "repo" / "work"
+    work.mkdir(parents=True)
+    (repo / ".git").mkdir()
+    (repo / "AGENTS.md").write_text("from above")
+    (work / "AGENTS.md").write_text("from here")
+    places = {"note": repo / "AGENTS.md", "folder": repo, "repository": repo / ".git"}
+    if foreign.startswith("open "):
+        path = places[foreign.removeprefix("open ")]
+        path.chmod(path.stat().st_mode | 0o002)
+    else:
+        theirs, look = places[foreign].stat().st_ino, files.is_foreign
+
+        def is_theirs(info: os.stat_result) -> bool:
+            return info.st_ino == theirs or look(info)
+
+        monkeypatch.setattr(files, "is_foreign", is_theirs)
+    model = Worker(lambda _: ())
+    async with working(work, model) as (_, client):
+        await client.send("go")
+        await client.wait_for(RunComplete)
+    assert "from above" not in model.prompts[0].system
+    assert "from here" in model.prompts[0].system
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+async def test_notes_of_another_user_are_not_shown(tmp_path: Path) -> None:
+    repo, work = tmp_path / "repo", tmp_path / "repo" / "work"
+    work.mkdir(parents=True)
+    (repo / ".git").mkdir()
+    (repo / "AGENTS.md").write_text("from above")
+    os.chown(repo / "AGENTS.md", 54321, 54321)
+    (repo / "CLAUDE.md").write_text("our own above")
+    model = Worker(lambda _: ())
+    async with working(work, model) as (_, client):
+        await client.send("go")
+        await client.wait_for(RunComplete)
+    assert "from above" not in model.prompts[0].system
+    assert "our own above" in model.prompts[0].system
 
 
 async def test_long_notes_do_not_fill_the_window(tmp_path: Path) -> None:

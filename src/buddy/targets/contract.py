@@ -24,9 +24,12 @@ class Finished(Struct, frozen=True):
 
 
 class FileStat(Struct, frozen=True):
+    """`is_foreign`: somebody else than this user or root owns it, or anybody may write it; None if that is unknown."""
+
     size: int
     is_dir: bool
     modified_ns: int
+    is_foreign: bool | None = None
 
 
 class Entry(Struct, frozen=True):

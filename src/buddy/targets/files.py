@@ -74,7 +74,14 @@ def stat(path: str, root: str) -> FileStat | None:
         is_dir = modes.S_ISDIR(info.st_mode)
         if not is_dir:
             _check_regular(info, path)
-        return FileStat(size=info.st_size, is_dir=is_dir, modified_ns=info.st_mtime_ns)
+        return FileStat(info.st_size, is_dir, info.st_mtime_ns, is_foreign(info))
+
+
+def is_foreign(info: os.stat_result) -> bool:
+    """Whether somebody else than this user or root owns it, or anybody may write it."""
+    # A sticky directory keeps what others put into it apart, so its entries are judged by their own owners.
+    is_open = bool(info.st_mode & modes.S_IWOTH) and not info.st_mode & modes.S_ISVTX
+    return info.st_uid not in (0, os.geteuid()) or is_open
 
 
 def list_dir(path: str, root: str) -> list[Entry]:

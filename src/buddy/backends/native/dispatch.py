@@ -157,6 +157,8 @@ class Dispatch:
         if not ruling.approved:
             why = f": {ruling.comment}" if ruling.comment else ""
             raise ToolError(f"denied by {ruling.by}{why}. Do not try the same again.", code="AUTH_FAILURE")
+        if ruling.waited:
+            check_disk_space(prepared.question.tier, self._has_room)  # the disk may have filled meanwhile
         await claim(run, prepared.question)
         return prepared
 

@@ -1,6 +1,7 @@
 """Notes for agents: the AGENTS.md of the user and of each folder from the repository's root down.
 
-Invariants: CLAUDE.md is used if a folder has no AGENTS.md; a file is read through the target, up to 32 KiB; the text is
+Invariants: above the workspace, only what belongs to this user or to root counts, a repository as well as its notes;
+CLAUDE.md is used if a folder has no AGENTS.md; a file is read through the target, up to 32 KiB; the text is
 shown to the model as a marked block and cannot change any policy; an unreadable file is skipped.
 """
 
@@ -58,19 +59,31 @@ async def _folders(place: Place) -> AsyncIterator[str]:
 
 async def _has_repository(place: Place, folder: str) -> bool:
     try:
-        return await place.target.stat(".git", root=folder) is not None
+        found = await place.target.stat(".git", root=folder)
     except ToolError:
         return False
+    return found is not None and (folder == place.root or not found.is_foreign)
 
 
 async def _read(place: Place, folder: str) -> Note | None:
     for name in NAMES:
         try:
+            if folder != place.root and not await _has_own(place, folder, name):
+                continue
             content = await place.target.read_file(name, root=folder, limit=MAX_BYTES)
         except ToolError:
             continue
         return Note(f"{folder.rstrip('/')}/{name}", content[:MAX_BYTES].decode(errors="replace"))
     return None
+
+
+async def _has_own(place: Place, folder: str, name: str) -> bool:
+    """Whether there is a note that nobody else can have written for those who work below."""
+    note = await place.target.stat(name, root=folder)
+    if note is None or note.is_foreign is None:
+        return note is not None
+    around = await place.target.stat(".", root=folder)
+    return not note.is_foreign and around is not None and not around.is_foreign
 
 
 def _read_own(folder: Path) -> Note | None:
