@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.approvals.trust import MAX_FILES, TRUST_FILES, Effect, Trust, effects_of, hash_of
+from buddy.approvals.trust import MAX_FILES, MAX_TRUSTED, TRUST_FILES, Effect, Trust, effects_of, hash_of
 from buddy.cli.folder_trust import NAMES
 from buddy.errors import UserError
 
@@ -82,6 +82,29 @@ def test_special_files_do_not_hang_and_oversized_ones_are_not_trusted(tmp_path: 
     assert not trust.is_trusted(str(folder))
     with pytest.raises(UserError, match="more than"):
         trust.set(str(folder), trusted=True)
+
+
+@pytest.mark.parametrize("name", [".mcp.json", "buddy.toml", ".opencode/plugin.js", ".factory/hooks.json"])
+def test_a_huge_file_is_refused_and_not_read_to_its_end(tmp_path: Path, folder: Path, name: str) -> None:
+    _write(folder / name)
+    trust = Trust(tmp_path / "state")
+    trust.set(str(folder), trusted=True)
+    with (folder / name).open("r+b") as file:
+        file.truncate(100 * 1024**3)
+    with pytest.raises(UserError, match="MiB") as refusal:
+        trust.set(str(folder), trusted=True)
+    assert refusal.value.hint
+    assert not trust.is_trusted(str(folder))
+
+
+def test_many_large_files_are_refused_together(tmp_path: Path, folder: Path) -> None:
+    for number in range(9):
+        path = folder / ".opencode" / str(number)
+        _write(path)
+        with path.open("r+b") as file:
+            file.truncate(MAX_TRUSTED // 2)
+    with pytest.raises(UserError, match="together"):
+        Trust(tmp_path / "state").set(str(folder), trusted=True)
 
 
 def test_trust_is_of_the_real_path(tmp_path: Path, folder: Path) -> None:

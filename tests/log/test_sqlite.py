@@ -97,17 +97,17 @@ async def test_a_log_knows_when_there_is_not_enough_room(state_dir: Path, clock:
     await log.close()
 
 
-def test_room_is_measured_at_most_once_per_second(tmp_path: Path, clock: ManualClock) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
-    room = DiskSpace(place, clock, 1)
+def test_room_is_measured_whenever_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room, blocks = DiskSpace(tmp_path, 4096), 10
+    facts = os.statvfs(tmp_path)
+
+    def measure(_: Path) -> os.statvfs_result:
+        return os.statvfs_result((4096, 4096, 100, blocks, blocks, *facts[5:]))
+
+    monkeypatch.setattr("os.statvfs", measure)
     assert room.is_enough()
-    place.rmdir()
-    clock.now += 999
-    assert room.is_enough()
-    clock.now += 1
-    with pytest.raises(FileNotFoundError):
-        room.is_enough()
+    blocks = 0
+    assert not room.is_enough()
 
 
 async def test_blobs_are_compressed_and_older_ones_are_still_read(sqlite: SqliteLog, state_dir: Path) -> None:

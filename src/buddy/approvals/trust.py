@@ -29,6 +29,10 @@ AGENT_FILES = {
 TRUST_FILES = (*RULE_FILES, *AGENT_FILES)
 MAX_BYTES = 256 * 1024
 MAX_FILES = 500
+MIB = 1024 * 1024
+MAX_TRUSTED = 8 * MIB
+"""Bytes of one file that trust can cover; configuration is never that large."""
+MAX_ALL = 32 * MIB
 _UNREADABLE = "correct the file, or run buddy trust --revoke for its folder"
 
 
@@ -117,8 +121,12 @@ def effects_of(root: str) -> list[Effect]:
 
 def hash_of(root: str) -> str:
     """A hash over the names and contents of all files that trust covers."""
-    digest = hashlib.sha256()
-    for name, path in _files(Path(_realpath(root))):
+    digest, folder = hashlib.sha256(), Path(_realpath(root))
+    files = list(_files(folder))
+    if sum(map(_size, (path for _, path in files))) > MAX_ALL:
+        message = f"the files of {folder} that need trust are larger than {MAX_ALL // MIB} MiB together"
+        raise UserError(message, hint="reduce them before you trust them")
+    for name, path in files:
         digest.update(f"{name}\0{_content(path)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
@@ -142,6 +150,13 @@ def _below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def _size(path: Path) -> int:
+    try:
+        return min(path.stat().st_size, MAX_ALL) if path.is_file() else 0
+    except OSError:
+        return 0
+
+
 def _content(path: Path) -> str:
     """The hash of a regular file; a missing or unreadable one differs from an empty one."""
     try:
@@ -150,7 +165,14 @@ def _content(path: Path) -> str:
         if not path.is_file():
             return "-"
         with open(open_regular(str(path), follow=True), "rb") as file:  # noqa: PTH123 - a descriptor
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            # One byte more than is trusted: a file can grow, or pretend to be smaller than it is.
+            content = file.read(MAX_TRUSTED + 1)
+        if len(content) > MAX_TRUSTED:
+            raise UserError(
+                f"{path} is larger than {MAX_TRUSTED // MIB} MiB, too large to be trusted",
+                hint="make it smaller, or remove it",
+            )
+        return hashlib.sha256(content).hexdigest()
     except OSError:
         return "-"
 

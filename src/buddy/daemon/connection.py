@@ -149,7 +149,7 @@ class PeerConnection:
 
     def introduce(self, name: str) -> None:
         """Register the peer's name: it is the `by` of all it does, so it is scrubbed before anything stores it."""
-        self.name = register_client(self._scrubber.message(name)).name
+        self.name = register_client(self._scrubber.text(name, random=False)).name
 
     def close(self) -> None:
         self._link.close()

@@ -29,17 +29,17 @@ def error_info(scrubber: Scrubber, error: ProtocolError, sent: bytes = b"") -> E
 
 def scrub_kind(scrubber: Scrubber, kind: str) -> str:
     """The type of a request that may be unknown, to be repeated in its response."""
-    return scrubber.message(kind)[:_MAX_KIND]
+    return scrubber.text(kind, random=False)[:_MAX_KIND]
 
 
 def scrub_echo(scrubber: Scrubber, text: str, sent: bytes) -> str:
-    scrubbed = scrubber.message(text)
+    scrubbed = scrubber.text(text, random=False)
     request = _readable(sent)
     words = {word for found in _WORD.findall(scrubbed) if len(word := found.strip(_AROUND)) >= _SHORTEST}
     # Some programs write host names in lower case, and they are quoted in messages.
     lower = request.lower()
     echoed = [word for word in words if word.lower() in lower]
-    clean = scrubber.message(request) if echoed else request
+    clean = scrubber.text(request, random=False) if echoed else request
     if clean == request:
         return scrubbed
     # A part of what was sent that is no longer there without the secrets is a part of one.

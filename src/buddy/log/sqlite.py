@@ -57,7 +57,7 @@ class SqliteLog:
         self._writer = Writer(open_database(path, busy_seconds), path, busy_seconds, self._appends)
         self._reader = open_reader(path, busy_seconds)
         self._blobs = FileBlobs(state_dir / "blobs")
-        self._room = DiskSpace(state_dir, clock, min_free)
+        self._room = DiskSpace(state_dir, min_free)
 
     @classmethod
     def open(

@@ -65,12 +65,9 @@ class Scrubber:
         for secret in secrets_of(env):
             self.register(secret)
 
-    def text(self, text: str) -> str:
-        return self._mask(text, random=True)
-
-    def message(self, text: str) -> str:
-        """Scrub a sentence that may name ids: nothing is hidden only because it looks random."""
-        return self._mask(text, random=False)
+    def text(self, text: str, *, random: bool = True) -> str:
+        """Without `random`, for sentences that may name ids, nothing is hidden only because it looks random."""
+        return self._mask(text, random=random)
 
     def scrubbed_ahead(self, text: str) -> str | None:
         """The masked text, if it was scrubbed before this."""
