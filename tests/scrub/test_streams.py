@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.scrub import MARK, Scrubber
-from buddy.scrub.heuristics import LONGEST_WORD
+from buddy.scrub.pieces import LONGEST_WORD
 from buddy.scrub.token_formats import ARMOUR_LIMIT
 
 REGISTERED = "hunter2hunter2"

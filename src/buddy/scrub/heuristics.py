@@ -2,23 +2,22 @@
 
 Invariants:
 - a hit lies within one word, within a name and its value on one line, or within the armour of a private key, so a text
-  may be cut where `safe_cut` says and its parts masked separately, with the same result;
-- a word of more than `LONGEST_WORD` characters is cut into such parts, at a delimiter if it has one; leading characters
-  of scripts without blanks do not count;
-- where layers overlap, the mark of the earlier layer wins.
+  may be cut where `SafeCuts` says and its parts masked separately, with the same result;
+- words and lines that are too long are cut into such parts (see `pieces.py`);
+- where layers overlap, the mark of the earlier layer wins;
+- the work is linear in the text: a part is examined at most `PASSES` times.
 """
 
 import bisect
-import re
-from collections.abc import Iterator
 
 from buddy.scrub import entropy, key_value, token_formats
 from buddy.scrub.formats import RUN
 from buddy.scrub.key_names import ENDING
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merge_spans
+from buddy.scrub.pieces import split
 
-LONGEST_WORD = 8 * 1024
+PASSES = 8
 LONGEST_ID = 40
 _OWN = frozenset({"sess", "run", "msg", "asst", "appr", "req", "call"})
 
@@ -26,22 +25,13 @@ Hit = tuple[int, int, str]  # start, end, and the mark that replaces it
 
 _SIGNS = LazyPattern(rf"{ENDING}|:(?=//)|-(?=u|-user|----)")
 _LONG_RUN = LazyPattern(rf"[{RUN}]{{16}}")
-# Scripts without blanks between words; neither digits nor any character that secrets consist of.
-WIDE = (
-    r"\u0e01-\u0e4f\u0e81-\u0ecf\u1780-\u17d9\u2e80-\u2fff\u3001-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-    r"\ufe30-\ufe4f\uff01-\uff0f\uff1a-\uffef\U00020000-\U0003ffff"
-)
-FIRST_WIDE = "\u0e01"
-_WIDE_START = LazyPattern(rf"[{WIDE}]+")
-_LONG_WORD = LazyPattern(rf"[^\s{WIDE}]\S{{{LONGEST_WORD - 1}}}")
-_DELIMITER = LazyPattern(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
 def mask(text: str, *, random: bool = True) -> str:
     """Hide what looks like a secret; with `random` false, not because of its randomness alone."""
     if not is_suspicious(text):
         return text
-    return "".join(mask_piece(piece, random=random) for piece in _pieces(text))
+    return "".join(mask_piece(piece, random=random) for piece in split(text))
 
 
 def is_suspicious(text: str) -> bool:
@@ -59,48 +49,6 @@ def _is_own_id(text: str) -> bool:
     return prefix in _OWN and is_ulid and (not point or (turn.isascii() and turn.isdecimal()))
 
 
-def safe_cut(text: str, cut: int) -> int:
-    """The last position at or before `cut` (itself after a blank) where what follows can't change the masking."""
-    while cut:
-        part = text[:cut]
-        held = min(key_value.open_at(part, text[cut : cut + 1]), token_formats.open_armour(part))
-        if held == cut:
-            break
-        # The preceding word may itself be the value of a name before it: look again.
-        cut = _word_start(text, held)
-    return cut
-
-
-def is_wide(character: str) -> bool:
-    return _WIDE_START.match(character) is not None
-
-
-def wide_start(word: str) -> int:
-    """How much of the start of a word no hit can include, whatever follows; one may look at the character before it."""
-    start = _WIDE_START.match(word)
-    return start.end() - 1 if start else 0
-
-
-def forced_cut(text: str, at: int) -> int:
-    """Where the first word after `at` that is too long must be cut; 0 if there is none."""
-    long_word = _LONG_WORD.search(text, at)
-    if long_word is None:
-        return 0
-    delimiter = _DELIMITER.match(text, long_word.start() + LONGEST_WORD // 2, long_word.end())
-    return delimiter.end() if delimiter else long_word.end()
-
-
-def _pieces(text: str) -> Iterator[str]:
-    if len(text) < LONGEST_WORD or max(map(len, text.split("\n"))) < LONGEST_WORD:
-        yield text
-        return
-    done = 0
-    while cut := forced_cut(text, done):
-        yield text[done:cut]
-        done = cut
-    yield text[done:]
-
-
 def mask_piece(text: str, *, random: bool = True) -> str:
     """Mask a text without overlong words; lines that contain a mark afterwards are examined again."""
     hits = _hits(text, random=random)
@@ -111,7 +59,11 @@ def mask_piece(text: str, *, random: bool = True) -> str:
 
 
 def _mask_again(line: str, *, random: bool) -> str:
-    while hits := _hits(line, random=random):
+    """A mark ends a word, so that another one may show; ordinary text needs one more pass."""
+    for _ in range(PASSES - 1):
+        hits = _hits(line, random=random)
+        if not hits:
+            break
         line = _replace(line, hits)
     return line
 
@@ -136,9 +88,3 @@ def _replace(text: str, hits: list[Hit]) -> str:
 def _overlaps(span: Span, others: list[Span]) -> bool:
     at = bisect.bisect_left(others, span[0], key=lambda other: other[1])
     return at < len(others) and others[at][0] < span[1] and span[0] < others[at][1]
-
-
-def _word_start(text: str, at: int) -> int:
-    while at and not text[at - 1].isspace():
-        at -= 1
-    return at

@@ -5,6 +5,7 @@
 - `key`: often the key of a table; only a value that looks random is a secret.
 """
 
+from functools import lru_cache
 from typing import Literal
 
 from buddy.scrub.lazy import LazyPattern
@@ -60,6 +61,7 @@ _HARMLESS = LazyPattern(
 )
 
 
+@lru_cache(maxsize=1024)
 def kind_of(name: str) -> Kind | None:
     """How telling a name is; None if it is not."""
     lowered = name.lower().rstrip("\n")

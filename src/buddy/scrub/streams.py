@@ -7,8 +7,9 @@ Invariants:
 """
 
 from buddy.scrub import heuristics
-from buddy.scrub.heuristics import FIRST_WIDE
 from buddy.scrub.marks import MARK
+from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, forced_cut, is_wide, wide_start
+from buddy.scrub.safe_cuts import SafeCuts
 from buddy.scrub.values import Values
 
 _HELD = 256
@@ -48,10 +49,10 @@ class ValueStream:
         self._held += text
         out = self._close() if MARK in self._held else ""
         cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
-        is_wide = self._held[-1:] >= FIRST_WIDE and heuristics.is_wide(self._held[-1])
-        if cut == 0 and len(self._held) <= _HELD and not is_wide:
+        ends_wide = self._held[-1:] >= FIRST_WIDE and is_wide(self._held[-1])
+        if cut == 0 and len(self._held) <= _HELD and not ends_wide:
             return out
-        if cut == 0 or is_wide:
+        if cut == 0 or ends_wide:
             cut = self._values.open_at(self._held.removesuffix("\r"))
         elif self._values.has_spaces or self._held[cut - 1] == "\n":
             cut = self._values.open_at(self._held[:cut])
@@ -91,49 +92,75 @@ class HeuristicStream:
 
     def __init__(self) -> None:
         self._held = ""
-        self._word = 0  # where the last word of the held text starts
+        # Positions in the held text; negative if they were released.
+        self._word: int = 0  # where its last word starts
+        self._line: int = 0  # where its last line starts, or was cut
+        self._blank: int = 0  # after the last blank before it
+        self._cuts = SafeCuts()
 
     def feed(self, text: str) -> str:
         last = _last_blank(text)
         out = ""
-        before, word = len(self._held), self._word
+        before, word, line = len(self._held), self._word, self._line
         self._held += text
         if last >= 0:
             self._word = before + last + 1
-        if len(self._held) - word >= heuristics.LONGEST_WORD:
-            out = self._force(word)
+            newline = text.rfind("\n")
+            self._line = before + newline + 1 if newline >= 0 else line
+        if len(self._held) - word >= LONGEST_WORD or len(self._held) - line >= LONGEST_LINE:
+            out = self._force(line)
         if last >= 0:
             out += self._release()
         return out + self._start() if self._held >= FIRST_WIDE and not self._word else out
 
     def finish(self) -> str:
-        held, self._held, self._word = self._held, "", 0
-        return heuristics.mask(held)
+        held = self._held
+        self._drop(len(held))
+        self._line = self._blank = 0
+        return heuristics.mask_piece(held) if heuristics.is_suspicious(held) else held
 
     def _release(self) -> str:
         cut = self._word
         region = self._held[:cut]
         if heuristics.is_suspicious(region):
-            cut = heuristics.safe_cut(self._held, cut)
-            region = heuristics.mask(self._held[:cut])
-        self._held = self._held[cut:]
-        self._word -= cut
+            cut = self._cuts.find(self._held, cut)
+            region = heuristics.mask_piece(self._held[:cut])
+        self._drop(cut)
+        if cut:
+            self._blank = 0
         return region
 
     def _start(self) -> str:
-        cut = heuristics.wide_start(self._held)
-        out, self._held = self._held[:cut], self._held[cut:]
+        cut = wide_start(self._held)
+        out = self._held[:cut]
+        self._drop(cut)
         return out
 
-    def _force(self, at: int) -> str:
-        """Cut words that are too long at the same place as in the complete text."""
+    def _force(self, line: int) -> str:
+        """Cut words and lines that are too long at the same places as in the complete text."""
         out: list[str] = []
-        while cut := heuristics.forced_cut(self._held, at):
-            out.append(heuristics.mask_piece(self._held[:cut]))
+        while True:
+            end = self._held.find("\n", max(line, 0))
+            end = len(self._held) if end < 0 else end
+            cut = forced_cut(self._held, line, end, self._blank)
+            if cut is None and end == len(self._held):
+                return "".join(out)
+            if cut is None:
+                line = end + 1
+                continue
+            out.append(heuristics.mask_piece(self._held[: max(cut, 0)]))
+            line = min(cut, 0)
+            self._line = max(self._line, cut)
+            self._drop(max(cut, 0))
+            self._blank = line
+
+    def _drop(self, cut: int) -> None:
+        if cut:
             self._held = self._held[cut:]
             self._word = max(0, self._word - cut)
-            at = 0
-        return "".join(out)
+            self._line -= cut
+            self._blank -= cut
+            self._cuts.clear()
 
 
 def _last_blank(text: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from buddy.scrub import token_scanner
 from buddy.scrub.formats import GATED, RUN, START
 from buddy.scrub.lazy import LazyPattern
-from buddy.scrub.marks import Span
+from buddy.scrub.marks import OPENING, Span
 
 ARMOUR_LIMIT = 16 * 1024
 
@@ -25,12 +25,18 @@ _BETWEEN = r"(?:\s|\\[nrt]|[\"'|>,;#*\\])"
 _LONG = r"[A-Za-z0-9+/=]{16,}+(?!:|-(?!----))"  # not the name of a header
 _SHORT = r"[A-Za-z0-9+/=]{1,15}+"
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,100}+(?=\n|\\n)"
+_MOST_HEADERS = 8
+_MOST_BLANKS = 64
 _ARMOUR = LazyPattern(
-    rf"{_BEGIN}(?:(?:{_BETWEEN}|{_HEADER})*+{_LONG})++(?:{_BETWEEN}*+{_SHORT}(?={_BETWEEN}*+{_END}))?(?:{_BETWEEN}*+{_END})?"
+    rf"{_BEGIN}(?:{_BETWEEN}*+(?:{_HEADER}{_BETWEEN}*+){{0,{_MOST_HEADERS}}}+{_LONG})++"
+    rf"(?:{_BETWEEN}*+{_SHORT}(?={_BETWEEN}{{0,{_MOST_BLANKS}}}+{_END}))?(?:{_BETWEEN}*+{_END})?"
 )
-_OPEN_ARMOUR = LazyPattern(
-    rf"-----BEGIN(?:[ A-Z0-9]*|{_BEGIN[10:]}(?:{_LONG}|{_HEADER}|{_BETWEEN})*+(?:[A-Z][A-Za-z-]{{2,30}}:[^\n]{{0,100}}"
-    rf"|{_SHORT}{_BETWEEN}*+)?(?:-----END[ A-Z0-9]*)?)\Z"
+_OPEN_BEGIN = LazyPattern(r"-----BEGIN[ A-Z0-9]{0,60}\Z")
+_BEGIN_LINE = LazyPattern(_BEGIN)
+_BODY = LazyPattern(rf"({_LONG}|{_HEADER}|{_BETWEEN})*+")
+_OPEN_END = LazyPattern(
+    rf"(?:[A-Z][A-Za-z-]{{2,30}}:[^\n]{{0,100}}|{_SHORT}{_BETWEEN}{{0,{_MOST_BLANKS}}}+)?"
+    r"(?:-----END[ A-Z0-9]{0,60})?\Z"
 )
 _HASH = LazyPattern("[0-9A-F]+|[0-9a-f]+")
 _DASHES = "-----BEGIN"
@@ -43,17 +49,45 @@ def runs(text: str) -> list[Span]:
 
 def spans(text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
     yield from _armour_spans(text)
-    yield from (span for span in token_scanner.spans(text) if not _HASH.fullmatch(text, *span))
+    yield from (span for span in token_scanner.spans(text) if _is_token(text, *span))
     for sign, shape in _GATED if long_runs else ():
         for start, end in _runs_containing(sign, text, long_runs):
             yield from (token.span() for token in shape.finditer(text, start, end))
 
 
-def open_armour(text: str) -> int:
-    """The position from which the end of this text could be inside a private key; its length if it can't."""
-    at = text.rfind(_DASHES)
-    is_open = at >= 0 and len(text) - at < ARMOUR_LIMIT and _OPEN_ARMOUR.match(text, at) is not None
-    return at if is_open else len(text)
+class OpenArmour:
+    """Whether the end of a growing text is inside a private key; each of its lines is read once."""
+
+    def __init__(self) -> None:
+        self._begin = -1
+        self._read = 0
+
+    def clear(self) -> None:
+        self._begin = -1
+
+    def find(self, text: str, end: int, start: int = 0) -> int:
+        """The position from which the text up to `end` could be inside a private key; `end` if it can't."""
+        begin = text.rfind(_DASHES, max(start, end - ARMOUR_LIMIT), end)
+        is_open = begin >= 0 and end - begin < ARMOUR_LIMIT and self._is_open(text, begin, end)
+        return begin if is_open else end
+
+    def _is_open(self, text: str, begin: int, end: int) -> bool:
+        if begin != self._begin or self._read > end:
+            line = _BEGIN_LINE.match(text, begin, end)
+            if line is None:
+                return _OPEN_BEGIN.match(text, begin, end) is not None
+            self._begin, self._read = begin, line.end()
+        body = _BODY.match(text, self._read, end)
+        read = body.end() if body else self._read
+        is_open = _OPEN_END.match(text, read, end) is not None
+        # What reaches to the end may go on.
+        self._read = body.start(1) if body and body[1] and read == end else read
+        return is_open
+
+
+def _is_token(text: str, start: int, end: int) -> bool:
+    # A mark is part of the word before it, too: otherwise each mark could make a token of what precedes it.
+    return not _HASH.fullmatch(text, start, end) and not text.startswith(OPENING, end)
 
 
 def _runs_containing(sign: str, text: str, long_runs: Sequence[Span]) -> Iterator[Span]:
