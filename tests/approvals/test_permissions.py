@@ -9,8 +9,6 @@ from typing import Literal
 import msgspec
 import pytest
 
-from buddy.approvals.permissions import Permissions
-from buddy.approvals.questions import Question
 from buddy.approvals.rules import Rule, Rules, Subject
 from buddy.config.places import Places
 from buddy.config.settings import AgentSettings, Config, Profile, ToolSettings
@@ -27,7 +25,6 @@ from buddy.protocol.events import (
     ToolResult,
     WarningRaised,
 )
-from buddy.protocol.intents import Keys
 from buddy.protocol.requests import SubmitApproval, TrustFolder, TrustFolderReply
 from tests.harness.clock import ManualClock
 from tests.harness.models import StepModel, answer, asks_for, calls, says, shell
@@ -351,25 +348,6 @@ async def test_always_for_a_file_that_runs_holds_in_this_folder_alone(tmp_path: 
     assert rules.judge(msgspec.structs.replace(here, scripts=("0" * 64 + "  b.sh",))).decision == "ask"
     assert rules.judge(msgspec.structs.replace(here, cwd=f"{work}/vendor")).decision == "ask"
     assert rules.judge(msgspec.structs.replace(here, workspace=str(tmp_path))).decision is None
-
-
-@pytest.mark.parametrize(
-    ("text", "keys", "decision"),
-    [
-        ("curl x", ["Enter"], "deny"),
-        ("sudo curl x", [], "deny"),
-        ("", ["c", "u", "r", "l", "Space", "x", "Enter"], "deny"),
-        ("cu", ["r", "l", "Enter"], "deny"),
-        ("cat secrets/key", ["Enter"], "deny"),
-        ("ls", ["Enter"], "allow"),
-        ("", ["C-c"], "allow"),
-    ],
-)
-def test_what_is_typed_into_a_pane_is_denied_like_a_command(text: str, keys: list[str], decision: str) -> None:
-    known = (Rule("deny", argv=("curl", "**")), Rule("deny", path="secrets/"), Rule("allow", tool="send-keys"))
-    intent = Keys(title="send keys", summary="", target="local", pane="", text=text, keys=tuple(keys))
-    question = Question("call_1", "privileged", intent, "digest", "send-keys")
-    assert Permissions("/w", lambda: Rules(known)).judge(question).decision == decision
 
 
 async def test_a_trusted_file_that_says_nothing_clear_has_everything_asked_for(tmp_path: Path) -> None:

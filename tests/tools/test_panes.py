@@ -9,12 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from buddy.approvals.permissions import Permissions
+from buddy.approvals.questions import Question
+from buddy.approvals.rules import Rule, Rules
 from buddy.errors import ToolError
+from buddy.protocol.codes import Tier
+from buddy.protocol.intents import Intent
 from buddy.targets.launchers import LocalLauncher
 from buddy.targets.local import Local
 from buddy.targets.tmux.pane import Pane
 from buddy.targets.tmux.target import Tmux
-from buddy.tools.capture_pane import CapturePane, CapturePaneArgs
+from buddy.tools.capture_pane import CapturePane, CapturePaneArgs, terminal_of
 from buddy.tools.contract import Call, Place
 from buddy.tools.run_shell import RunShell, RunShellArgs
 from buddy.tools.send_keys import SendKeys, SendKeysArgs
@@ -86,3 +91,86 @@ async def test_an_invalid_delay_is_refused(pane: Call, args: CapturePaneArgs) ->
 async def test_nothing_to_send_is_refused(pane: Call) -> None:
     with pytest.raises(ToolError, match="nothing to send"):
         await SendKeys().run(SendKeysArgs(), pane)
+
+
+@pytest.fixture
+def foreign(pane: Call) -> str:
+    """A pane of the user's own, on the same server."""
+    assert pane.place.root
+    shown = "sh -c 'echo private; exec cat'"
+    subprocess.run(["tmux", "new-session", "-d", "-s", "mine", "-n", "work", shown], check=True)
+    return "mine:work"
+
+
+def judged(question_tool: str, intent: Intent, *rules: Rule, tier: Tier = "read-only") -> str | None:
+    question = Question("call_1", tier, intent, "digest", question_tool)
+    return Permissions("/w", lambda: Rules(rules)).judge(question).decision
+
+
+@pytest.mark.parametrize("rules", [(), (Rule("allow", tool="capture-pane"),), (Rule("allow"),)])
+async def test_another_pane_is_read_only_after_a_decision(pane: Call, foreign: str, rules: tuple[Rule, ...]) -> None:
+    place = pane.place
+    for target in (foreign, "mine", "%0" if await own_id(pane) != "%0" else "%1"):
+        intent = await CapturePane().intent(CapturePaneArgs(target=target), place)
+        assert judged("capture-pane", intent, *rules) == "ask"
+        assert "mine:work.0" in intent.summary
+        assert intent.details["paneCommand"] in ("cat", "sh")
+    for own in (None, await own_id(pane), "buddy-tools:buddy-shared"):
+        intent = await CapturePane().intent(CapturePaneArgs(target=own), place)
+        assert judged("capture-pane", intent) is None
+        assert intent.summary == "the shared pane"
+
+
+async def own_id(pane: Call) -> str:
+    return (await terminal_of(pane.place).find_pane(None)).pane_id
+
+
+async def test_keys_for_another_pane_are_asked_about_whatever_a_rule_allows(pane: Call, foreign: str) -> None:
+    intent = await SendKeys().intent(SendKeysArgs(target=foreign, literal_text="x"), pane.place)
+    assert judged("send-keys", intent, Rule("allow", tool="send-keys"), tier="privileged") == "ask"
+    assert "mine:work.0" in intent.details["pane"]
+    assert "paneTitle" in intent.details
+    own = await SendKeys().intent(SendKeysArgs(literal_text="x"), pane.place)
+    assert judged("send-keys", own, Rule("allow", tool="send-keys"), tier="privileged") == "allow"
+
+
+async def test_a_pane_that_does_not_exist_is_no_question(pane: Call) -> None:
+    for bad in ("%999999", "nosuch:window"):
+        with pytest.raises(ToolError, match=r"pane|find"):
+            await CapturePane().intent(CapturePaneArgs(target=bad), pane.place)
+
+
+async def test_the_pane_that_buddy_runs_in_gets_no_keys(
+    pane: Call, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await terminal_of(pane.place).find_pane(foreign)
+    monkeypatch.setenv("TMUX_PANE", found.pane_id)
+    for act in (
+        SendKeys().intent(SendKeysArgs(target=foreign, enter=True), pane.place),
+        SendKeys().run(SendKeysArgs(target=foreign, enter=True), pane),
+    ):
+        with pytest.raises(ToolError, match="Buddy itself"):
+            await act
+
+
+async def test_what_was_typed_before_is_shown_and_judged_with_the_rest(pane: Call) -> None:
+    deny = Rule("deny", argv=("touch", "**"))
+    await RunShell().run(RunShellArgs("true"), pane)
+    await SendKeys().run(SendKeysArgs(literal_text="tou"), pane)
+    intent = await SendKeys().intent(SendKeysArgs(literal_text="ch bad", enter=True), pane.place)
+    assert intent.details["line"] == "touch bad\n"
+    assert judged("send-keys", intent, deny, tier="privileged") == "deny"
+    await SendKeys().run(SendKeysArgs(keys=("C-c",)), pane)
+    intent = await SendKeys().intent(SendKeysArgs(literal_text="ls", enter=True), pane.place)
+    assert judged("send-keys", intent, deny, Rule("allow", tool="send-keys"), tier="privileged") == "allow"
+
+
+async def test_a_pane_that_was_not_used_yet_may_have_anything_in_its_line(pane: Call) -> None:
+    intent = await SendKeys().intent(SendKeysArgs(keys=("Enter",)), pane.place)
+    rules = (Rule("deny", argv=("touch", "**")), Rule("allow", tool="send-keys"))
+    assert judged("send-keys", intent, *rules, tier="privileged") == "ask"
+
+
+async def test_a_very_long_text_is_refused_before_anybody_is_asked(pane: Call) -> None:
+    with pytest.raises(ToolError, match="write_file"):
+        await SendKeys().intent(SendKeysArgs(literal_text="x" * 20_000), pane.place)

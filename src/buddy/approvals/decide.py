@@ -47,6 +47,8 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActo
         return Decision("approve", RuleActor(opinion.rule_id or "limit"))
     if policy == "none":
         return Decision("deny", RuntimeActor.POLICY)
+    if opinion.must_ask:
+        return _leave_to_person("ask", mode, opinion.why)
     if _covers(policy, question, opinion):
         return Decision("approve", RuntimeActor.POLICY)
     if grant is not None:

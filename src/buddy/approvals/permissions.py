@@ -37,20 +37,32 @@ class Permissions:
 
     def judge(self, question: Question) -> Opinion:
         rules, intent = self._rules(), question.intent
-        if not rules.rules and question.tier == "read-only":
+        if not rules.rules and question.tier == "read-only" and not intent.caution:
             return Opinion(None, "no rules are defined")
         subject = subject_of(question.tool, intent, self._root)
         opinion = rules.judge(subject)
         if isinstance(intent, Keys):
-            # What is typed into a shell is run by it, so a denied command is denied there, too.
-            typed = msgspec.structs.replace(subject, tool="run_shell", command=intent.typed, cwd=self._root)
-            denied = rules.judge(typed)
-            opinion = denied if denied.decision == "deny" else opinion
+            opinion = self._judge_keys(rules, intent, subject, opinion)
         unasked = not self._asks_for_shell and question.tool == "run_shell" and not subject.network
         if unasked and opinion.decision is None:
             return Opinion("allow", "shell_confirm is off", "shell_confirm")
         if opinion.decision == "allow" and _is_protected(intent):
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so you are asked")
+        if intent.caution and opinion.decision != "deny" and not opinion.must_ask:
+            return Opinion("ask", intent.caution, by_rule=True)
+        return opinion
+
+    def _judge_keys(self, rules: Rules, intent: Keys, subject: Subject, opinion: Opinion) -> Opinion:
+        """What is typed into a shell is run by it, so a denied command is denied there, too."""
+        typed = intent.typed
+        as_command = msgspec.structs.replace(subject, tool="run_shell", command=typed.text, cwd=self._root)
+        denied = rules.judge(as_command)
+        if denied.decision == "deny":
+            return denied
+        has_denials = any(rule.decision == "deny" and rule.tool in (None, "run_shell") for rule in rules.rules)
+        if has_denials and typed.submits and not typed.after.is_known and opinion.decision != "deny":
+            why = "what is in the pane's input line is not known, so no rule that denies can be checked; C-c clears it"
+            return Opinion("ask", why, must_ask=True)
         return opinion
 
     def is_closed(self, path: str) -> bool:

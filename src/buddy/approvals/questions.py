@@ -23,13 +23,15 @@ class Question(Struct, frozen=True):
 class Opinion(Struct, frozen=True):
     """What the rules say; `decision` is None if none of them applies.
 
-    `by_rule`: a rule itself asks. Without it, "ask" only means that no rule can vouch for the call.
+    `by_rule`: a rule itself asks. Without it, "ask" only means that no rule can vouch for the call. `must_ask`: no
+    policy decides it either, because it may be what a rule denies.
     """
 
     decision: RuleDecision | None
     why: str
     rule_id: str | None = None
     by_rule: bool = False
+    must_ask: bool = False
 
 
 class Ruling(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from buddy.protocol.codes import ApprovalKind
+from buddy.protocol.typed_text import InputLine, Typed, press
 
 # The levels that are proven before anything runs in them.
 SANDBOXES = ("confined", "container")
@@ -29,13 +30,17 @@ class AgentTool(Struct, frozen=True):
 
 
 class _Intent(Struct, frozen=True, kw_only=True):
-    """`title` and `summary` are for people. `target` and `sandbox` are None if the effect is not on a target."""
+    """`title` and `summary` are for people. `target` and `sandbox` are None if the effect is not on a target.
+
+    `caution` says why a rule does not allow it, and why it is asked about even if it only reads.
+    """
 
     title: str
     summary: str
     target: str | None = None
     sandbox: str | None = None
     agent: AgentTool | None = None
+    caution: str = ""
 
     @property
     def details(self) -> dict[str, Any]:
@@ -127,22 +132,25 @@ class Fetch(_Intent, frozen=True, kw_only=True):
 
 
 class Keys(_Intent, frozen=True, kw_only=True):
-    """Types `text` and then presses `keys` in a terminal pane."""
+    """Types `text` and then presses `keys` in a terminal pane, whose input line has `before` in it."""
 
     kind: ClassVar[ApprovalKind] = "keys"
 
     pane: str
     text: str
     keys: tuple[str, ...]
+    before: InputLine = InputLine()
+    shown: dict[str, Any] = {}
 
     def _facts(self) -> dict[str, Any]:
-        return {"pane": self.pane, "text": self.text, "keys": list(self.keys)}
+        facts = {"pane": self.pane, **self.shown, "text": self.text, "keys": list(self.keys)}
+        line = self.typed.text if self.before.text else None
+        return {**facts, "line": line} if line else facts
 
     @property
-    def typed(self) -> str:
-        """The characters that the program receives."""
-        pressed = (" " if key == "Space" else key for key in self.keys)
-        return self.text + "".join(key for key in pressed if len(key) == 1)
+    def typed(self) -> Typed:
+        """What the program in the pane receives, with what was typed before."""
+        return press(self.before, self.text, self.keys)
 
 
 class Other(_Intent, frozen=True, kw_only=True):

@@ -146,12 +146,26 @@ class Keys(Struct, frozen=True):
     enter: bool = False
 
 
+class PaneInfo(Struct, frozen=True):
+    """A pane as it is now. `is_own`: it is the one in which the session's commands run."""
+
+    pane_id: str
+    is_own: bool
+    where: str = ""
+    command: str = ""
+    title: str = ""
+
+
 @runtime_checkable
 class Terminal(Protocol):
     """A target whose commands run in a pane that people can watch."""
 
     without_terminal: Target
     """The same place without the pane, for commands that nobody needs to see."""
+
+    async def find_pane(self, target: str | None) -> PaneInfo:
+        """The pane that a target names, the session's own without one; ToolError if there is none."""
+        ...
 
     async def capture(self, request: Capture) -> str: ...
 

@@ -1,6 +1,7 @@
 """Reads the shared tmux pane, now or a moment later.
 
-Invariants: nothing is changed; on a target without a pane the call fails with a message that says so.
+Invariants: nothing is changed; a pane other than the session's own is read only after a decision; on a target without
+a pane the call fails with a message that says so.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from msgspec import Meta, Struct
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
-from buddy.targets.contract import Capture, Terminal
+from buddy.targets.contract import Capture, PaneInfo, Terminal
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.delays import parse_delay
 from buddy.tools.texts import text_of
@@ -48,14 +49,20 @@ class CapturePane:
         self.description: str = text_of("capture_pane")
 
     async def intent(self, args: CapturePaneArgs, place: Place) -> Other:
-        pane = args.target or "the shared pane"
-        return Other(title="look at a tmux pane", summary=pane, target=place.target.name, shown={"pane": pane})
+        pane = await find_pane(place, args.target)
+        return Other(
+            title="look at a tmux pane" if pane.is_own else "look at another tmux pane",
+            summary=name_of(pane),
+            target=place.target.name,
+            shown={"pane": name_of(pane), **facts_of(pane)},
+            caution="" if pane.is_own else OTHER_PANE,
+        )
 
     async def run(self, args: CapturePaneArgs, call: Call) -> Output:
         terminal = terminal_of(call.place)
         await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
         request = Capture(
-            target=args.target,
+            target=(await terminal.find_pane(args.target)).pane_id,
             start=args.start,
             end=args.end,
             join_wrapped_lines=args.join_wrapped_lines,
@@ -66,6 +73,25 @@ class CapturePane:
         )
         text = (await terminal.capture(request)).rstrip("\n")
         return Output(text if len(text) <= SHOWN else f"[...]\n{text[-SHOWN:]}")
+
+
+OTHER_PANE = "this is not the pane in which the session's commands run"
+
+
+async def find_pane(place: Place, target: str | None) -> PaneInfo:
+    """The pane that a call is about; without a terminal the call fails when it runs."""
+    if isinstance(place.target, Terminal):
+        return await place.target.find_pane(target)
+    return PaneInfo("", is_own=target is None, where=target or "")
+
+
+def name_of(pane: PaneInfo) -> str:
+    return "the shared pane" if pane.is_own else f"{pane.pane_id} ({pane.where})"
+
+
+def facts_of(pane: PaneInfo) -> dict[str, str]:
+    """What a person needs to recognise a pane that is not the session's own."""
+    return {} if pane.is_own else {"paneCommand": pane.command, "paneTitle": pane.title}
 
 
 def terminal_of(place: Place) -> Terminal:

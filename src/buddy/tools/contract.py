@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Intent
+from buddy.protocol.typed_text import InputLine
 from buddy.targets.contract import Target
 
 Args = TypeVar("Args", bound=Struct)
@@ -37,13 +38,17 @@ def nothing_closed(_path: str) -> bool:
     return False
 
 
+SHARED = ""
+
+
 class Place(Struct, frozen=True):
     """Where a session's calls work: the target, the workspace on it, and how commands are confined there.
 
     `is_closed` says whether a rule denies reading a canonical path: a tool that reads many files skips these. `seen`
     and `tasks` are what the session knows while it is open: the SHA-256 of each file as it last read or wrote it, by
     canonical path, and its to-do list. `outputs` are the stored outputs that results of the session named, including
-    those from before it was opened.
+    those from before it was opened. `input_lines` is what the session typed into panes
+    and did not run yet, by the pane's id, or `SHARED` for its own.
     """
 
     target: Target
@@ -53,6 +58,7 @@ class Place(Struct, frozen=True):
     seen: dict[str, str] = field(default_factory=dict[str, str])
     tasks: list[Task] = field(default_factory=list[Task])
     outputs: set[str] = field(default_factory=set[str])
+    input_lines: dict[str, InputLine] = field(default_factory=dict[str, InputLine])
 
 
 class Call(Struct, frozen=True):

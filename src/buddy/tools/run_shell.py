@@ -14,8 +14,9 @@ from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.intents import Exec
+from buddy.protocol.typed_text import InputLine, after_command
 from buddy.targets.contract import Finished, Offline, Terminal, Unconnected, without_terminal
-from buddy.tools.contract import Call, Output, Place
+from buddy.tools.contract import SHARED, Call, Output, Place
 from buddy.tools.git_environment import git_environment, runs_git
 from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
@@ -86,6 +87,9 @@ class RunShell:
             target = without_terminal(target)  # a shared pane has its own environment
             env = await git_environment(args.command, target, cwd, call.nonce)
             timeout = None if args.wait is False else timeout
+        if isinstance(target, Terminal):
+            lines = call.place.input_lines
+            lines[SHARED] = after_command(lines.get(SHARED, InputLine()))
         finished = await target.run(
             args.command, cwd=cwd, nonce=call.nonce, on_output=on_output, timeout=timeout, env=env
         )

@@ -1,6 +1,7 @@
 """Sends keys to the shared tmux pane: to interrupt, answer or control a program that runs there.
 
-Invariants: text is sent literally, never interpreted as keys; keys are names that tmux knows, never tmux commands.
+Invariants: text is sent literally, never interpreted as keys; keys are names that tmux knows, or text that it types,
+never tmux commands; what they type, with what was typed before, is judged like a command.
 """
 
 import asyncio
@@ -11,13 +12,17 @@ from msgspec import Meta, Struct
 from buddy.errors import ToolError
 from buddy.protocol import intents
 from buddy.protocol.codes import Source, Tier
-from buddy.targets.contract import Keys
-from buddy.tools.capture_pane import terminal_of
-from buddy.tools.contract import Call, Output, Place
+from buddy.protocol.typed_text import InputLine, press
+from buddy.targets.contract import Keys, PaneInfo
+from buddy.tools.capture_pane import OTHER_PANE, facts_of, find_pane, name_of, terminal_of
+from buddy.tools.contract import SHARED, Call, Output, Place
 from buddy.tools.delays import parse_delay
 from buddy.tools.texts import text_of
 
 MAX_KEYS = 100
+MAX_CHARACTERS = 16_384
+UNKNOWN = InputLine(is_known=False)
+"""Somebody else, or an earlier process, may have typed into a pane that the session has not used yet."""
 
 
 class SendKeysArgs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,16 +47,22 @@ class SendKeys:
         self.description: str = text_of("send_keys")
 
     async def intent(self, args: SendKeysArgs, place: Place) -> intents.Keys:
-        pressed = [*args.keys, *(["Enter"] if args.enter else [])]
-        summary = " ".join(([repr(args.literal_text)] if args.literal_text else []) + pressed)
+        if len(args.literal_text or "") > MAX_CHARACTERS:
+            raise ToolError(f"literal_text is longer than {MAX_CHARACTERS} characters; use write_file for a long text")
+        pane = await find_pane(place, args.target)
+        pressed = _pressed(args)
+        summary = " ".join((*((repr(args.literal_text),) if args.literal_text else ()), *pressed))
         return intents.Keys(
-            title="send keys to a tmux pane",
+            title="send keys to a tmux pane" if pane.is_own else "send keys to another tmux pane",
             summary=summary,
             target=place.target.name,
             sandbox=place.sandbox,
-            pane=args.target or "the shared pane",
+            pane=name_of(pane),
             text=args.literal_text or "",
-            keys=tuple(pressed),
+            keys=pressed,
+            before=place.input_lines.get(_line_of(pane), UNKNOWN),
+            shown=facts_of(pane),
+            caution="" if pane.is_own else OTHER_PANE,
         )
 
     async def run(self, args: SendKeysArgs, call: Call) -> Output:
@@ -59,5 +70,17 @@ class SendKeys:
             raise ToolError("nothing to send; give keys, literal_text or enter")
         terminal = terminal_of(call.place)
         await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
-        await terminal.send_keys(Keys(args.target, args.keys, args.literal_text, args.enter))
+        pane, lines = await terminal.find_pane(args.target), call.place.input_lines
+        # Before they are sent: if that fails, some of them may have arrived.
+        before = lines.get(_line_of(pane), UNKNOWN)
+        lines[_line_of(pane)] = press(before, args.literal_text or "", _pressed(args)).after
+        await terminal.send_keys(Keys(pane.pane_id, args.keys, args.literal_text, args.enter))
         return Output("sent; use capture-pane to see the effect")
+
+
+def _line_of(pane: PaneInfo) -> str:
+    return SHARED if pane.is_own else pane.pane_id
+
+
+def _pressed(args: SendKeysArgs) -> tuple[str, ...]:
+    return (*args.keys, *(("Enter",) if args.enter else ()))

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import names
-from buddy.targets.contract import Capture, Keys
+from buddy.targets.contract import Capture, Keys, PaneInfo
 from buddy.targets.launchers import Launcher, LocalLauncher
 from buddy.targets.oneshot import ShellAnswer, ask, unreachable
 from buddy.targets.scripts import script_argv, script_text
@@ -21,6 +21,8 @@ from buddy.targets.scripts import script_argv, script_text
 WINDOW = "buddy-shared"
 SNAPSHOT = 2500
 _PANE = re.compile(r"%\d{1,6}|[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9_-]{1,64}(\.\d{1,4})?)?")
+_PANE_SYNTAX = "pane: give %1 or session:window.pane"
+_FACTS = "#{pane_id}\t#{session_name}:#{window_name}.#{pane_index}\t#{pane_current_command}\t#{pane_title}"
 _LINE = re.compile(r"-|-?\d{1,7}")
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,64}")
 
@@ -57,6 +59,19 @@ class Pane:
         _, private = await self._prepare("", "", b"")
         return f"{private}/{nonce}"
 
+    async def find(self, asked: str | None) -> PaneInfo:
+        own, _ = await self._prepare("", "", b"")
+        if asked is None:
+            return PaneInfo(own, is_own=True)
+        words = ["tmux", "display-message", "-p", "-t", _check(asked, _PANE, _PANE_SYNTAX), "-F", _FACTS]
+        said = self._output(await ask(self._launcher, words)).removesuffix("\n").split("\t", 3)
+        if len(said) != 4 or not said[0]:
+            raise ToolError(f"tmux has no pane {asked}; leave target out for the shared pane")
+        pane_id, where, command, title = said
+        if pane_id == self._own_pane():
+            raise ToolError(f"{asked} is the pane that Buddy itself runs in; leave target out for the shared pane")
+        return PaneInfo(pane_id, pane_id == own, where, command, title)
+
     async def capture(self, request: Capture) -> str:
         words = ["tmux", "capture-pane", "-p", *_flags(request)]
         target = await self._target(request.target)
@@ -89,12 +104,16 @@ class Pane:
     def attach_hint(self) -> str:
         return self._launcher.shell_command(["tmux", "attach", "-t", self.session])
 
+    def _own_pane(self) -> str:
+        """The pane that this process runs in, if there is one."""
+        return os.environ.get("TMUX_PANE", "") if isinstance(self._launcher, LocalLauncher) else ""
+
     def _window(self) -> str:
         return f"={self.session}:={WINDOW}"
 
     async def _target(self, asked: str | None) -> str:
         if asked is not None:
-            return _check(asked, _PANE, "pane: give %1 or session:window.pane")
+            return _check(asked, _PANE, _PANE_SYNTAX)
         pane, _ = await self._prepare("", "", b"")
         return pane
 
@@ -104,8 +123,7 @@ class Pane:
         return answer.output.decode("utf-8", "replace")
 
     async def _prepare(self, cwd: str, nonce: str, stdin: bytes) -> tuple[str, str]:
-        own = os.environ.get("TMUX_PANE", "") if isinstance(self._launcher, LocalLauncher) else ""
-        words = script_argv("prepare", self.session, self._root, cwd, nonce, own, script_text("pane"))
+        words = script_argv("prepare", self.session, self._root, cwd, nonce, self._own_pane(), script_text("pane"))
         answer = await ask(self._launcher, words, stdin)
         said = answer.output.decode("utf-8", "replace").removesuffix("\n").split(" ", 2)
         if len(said) == 3 and said[0] == "ok":

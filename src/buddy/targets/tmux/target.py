@@ -15,7 +15,7 @@ from buddy import faults
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.targets import child
 from buddy.targets.cancellation import finish_despite_cancel
-from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, Target, Verifiable
+from buddy.targets.contract import Capture, Entry, FileStat, Finished, Keys, OnOutput, PaneInfo, Target, Verifiable
 from buddy.targets.environment import environment
 from buddy.targets.launchers import Launcher
 from buddy.targets.oneshot import ask, unreachable
@@ -87,6 +87,9 @@ class Tmux:
 
     async def kill_orphans(self, nonce: str) -> int:
         return await self._base.kill_orphans(nonce)
+
+    async def find_pane(self, target: str | None) -> PaneInfo:
+        return await self._pane.find(target)
 
     async def capture(self, request: Capture) -> str:
         return await self._pane.capture(request)
