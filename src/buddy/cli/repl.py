@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,7 @@ from buddy.approvals.policy import parse_policy
 from buddy.cli.connect import async_client
 from buddy.cli.continuing import check_fixed, check_no_run_flags
 from buddy.cli.folder_trust import ask_for_trust
+from buddy.cli.known_secrets import known_secrets
 from buddy.cli.options import Options
 from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
 from buddy.cli.session_reader import read_lines
@@ -27,8 +29,7 @@ from buddy.client.client import Client
 from buddy.client.core import Fields
 from buddy.client.socket import SocketLink, connect_unix
 from buddy.client.steps import find_session
-from buddy.config.places import Places
-from buddy.config.resolve import profile_names, resolve_profile
+from buddy.config.resolve import configured_keys, profile_names, resolve_profile
 from buddy.config.settings import Config
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.envelopes import Event
@@ -38,6 +39,9 @@ from buddy.terminal.current_session import CurrentSession, SessionAccess, Sessio
 from buddy.terminal.settings import BuddyProgram, DisplayOptions, ProfileDetails, Profiles, TerminalSettings
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
+
+if TYPE_CHECKING:
+    from buddy.terminal.history import ScrubbedHistory
 
 # The daemon may be restarted, upgraded or debugged: the REPL waits for it.
 PATIENCE = 86_400.0
@@ -125,7 +129,7 @@ async def _on_terminal(
     style = style_of(sys.stderr, os.environ) if colour else Style(on=False)
     screen = Screen(BatchedOutput(sys.stderr, colour=style.on))
     answer = None if sys.stdout.isatty() else _answer
-    terminal = Repl(session, settings, screen, style, _history(places_of(options)), answer)
+    terminal = Repl(session, settings, screen, style, _history(options), answer)
     daemon_link.changed = terminal.set_connection_lost
     _print_all([*greeting(session, VERSION, style, screen.columns, is_new=wanted is None), ""])
     if wanted is not None:
@@ -289,12 +293,16 @@ def _flags(options: Options) -> tuple[str, ...]:
     return (*flags, "--config", options.config) if options.config else tuple(flags)
 
 
-def _history(places: Places) -> Path:
-    """The file with the input history, private to the user."""
+def _history(options: Options) -> "ScrubbedHistory":
+    """The input history, in a file that is private to the user."""
+    from buddy.terminal.history import ScrubbedHistory
+
+    places = places_of(options)
+    secrets = known_secrets(configured_keys(read_config(options), os.environ))
     path = places.state_dir / "history"
     places.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    return path
+    return ScrubbedHistory(path, secrets.text)
 
 
 def _answer(text: str) -> None:

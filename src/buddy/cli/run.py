@@ -74,12 +74,14 @@ def _report_system(error: OSError) -> int:
 
 
 def _report(message: str, hint: str, code: int) -> int:
+    from buddy.cli.known_secrets import known_secrets
     from buddy.terminal.escape import escape
 
+    scrubber = known_secrets()  # what was typed may be one: as a flag's value, or as a path
     try:
-        print(f"error: {escape(message)}", file=sys.stderr)
+        print(f"error: {escape(scrubber.message(message))}", file=sys.stderr)
         if hint:
-            print(f"hint: {escape(hint)}", file=sys.stderr)
+            print(f"hint: {escape(scrubber.message(hint))}", file=sys.stderr)
     except OSError:
         pass  # stderr is closed; the exit code remains
     return code

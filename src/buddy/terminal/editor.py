@@ -1,17 +1,16 @@
 """The line editor at the bottom of the screen."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.styles import Style as EditorStyle
 
 from buddy.terminal.completion import MENU_ROWS, InputCompleter, wants_menu
+from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_bindings import ESCAPE_SECONDS
 from buddy.terminal.screen import Screen
 from buddy.terminal.typeahead import drain
@@ -20,11 +19,11 @@ PLAIN_TOOLBAR = EditorStyle.from_dict({"bottom-toolbar": "noreverse"})
 
 
 class Editor:
-    def __init__(self, screen: Screen, history: Path, completer: InputCompleter) -> None:
+    def __init__(self, screen: Screen, history: ScrubbedHistory, completer: InputCompleter) -> None:
         self._screen = screen
         self._prompt: PromptSession[str] = PromptSession(
             multiline=True,
-            history=FileHistory(str(history)),
+            history=history,
             completer=completer,
             complete_in_thread=True,
             complete_while_typing=Condition(self._wants_menu),

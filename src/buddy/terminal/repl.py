@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from buddy.terminal.blocks import error_block
 from buddy.terminal.completion import InputCompleter, WorkspaceFiles
@@ -17,6 +16,7 @@ from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
 from buddy.terminal.event_feed import EventFeed, FullEvents
 from buddy.terminal.event_renderer import EventRenderer
+from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_actions import KeyActions
 from buddy.terminal.key_bindings import create_bindings
 from buddy.terminal.line_runner import InputLine, LineRunner
@@ -43,7 +43,7 @@ class Repl:
         settings: TerminalSettings,
         screen: Screen,
         style: Style,
-        history: Path,
+        history: ScrubbedHistory,
         answer: Callable[[str], None] | None = None,
     ) -> None:
         """With `answer`, the model's replies go there unrendered: stdout is not the terminal."""
