@@ -135,7 +135,11 @@ class World:
     def protected(self) -> Snapshot:
         git = [self.root / ".git", self.root / "sub" / ".git"]
         inside = [path / name for path in git for name in ("config", "hooks")]
-        return Snapshot(self.outside, self.home, self.root / "buddy.toml", *inside)
+        snapshot = Snapshot(self.outside, self.home, self.root / "buddy.toml", *inside)
+        for place in ("/", "/etc", "/etc/passwd", "/dev", "/dev/null", "/dev/zero", "/sys", "/usr", "/home", "/root"):
+            info = Path(place).lstat()
+            snapshot.facts[place] = (info.st_mode, info.st_uid, info.st_gid)
+        return snapshot
 
     def paths(self) -> list[str]:
         outside = [self.outside, self.outside / "file", self.outside / "dir", self.home, self.home / ".ssh"]

@@ -188,6 +188,29 @@ async def test_only_harmless_devices_exist(confined: Confined, root: Path, nonce
     assert not any(name.isdigit() for name in listed)
 
 
+async def test_devices_of_this_machine_keep_their_modes(confined: Confined, root: Path, nonce: str) -> None:
+    devices = [Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    before = [(device.lstat().st_mode, device.lstat().st_uid) for device in devices]
+    files = [f"/proc/{process}/fd/{number}" for process in (1, 2, 3, "self") for number in range(9)]
+    program = (
+        "import os\n"
+        f"for path in [0, *range(3, 12), *{files!r}, *{list(map(str, devices))!r}]:\n"
+        "    for act in (lambda p: os.chmod(p, 0o640), lambda p: os.chown(p, 0, 1)):\n"
+        "        try: act(path)\n"
+        "        except OSError: pass\n"
+    )
+    (root / "modes.py").write_text(program)
+    plain = "; ".join(f"chmod 640 {path} /proc/1/fd/0 /proc/self/fd/0" for path in devices)
+    try:
+        for command in (f"{sys.executable} modes.py", plain):
+            await run(confined, command, root, nonce)
+            assert [(device.lstat().st_mode, device.lstat().st_uid) for device in devices] == before
+    finally:
+        for device, (mode, _) in zip(devices, before, strict=True):
+            if device.lstat().st_mode != mode:
+                device.chmod(mode & 0o777)
+
+
 async def test_shared_memory_is_private(confined: Confined, root: Path, nonce: str) -> None:
     outside = Path("/dev/shm") / nonce  # noqa: S108 - what is tested
     outside.write_text("theirs")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -241,21 +242,59 @@ def strangers_place() -> Generator[Path]:
         shutil.rmtree(place)
 
 
+def run_as_stranger(way: str, place: Path, argv: list[str]) -> "subprocess.CompletedProcess[str]":
+    work = place / "work"
+    policy = ConfinementPolicy(str(work), home=str(place), own=())
+    with policy.active():
+        # Not in a private directory; the helpers need the standard library alone, and that user may not be able to run
+        # this interpreter.
+        plan = msgspec.structs.replace(policy.plan(network=False), visible=(str(place),))
+        renamed = {sys.executable: "/usr/bin/python3", landlock.__file__: str(place / "landlock.py")}
+        renamed[OWN_CODE] = str(place)
+        words = [renamed.get(word, word) for word in confine_argv(way, plan, argv, str(work))]
+        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
+        return subprocess.run([*user, *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+CALLS = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+for number in (250, 425, 321):
+    print(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno() == 1, end=' ')
+print(libc.unshare(0x10000000), ctypes.get_errno() == 1, end=' ')
+server = socket.socket(socket.AF_UNIX)
+server.bind('own')
+server.listen()
+socket.socket(socket.AF_UNIX).connect('own')
+os.unlink('own')
+try:
+    socket.socket(socket.AF_UNIX).connect({door!r})
+except OSError:
+    print('refused')
+"""
+
+
+def test_calls_and_sockets_are_judged_for_an_ordinary_user_too(way: str, strangers_place: Path) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers are those of x86_64")
+    door = Path(f"/var/lib/buddy-user-{os.getpid()}.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(door))
+        server.listen()
+        door.chmod(0o777)
+        try:
+            done = run_as_stranger(way, strangers_place, ["/usr/bin/python3", "-c", CALLS.format(door=str(door))])
+        finally:
+            door.unlink()
+    assert (done.returncode, done.stdout) == (0, "-1 True " * 4 + "refused\n"), done.stderr
+
+
 def test_confinement_works_for_an_ordinary_user(way: str, strangers_place: Path) -> None:
     work = strangers_place / "work"
     attack = (
         "echo in >inside; echo x >/dev/null && echo heard; echo evil >.git/hooks/x; echo evil >.git/config; "
         ": >>/proc/sys/kernel/core_pattern; echo x >/dev/shm/x && echo shared; echo evil >/var/tmp/../../etc/x; true"
     )
-    policy = ConfinementPolicy(str(work), home=str(strangers_place), own=())
-    with policy.active():
-        # Not in a private directory; the helpers need the standard library alone, and that user may not be able to run
-        # this interpreter.
-        plan = msgspec.structs.replace(policy.plan(network=False), visible=(str(strangers_place),))
-        renamed = {sys.executable: "/usr/bin/python3", landlock.__file__: str(strangers_place / "landlock.py")}
-        renamed[OWN_CODE] = str(strangers_place)
-        words = [renamed.get(word, word) for word in confine_argv(way, plan, ["bash", "-c", attack], str(work))]
-        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
-        done = subprocess.run([*user, *words], capture_output=True, text=True, check=False, timeout=60)
+    done = run_as_stranger(way, strangers_place, ["bash", "-c", attack])
     assert (done.returncode, done.stdout) == (0, "heard\nshared\n"), done.stderr
     assert contents(work) == {"inside": b"in\n"}

@@ -136,6 +136,31 @@ async def test_a_harmless_new_repository_stays_and_is_protected_from_then_on(
     assert (code, output) == (0, "")
 
 
+async def test_a_submodule_finds_no_prepared_repository(target: Confined, work: Path, canary: Path, nonce: str) -> None:
+    await run(target, BARE.format(at=".git/modules/lib", canary=canary), work, nonce)
+    left = sorted(path for path in contents(work) if path.startswith(".git/modules"))
+    assert left == [".git/modules/lib/HEAD.set-aside", ".git/modules/lib/config"]
+
+
+async def test_what_a_configuration_runs_is_protected(target: Confined, work: Path, nonce: str) -> None:
+    (work / "tools").mkdir()
+    lines = ["[core]", "fsmonitor = tools/watch.sh", '[filter "x"]', "clean = python3 tools/clean.py %f"]
+    lines += ["[alias]", "st = !./tools/st.sh && git status"]
+    for name in ("watch.sh", "clean.py", "st.sh"):
+        (work / "tools" / name).write_text("mine")
+    with (work / ".git" / "config").open("a") as file:
+        file.write("\n".join(lines))
+    attack = "for f in tools/*; do echo evil >$f; mv $f x; rm -f $f; done; mv tools t; echo new >tools/other; true"
+    await run(target, attack, work, nonce)
+    kept = {path: data for path, data in contents(work).items() if path.startswith("tools/")}
+    assert kept == {
+        "tools/watch.sh": b"mine",
+        "tools/clean.py": b"mine",
+        "tools/st.sh": b"mine",
+        "tools/other": b"new\n",
+    }
+
+
 @pytest.mark.parametrize("at", ["node_modules/pkg", "build/out", "a/b/c/d/e/f/g"])
 async def test_repositories_are_protected_wherever_they_are(
     target: Confined, work: Path, canary: Path, nonce: str, at: str

@@ -192,10 +192,13 @@ def start(
     argv: Sequence[str],
     cwd: str,
     env: Mapping[str, str] | Mapping[bytes, bytes],
-    stdin: bytes = b"",
+    stdin: bytes | int = b"",
     fds: Sequence[int] = (),
 ) -> Child:
-    """Start a program in its own session, with these open files besides its output; ToolError if that fails."""
+    """Start a program in its own session; ToolError if that fails.
+
+    `stdin` is what it reads, or an open file; `fds` are other open files that it gets.
+    """
     news = asyncio.Event()
     pipes: list[Pipe] = []
     try:
@@ -206,7 +209,7 @@ def start(
                 argv,
                 cwd=cwd,
                 env=env,
-                stdin=stdin_file or subprocess.DEVNULL,
+                stdin=stdin_file,
                 stdout=pipes[0].writer,
                 stderr=pipes[1].writer,
                 start_new_session=True,
@@ -222,10 +225,10 @@ def start(
 
 
 @contextmanager
-def _stdin_file(stdin: bytes) -> "Generator[IO[bytes] | None]":
+def _stdin_file(stdin: bytes | int) -> "Generator[IO[bytes] | int]":
     """The child's stdin as an unnamed file, because a pipe has a limited buffer."""
-    if not stdin:
-        yield None
+    if isinstance(stdin, int) or not stdin:
+        yield stdin if isinstance(stdin, int) else subprocess.DEVNULL
         return
     import tempfile
 

@@ -78,6 +78,7 @@ class Local:
         on_output: OnOutput,
         timeout: float | None,
         env: Mapping[str, str] | None,
+        stdin: bytes | int = b"",
         fds: Sequence[int] = (),
     ) -> Finished:
         from buddy.targets import child, orphans
@@ -85,7 +86,7 @@ class Local:
 
         faults.reached("tool.start.before")
         given = encode_variables({**(env or {}), orphans.NONCE_VARIABLE: nonce})
-        started = child.start(argv, cwd, {**self._environment, **given}, fds=fds)
+        started = child.start(argv, cwd, {**self._environment, **given}, stdin, fds)
         settled, in_time = False, True
         try:
             faults.reached("tool.start.after")

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from buddy.regular_files import read_regular
+from buddy.targets.confine.devices import restore_devices
 from buddy.targets.confine.new_repositories import set_aside_names, set_aside_new
 from buddy.targets.confine.tree import Repositories, tree_of
 
@@ -28,12 +29,13 @@ class Made(Struct, frozen=True, tag="made"):
 
 
 class Began(Struct, frozen=True, tag="began"):
-    """A command in a workspace, with the repositories and the files of `names` that were there before."""
+    """A command in a workspace: the repositories, the files of `names` and the modes of devices before it."""
 
     root: str
     places: list[str]
     names: list[str]
     present: list[str]
+    modes: dict[str, int] = {}
 
 
 class Journal:
@@ -95,6 +97,7 @@ def _undo(entries: list[Made | Began]) -> list[str]:
             before = Repositories(frozenset(entry.places))
             done += set_aside_new(before, tree_of(entry.root).find(), entry.root)
             done += set_aside_names(entry.root, entry.names, entry.present)
+            done += restore_devices(entry.modes)
     return done
 
 

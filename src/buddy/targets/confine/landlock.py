@@ -123,6 +123,8 @@ def _mount_devices(size: bytes) -> None:
     for name, opened in held.items():
         os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY))
         _mount(f"/proc/self/fd/{opened}", f"/dev/{name}", None, MS_BIND)
+        # It can be written nevertheless, but not be given another mode or owner, which this machine's would have, too.
+        _set_readonly(f"/dev/{name}", on=True)
         os.close(opened)
     for name, target in LINKS.items():
         os.symlink(target, f"/dev/{name}")  # noqa: PTH211 - no pathlib in here
@@ -161,7 +163,7 @@ def _landlock(plan: Plan) -> None:
     if abi >= 4:
         parts.append(0 if plan["network"] else 3)
     if abi >= 6:
-        parts.append(1)
+        parts.append(3)  # neither abstract sockets nor signals reach beyond
     request = struct.pack(f"{len(parts)}Q", *parts)
     rules = _check(_libc.syscall(CREATE_RULESET, request, len(request), 0), "make Landlock rules")
     for place in (plan["root"], *plan["private"], "/dev/pts", "/dev/shm"):  # noqa: S108 - a mount of its own

@@ -15,6 +15,9 @@ from buddy.targets.confine.policy import OWN_CODE, Plan
 Wrap = Callable[[Plan, Sequence[str], str], list[str]]
 START = "import sys; sys.path.append(sys.argv[1]); from supervisor import main; main(sys.argv[2:])"
 
+# The supervisor does the same.
+NO_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
+
 
 def wrap_with_landlock(plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     helper = Path(__file__).with_name("landlock.py")
@@ -26,7 +29,18 @@ METHODS: dict[str, Wrap] = {"bubblewrap": bubblewrap.wrap, "landlock": wrap_with
 
 def confine(how: str, plan: Plan, argv: Sequence[str], cwd: str) -> list[str]:
     """The command line that runs `argv` confined: under the filter of the plan, or with a supervisor of its sockets."""
-    return METHODS[how](plan, argv if plan.filter is not None else _supervise(plan, argv), cwd)
+    inner = [*NO_INPUT, *argv] if plan.filter is not None else _supervise(plan, argv)
+    return METHODS[how](plan, inner, cwd)
+
+
+@contextmanager
+def empty_file() -> Generator[int]:
+    """What a command reads until it has its own `/dev/null`: root could change the mode of this machine's."""
+    opened = os.memfd_create("nothing")
+    try:
+        yield opened
+    finally:
+        os.close(opened)
 
 
 @contextmanager

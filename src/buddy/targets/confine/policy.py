@@ -15,6 +15,7 @@ from threading import Lock
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.targets.confine.devices import device_modes, restore_devices
 from buddy.targets.confine.journal import Began, Journal, Made, clean_up, remove_placeholder
 from buddy.targets.confine.limits import files_bytes
 from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
@@ -173,16 +174,17 @@ class ConfinementPolicy:
     def begin(self, *, network: bool) -> Running:
         """What one command that starts now needs. It scans the workspace: do not call it in an event loop."""
         present = existing(self.root, GUARDED)
+        device_modes()  # before anything could change them
         found = self._find()
         if self._state_dir is not None:
-            entry = Began(self.root, sorted(found.places), list(GUARDED), present)
+            entry = Began(self.root, sorted(found.places), list(GUARDED), present, device_modes())
             _placeholders.note(_journal(self._state_dir), entry)
         return Running(self._plan(found, network=network), found, present)
 
     def settle(self, running: Running) -> list[str]:
         """Look at what the command left; returns what had to be set aside. It scans the workspace, too."""
         done = set_aside_new(running.before, self._find(), self.root)
-        return done + set_aside_names(self.root, GUARDED, running.present)
+        return done + set_aside_names(self.root, GUARDED, running.present) + restore_devices(device_modes())
 
     def plan(self, *, network: bool) -> Plan:
         """The plan alone."""

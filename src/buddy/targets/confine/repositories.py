@@ -7,31 +7,34 @@ harmless placeholder: see `placeholder_content`.
 import os
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from buddy.regular_files import read_regular
 
 MAX_REPOSITORIES = 50
-MAX_MODULES = 1000
 MAX_CONFIG = 256 * 1024
 DIRS = ("hooks",)
 # A `commondir` file would make a repository take its configuration and hooks from elsewhere.
 FILES = ("config", "config.worktree", "commondir")
 
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)")
-_PAIR = re.compile(r'\s*(path|hookspath)\s*=\s*"?([^"#;\n]+)', re.IGNORECASE)
+_PAIR = re.compile(r'\s*([a-z][a-z0-9-]*)\s*=\s*"?([^"#;\n]+)', re.IGNORECASE)
+# What these name is run, by git itself or as an argument of what it runs.
+_COMMANDS = frozenset(
+    """
+    fsmonitor sshcommand editor pager askpass gitproxy command clean smudge process textconv driver helper program cmd
+    path sendpack uploadpack receivepack
+    """.split()  # noqa: SIM905 - easier to read
+)
 
 
 def protected_in(places: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """The paths that must stay as they are in all of these repositories and their submodules."""
+    """The paths that must stay as they are in all of these repositories."""
     # The nearest first; beyond a number that nobody works in at once, each is protected as a whole.
     for number, place in enumerate(sorted(places, key=lambda place: (place.count("/"), place))):
         if number >= MAX_REPOSITORIES:
             yield place, True
-            continue
-        yield from protected_paths(place)
-        for module in _modules(f"{place}/modules"):
-            yield from protected_paths(module)
+        else:
+            yield from protected_paths(place)
 
 
 def protected_paths(repository: str) -> Iterator[tuple[str, bool]]:
@@ -62,19 +65,21 @@ def configured_paths(repository: str) -> Iterator[tuple[str, bool]]:
             yield os.path.normpath(os.path.join(os.path.dirname(repository), value)), True  # noqa: PTH118, PTH120 - text
         elif section in ("include", "includeif") and key == "path":
             yield os.path.normpath(os.path.join(repository, value)), False  # noqa: PTH118 - text
+        elif key in _COMMANDS or section == "alias":
+            yield from _files_named(value, os.path.dirname(repository))  # noqa: PTH120 - text
+
+
+def _files_named(command: str, directory: str) -> Iterator[tuple[str, bool]]:
+    """The files of a work tree that a configured command names."""
+    for word in re.split(r"[\s'!;&|()]+", command):
+        path = os.path.normpath(os.path.join(directory, word))  # noqa: PTH118 - text
+        if word and os.path.isfile(path):  # noqa: PTH113 - text
+            yield path, False
 
 
 def placeholder_content(path: str) -> bytes:
     """What a placeholder file contains: an empty `commondir` would break git, this one points to itself."""
     return b".\n" if path.endswith("/commondir") else b""
-
-
-def _modules(directory: str) -> Iterator[str]:
-    """Submodules can be nested, and their names can have slashes."""
-    for place, names, files in islice(os.walk(directory), MAX_MODULES):
-        if "HEAD" in files and "config" in files:
-            yield place
-            names[:] = [name for name in names if name == "modules"]
 
 
 def _names(directory: str) -> list[str]:

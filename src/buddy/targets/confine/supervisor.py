@@ -184,6 +184,7 @@ def _bury(child: int) -> None:
 
 def _become(theirs: "_socket.socket", program: bytes, number: int, argv: "Sequence[str]") -> "NoReturn":
     try:
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         listener = install_filter(program, number, NEW_LISTENER)
         theirs.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))])
         os.close(listener)

@@ -16,7 +16,7 @@ from buddy.scrub.environment import secrets_of
 from buddy.targets import cgroups, files, paths
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.confine.limits import join_groups, make_groups, remove_groups
-from buddy.targets.confine.methods import confine, simple_filter
+from buddy.targets.confine.methods import confine, empty_file, simple_filter
 from buddy.targets.confine.policy import ConfinementPolicy, Plan, Running
 from buddy.targets.confine.probe import ProbeResult, probe
 from buddy.targets.contract import Finished, OnOutput
@@ -60,11 +60,11 @@ class Confined(Local):
         with self._policy.active():
             started = await finish_despite_cancel(asyncio.to_thread(self._prepare, command, nonce))
             try:
-                with _filtered(started) as plan:
+                with _filtered(started) as plan, empty_file() as stdin:
                     argv = confine(how, plan, self._argv(command), paths.locate(cwd, self._policy.root))
                     fds = () if plan.filter is None else (plan.filter,)
                     words = join_groups(started.groups, argv)
-                    finished = await self._start(words, cwd, nonce, on_output, timeout, env, fds)
+                    finished = await self._start(words, cwd, nonce, on_output, timeout, env, stdin, fds)
             finally:
                 done = await finish_despite_cancel(asyncio.to_thread(self._settle, started))
         for line in done:

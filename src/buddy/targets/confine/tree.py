@@ -59,6 +59,8 @@ class Tree:
             seen[directory] = known
             if ".git" in known.marks:
                 places.add(f"{directory}/.git")
+                # Git uses what it finds there when somebody initializes a submodule of that name.
+                waiting.append(f"{directory}/.git/modules")
             if is_bare(known.marks):
                 places.add(directory)
             waiting.extend(f"{directory}/{name}" for name in known.directories)
