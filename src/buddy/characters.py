@@ -29,7 +29,7 @@ UNSAFE = CONTROLS + SURROGATES + HIDDEN
 DECEPTIVE = UNSAFE + JOINERS + BLANKS + PRIVATE
 """What is spelled out where somebody decides, so that different words never look the same."""
 
-_UNAPPROVED = re.compile(f"[{LINE}{DECEPTIVE}]")
+_UNAPPROVED = f"[{LINE}{DECEPTIVE}]"  # compiled by the first that needs it
 
 
 def find_deceptive(text: str) -> str:
@@ -37,7 +37,7 @@ def find_deceptive(text: str) -> str:
     that is not Unicode's normal form. Empty for an ordinary one."""
     if text.isascii() and text.isprintable():
         return ""
-    if found := _UNAPPROVED.search(text):
+    if found := re.search(_UNAPPROVED, text):
         return f"it contains {describe(found[0])}"
     if unknown := next((character for character in text if unicodedata.category(character) == "Cn"), ""):
         return f"it contains {describe(unknown)}"

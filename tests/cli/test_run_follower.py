@@ -13,12 +13,13 @@ from buddy.cli.exec import execute, on_cancel_refused
 from buddy.cli.report import Report
 from buddy.cli.run_follower import RunFollower
 from buddy.client import blocking, client
-from buddy.client.blocking import BlockingClient, ReceivedEvent
+from buddy.client.blocking import BlockingClient
 from buddy.client.core import Fields
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import VERSION
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import AssistantToken
+from buddy.protocol.json_events import JsonEvent
 from buddy.protocol.requests import SendUserMessage, StartSession
 
 ALL = (
@@ -36,9 +37,9 @@ class Overheard(BlockingClient):
         self.asked[kind] = {**payload, "sessionId": session_id} if session_id else payload
         return {"sessionId": "sess_1", "attachToken": "att_1", "runId": "run_1"}
 
-    def events(self) -> Iterator[ReceivedEvent]:
+    def events(self) -> Iterator[tuple[JsonEvent, bytes]]:
         event = event_of(AssistantToken(text="hi"), session_id="sess_1", seq=1, ts=1, run_id="run_1")
-        yield ReceivedEvent(event.to_json(), event.line())
+        yield event.to_json(), event.line()
 
 
 @pytest.fixture

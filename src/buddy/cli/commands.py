@@ -1,11 +1,10 @@
 """The command line: from arguments to a command and its options."""
 
-import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import Parser
+from buddy.cli.parsing.parser import Formatter, Parser
 from buddy.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,11 +59,11 @@ def build_parser(asked: str = "") -> Parser:
         usage="buddy [PROMPT] [FLAGS]\n       buddy COMMAND ...",
         description="Run AI agents as durable sessions. Without a command, talk to one here.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.set_defaults(command=_version)
     parser.add_argument("--version", action="store_true", help="print the version")
-    # With `prog`, argparse does not have to determine the width of the terminal.
+    # With `prog`, argparse does not have to format the usage.
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="buddy")
     for name in [asked] if asked else COMMANDS:
         _add(commands, name)

@@ -12,7 +12,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from buddy.client.core import PATIENCE, Backoff, Core, Fields, RequestResult, refusal_of
 from buddy.client.steps import Ask
@@ -21,6 +21,8 @@ from buddy.protocol.basics import VERSION
 
 if TYPE_CHECKING:
     from buddy.protocol.json_events import JsonEvent
+
+    ReceivedEvent = tuple[JsonEvent, bytes]
 
 PIECE = 256 * 1024
 IDLE_SECONDS = 0.25
@@ -38,12 +40,6 @@ def connect_unix(path: str) -> socket.socket | None:
         connection.close()
         return None
     return connection
-
-
-class ReceivedEvent(NamedTuple):
-    event: "JsonEvent"
-    line: bytes
-    """The event as it came, byte for byte, without the end of the line."""
 
 
 class BlockingClient:
@@ -130,7 +126,7 @@ class BlockingClient:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def events(self) -> "Iterator[ReceivedEvent]":
-        """Every event, once and in order, until reconnecting is given up."""
+        """Every event, once and in order, each with its line as it came, until reconnecting is given up."""
         while True:
             if self._early:
                 received = self._early.popleft()
@@ -140,7 +136,7 @@ class BlockingClient:
                 return
             else:
                 continue
-            if received is not None and self._core.is_new(received.event["sessionId"], received.event["seq"]):
+            if received is not None and self._core.is_new(received[0]["sessionId"], received[0]["seq"]):
                 yield received
 
     # --- the connection ---------------------------------------------------------------------------------------------
@@ -149,7 +145,7 @@ class BlockingClient:
         """Deliver a response to its request; return an event."""
         found = _parse(line)
         if found["kind"] != "response":
-            return ReceivedEvent(cast("JsonEvent", found), line)
+            return cast("JsonEvent", found), line
         error = None if found["ok"] and not found.get("error") else refusal_of(found.get("error"))
         self._core.answer(found["requestId"], None if error else found["payload"], error)
         refusal = self._core.refusal

@@ -14,12 +14,13 @@ from buddy.protocol import pointer
 if TYPE_CHECKING:
     from buddy.protocol.json_events import Payload
 
+    AnyPayload = TypeVar("AnyPayload", bound=Payload)
+
 CHUNK = 256 * 1024
 MAX_LISTED = 200
 FULL_ID = len("sess_") + 26
 
 Result = TypeVar("Result")
-AnyPayload = TypeVar("AnyPayload", bound="Payload")
 
 
 class Ask(NamedTuple):
@@ -79,7 +80,7 @@ def read_blob(session_id: str, blob: str) -> Steps[str]:
             return "".join(parts)
 
 
-def read_full(session_id: str, payload: AnyPayload) -> Steps[AnyPayload]:
+def read_full(session_id: str, payload: "AnyPayload") -> "Steps[AnyPayload]":
     """An event's payload with the long texts, which are stored as blobs, read back into it."""
     contents: dict[str, bytes] = {}
     for blob in (payload.get("blobs") or {}).values():

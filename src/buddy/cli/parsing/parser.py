@@ -1,6 +1,7 @@
 """The argument parser, and the flags that commands share."""
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
@@ -21,15 +22,21 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message, hint=f"see '{self.prog} --help'")
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse makes a formatter for every argument; left to itself, it imports `shutil` for the width of its lines."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
 if TYPE_CHECKING:
     Subparsers: TypeAlias = argparse._SubParsersAction[Parser]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - argparse names it nowhere else
 
 
 def add(commands: "Subparsers", name: str, does: str, epilog: str | None = None) -> Parser:
     """A command or an action, described in the list of commands and in its own help."""
-    parser = commands.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.", epilog=epilog)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    return parser
+    description = f"{does[0].upper()}{does[1:]}."
+    return commands.add_parser(name, help=does, description=description, epilog=epilog, formatter_class=Formatter)
 
 
 def add_actions(parser: Parser) -> "Subparsers":
@@ -119,3 +126,13 @@ def _named(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the value must not be empty")
     return text
+
+
+def _columns() -> int:
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    try:
+        return os.get_terminal_size().columns or 80
+    except OSError:
+        return 80  # stdout is not a terminal

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from buddy.cli.options import Options
 from buddy.cli.parsing.parser import (
     EXITS,
+    Formatter,
     Parser,
     add,
     add_common,
@@ -24,7 +25,8 @@ _ONE_RUN = "run one prompt to completion; the answer goes to stdout"
 
 
 def repl_parser() -> Parser:
-    parser = Parser(prog="buddy", description="Talk to an agent in this directory.", add_help=False)
+    description = "Talk to an agent in this directory."
+    parser = Parser(prog="buddy", description=description, formatter_class=Formatter, add_help=False)
     parser.add_argument("prompt", nargs="?", help="first message")
     parser.add_argument("-c", "--continue", dest="last", action="store_true", help=_LAST)
     add_run_flags(parser)
