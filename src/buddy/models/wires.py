@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from buddy.models.completions import Completions
 from buddy.models.contract import Provider
 from buddy.models.credentials import Credentials
 from buddy.models.http.pool import Pool
-from buddy.models.responses import Responses
 
 
 class Endpoint(Struct, frozen=True):
@@ -27,10 +25,14 @@ def make_wire(api: str, endpoint: Endpoint, pool: Pool | None = None) -> Provide
 
 
 def _completions(at: Endpoint, pool: Pool | None) -> Provider:
+    from buddy.models.completions import Completions
+
     return Completions(at.profile, at.base_url, at.credentials, at.model, at.context_limit, pool=pool)
 
 
 def _responses(at: Endpoint, pool: Pool | None) -> Provider:
+    from buddy.models.responses import Responses
+
     return Responses(at.profile, at.base_url, at.credentials, at.model, at.context_limit, login=at.login, pool=pool)
 
 
