@@ -62,6 +62,17 @@ async def test_a_command_that_needs_no_supervisor_has_the_same_filter(
     assert (code, facts["Seccomp"], facts["NoNewPrivs"]) == (0, "2", "1")
 
 
+async def test_a_search_waits_for_no_supervisor_and_keeps_the_filter(
+    confined: Confined, root: Path, nonce: str
+) -> None:
+    search = confined.without_cgroups
+    _, output = await run(search, "if true; then cat /proc/self/status; ls /proc; fi", root, nonce)
+    assert "Seccomp:\t2" in output
+    connect = "import socket; socket.socket(socket.AF_UNIX)"
+    code, output = await run(search, f"{sys.executable} -c '{connect}'", root, nonce)
+    assert (code, "not permitted" in output) == (1, True)
+
+
 # --- the program, for each architecture ---
 
 

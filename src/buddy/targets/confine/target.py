@@ -34,11 +34,15 @@ class Confined(Local):
         *,
         network: bool = False,
         grace: float = GRACE,
+        plain: bool = False,
     ) -> None:
+        """`plain` is for Buddy's own searches, which start nothing and need no sockets."""
         super().__init__(grace=grace, groups=False)  # its process namespace ends all at once
         self._policy = policy
         self._proof = proof
         self._network = network
+        self._plain = plain
+        self.without_cgroups = self if plain else Confined(policy, proof, network=network, grace=grace, plain=True)
 
     def with_network(self) -> "Confined":
         return Confined(self._policy, self._proof, network=True, grace=self._grace)
@@ -73,7 +77,7 @@ class Confined(Local):
 
     def _prepare(self, command: str, nonce: str) -> "_Started":
         # Plain commands start no others and need no sockets, so they wait for no supervisor and no group.
-        is_plain = not cgroups.may_outlive(command)
+        is_plain = self._plain or not cgroups.may_outlive(command)
         return _Started(
             self._policy.begin(network=self._network), [] if is_plain else make_groups(nonce), is_plain=is_plain
         )
