@@ -79,9 +79,9 @@ def _report(message: str, hint: str, code: int) -> int:
 
     scrubber = known_secrets()  # what was typed may be one: as a flag's value, or as a path
     try:
-        print(f"error: {escape(scrubber.message(message))}", file=sys.stderr)
+        print(f"error: {escape(scrubber.text(message, random=False))}", file=sys.stderr)
         if hint:
-            print(f"hint: {escape(scrubber.message(hint))}", file=sys.stderr)
+            print(f"hint: {escape(scrubber.text(hint, random=False))}", file=sys.stderr)
     except OSError:
         pass  # stderr is closed; the exit code remains
     return code
