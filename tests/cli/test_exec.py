@@ -213,6 +213,17 @@ def test_no_model_exits_64_and_says_how_to_get_one(home: Home) -> None:
     assert "hint: set BUDDY_BASE_URL" in done.err
 
 
+@pytest.mark.parametrize("words", [["exec", "go"], ["doctor"]])
+def test_a_key_variable_that_is_not_set_is_named(home: Home, words: list[str]) -> None:
+    folder = home.directory / ".config" / "buddy"
+    folder.mkdir(parents=True)
+    profile = '[models.a]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key_env = "NOPE_KEY"\n'
+    (folder / "buddy.toml").write_text(profile)
+    done = home.run(*words)
+    assert done.code == (64 if words[0] == "exec" else 1)
+    assert "NOPE_KEY is not set, and profile 'a' reads its API key from it" in done.out + done.err
+
+
 def test_common_flags_may_come_before_a_command(home: Home) -> None:
     state = str(home.directory / "elsewhere")
     home.script({"text": "hi"})

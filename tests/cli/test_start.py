@@ -81,6 +81,12 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
     [
         ("exec --aprove all hi", "unknown flag --aprove; did you mean --approve?"),
         ("--aprove hi", "unknown flag --aprove; did you mean --approve?"),
+        ("config", "unknown command 'config'; see 'buddy doctor', which names your configuration"),
+        ("mcp", "unknown command 'mcp'"),
+        ("mcp add x", "unknown command 'mcp'"),
+        ("update --json", "unknown command 'update'"),
+        ("self-update now", "unrecognized arguments: now"),
+        ("modle", "unknown command 'modle'; did you mean model?"),
         ("session list --jsn", "unknown flag --jsn; did you mean --json?"),
         ("exec --max-turns zero hi", "argument --max-turns: 'zero' is not a whole number"),
         ("replay last --speed fast", "argument --speed: 'fast' is not a number"),
@@ -118,3 +124,15 @@ def test_exec_with_a_daemon_sends_its_message_before_it_loads_the_protocols_type
 
 def _modules(report: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in report.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize("words", [["hello"], ["explain"], ["config the server for me"], ["--", "config"], ["Config"]])
+def test_what_is_no_command_is_a_prompt(words: list[str]) -> None:
+    assert parse(words).prompt == words[-1]
+
+
+def test_a_word_that_is_no_command_can_be_sent_as_a_prompt() -> None:
+    for words, hint in ((["config"], "buddy -- config"), (["mcp", "add"], 'buddy -- "mcp …"')):
+        with pytest.raises(UserError) as raised:
+            parse(words)
+        assert raised.value.hint == f"to send it as a prompt: {hint}"

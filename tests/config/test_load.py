@@ -177,3 +177,23 @@ def test_no_error_repeats_a_key_and_no_repr_shows_one():
     config = parse_config("[models.a]\napi_key = 'sk-canary-0123456789'", "")
     assert "canary" not in repr(config)
     assert "canary" not in str(refused("[models.a]\napi_key = 'sk-canary-0123456789'\napi_key_env = 'K'"))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[models.a]\napi = 'chat'", "available: completions, responses, scripted"),
+        ("[models.a]\ncontext_limit = 'lots'", "context_limit takes a whole number"),
+        ("[agent]\nmax_turns = '9'", "max_turns takes a whole number"),
+        ("[agent]\ntemperature = 'hot'", "temperature takes a number"),
+        ("[display]\ncolor = 'no'", "color takes true or false"),
+        ("[agent]\nmodel = 3", "model takes text in quotes"),
+    ],
+)
+def test_a_wrong_value_is_reported_with_what_is_valid(text: str, hint: str):
+    assert refused(text).hint == hint
+
+
+def test_the_address_has_two_names():
+    assert parse_config("[models.a]\nbase_url = 'http://h/v1'", "").models["a"].api_base_url == "http://h/v1"
+    assert "alias" in str(refused("[models.a]\nbase_url = 'http://h'\napi_base_url = 'http://i'"))

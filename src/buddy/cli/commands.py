@@ -15,6 +15,33 @@ COMMANDS = (
     *("model", "login", "logout", "memory", "project", "doctor", "demo", "completion", "help"),
 )
 
+# Commands of other programs, and where their like is here. As single words they are no prompts.
+ELSEWHERE = {
+    "config": "'buddy doctor', which names your configuration",
+    "settings": "'buddy doctor', which names your configuration",
+    "auth": "'buddy login'",
+    "status": "'buddy daemon status'",
+    "list": "'buddy session list'",
+    "ls": "'buddy session list'",
+    "history": "'buddy session list'",
+    "chat": "'buddy', without a command",
+    "continue": "'buddy -c'",
+    "permissions": "'buddy approvals'",
+    "logs": "'buddy daemon logs'",
+    "start": "'buddy daemon start'",
+    "stop": "'buddy daemon stop'",
+    "restart": "'buddy daemon stop'",
+    "fork": "'buddy session fork'",
+    "export": "'buddy session export'",
+    "import": "'buddy session import'",
+    "delete": "'buddy session delete'",
+    "serve": "'buddy daemon run'",
+    "server": "'buddy daemon run'",
+    **dict.fromkeys(("mcp", "update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
+    **dict.fromkeys(("hooks", "skills", "web", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
+    **dict.fromkeys(("apply", "undo", "changes", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
+}
+
 _WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project")
 _COMMON = ("--config", "--state-dir", "--socket", "-C")
 
@@ -42,7 +69,7 @@ def parse(arguments: Sequence[str]) -> Options:
     elif first in ("-h", "--help", "--version"):
         parser = build_parser()
     else:
-        _check_spelling(first)
+        _check_spelling(arguments)
         from buddy.cli.parsing.runs import repl_parser
 
         parser = repl_parser()
@@ -102,13 +129,21 @@ def _print_as_exec(arguments: Sequence[str]) -> Sequence[str]:
     return arguments
 
 
-def _check_spelling(first: str) -> None:
-    if first.isalpha():
-        import difflib
+def _check_spelling(arguments: Sequence[str]) -> None:
+    """Refuse a misspelt command, and one of another program: neither is meant for the model."""
+    first = arguments[0] if arguments else ""
+    if not first.replace("-", "").isalpha() or first.startswith("-"):
+        return
+    import difflib
 
-        for near in difflib.get_close_matches(first, COMMANDS, 1):
-            hint = f"to send it as a prompt: buddy -- {first}"
-            raise UserError(f"unknown command {first!r}; did you mean {near}?", hint=hint)
+    hint = f"to send it as a prompt: buddy -- {first}"
+    if len(arguments) > 1:
+        hint = f'to send it as a prompt: buddy -- "{first} …"'
+    for near in difflib.get_close_matches(first, COMMANDS, 1, cutoff=0.75):
+        raise UserError(f"unknown command {first!r}; did you mean {near}?", hint=hint)
+    if first in ELSEWHERE:
+        instead = ELSEWHERE[first]
+        raise UserError(f"unknown command {first!r}{f'; see {instead}' if instead else ''}", hint=hint)
 
 
 def _unknown(parser: Parser, command: str, options: Options, left: Sequence[str]) -> UserError:

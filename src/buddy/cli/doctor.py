@@ -153,6 +153,7 @@ def _rules(config: Config) -> Iterator[Check]:
 def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
     try:
         resolved = resolve_profile(config, os.environ)
+        resolved.check_key()
         scrubber.register(resolved.api_key)
         if resolved.api == "scripted":
             return _scripted(resolved)

@@ -68,7 +68,7 @@ def repl(options: Options) -> int:
         check_fixed(options)
         check_no_run_flags(options, "start without it; /approve and /model change it there")
         return _run(options, "last")
-    resolve_profile(read_config(options), os.environ, options.profile, options.model)  # or say what is missing
+    resolve_profile(read_config(options), os.environ, options.profile, options.model).check_key()
     return _run(options, None)
 
 

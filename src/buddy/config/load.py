@@ -133,7 +133,7 @@ class _Reader:
         what, _, where = message.partition(" - at `$.")
         if where:
             key = where.rstrip("`")
-            return self._error((*path, key), f"{key} in [{'.'.join(path)}]: {_lower(what)}")
+            return self._error((*path, key), f"{key} in [{'.'.join(path)}]: {_lower(what)}", _valid(shape, key))
         return self._error(path, f"[{'.'.join(path)}]: {_lower(what)}")
 
     def _unknown(self, path: tuple[str, ...], key: str, valid: tuple[str, ...]) -> UserError:
@@ -151,6 +151,24 @@ class _Reader:
         return UserError(f"{self._source}:{line}: {message}" if line else f"{self._source}: {message}", hint=hint)
 
 
+def _valid(shape: type[Table], key: str) -> str:
+    """What a key takes, in words."""
+    from typing import get_args, get_type_hints
+
+    hint = get_type_hints(shape).get(key)
+    parts = get_args(hint) or (hint,)
+    known = [_WORDS.get(part) or str(part) for part in parts if part in _WORDS or isinstance(part, str)]
+    if not known:
+        return ""
+    return f"{key} takes {known[0]}" if len(known) == 1 else f"available: {', '.join(known)}"
+
+
+_WORDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    bool: "true or false",
+}
 _SYNTAX = r" \(at line (\d+), column \d+\)"
 _UNKNOWN = r"unknown field `([^`]*)`"
 

@@ -52,6 +52,16 @@ class Resolved(Struct, frozen=True):
     issuer: str = ""
     client_id: str = ""
     retry_seconds: float | None = None
+    unset_variable: str = ""
+    """The variable that the key should come from."""
+
+    def check_key(self) -> None:
+        """Refuse to ask without the key that the profile names."""
+        if self.unset_variable:
+            raise UserError(
+                f"{self.unset_variable} is not set, and profile {self.profile!r} reads its API key from it",
+                hint=f"export {self.unset_variable}=…, or remove api_key_env from [models.{self.profile}]",
+            )
 
     def __repr__(self) -> str:
         return f"Resolved(profile={self.profile!r}, api={self.api!r}, base_url={self.base_url!r}, model={self.model!r})"
@@ -233,4 +243,5 @@ def _build(
         issuer=profile.issuer,
         client_id=profile.client_id,
         retry_seconds=profile.retry_seconds,
+        unset_variable="" if api_key or profile.auth == "login" else profile.api_key_env,
     )

@@ -27,7 +27,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Profile(Table, frozen=True):
     """`[models.<name>]`. Prices are in USD per million tokens; `script` is the file that a scripted model plays;
-    `issuer` and `client_id` configure `auth = "login"` (default: OpenAI); failures are retried for `retry_seconds`."""
+    `issuer` and `client_id` configure `auth = "login"` (default: OpenAI); failures are retried for `retry_seconds`;
+    `base_url` is an alias of `api_base_url`."""
 
     api_base_url: str = ""
     api: Api = "completions"
@@ -43,8 +44,14 @@ class Profile(Table, frozen=True):
     issuer: str = ""
     client_id: str = ""
     retry_seconds: Annotated[float, Meta(ge=0)] | None = None
+    base_url: str = ""
 
     def __post_init__(self) -> None:
+        if self.base_url:
+            if self.api_base_url not in ("", self.base_url):
+                raise ValueError("base_url is an alias of api_base_url: set only one of them")
+            force_setattr(self, "api_base_url", self.base_url)
+            force_setattr(self, "base_url", "")
         if self.issuer and not self.client_id:
             raise ValueError("issuer requires client_id")
         given = [name for name, value in zip(KEY_SOURCES, self._keys(), strict=True) if value]

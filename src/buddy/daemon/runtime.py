@@ -252,6 +252,7 @@ class Runtime:
 
     def _provider(self, profile: str | None, model: str | None) -> Provider:
         resolved = resolve_profile(self._config, self._env, profile, model)
+        resolved.check_key()
         self.scrubber.register(resolved.api_key)
         return self._make_provider(resolved)
 

@@ -79,10 +79,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _hint(status: int, headers: Mapping[str, str], api: str) -> str:
     if status in {401, 403}:
-        return "check this profile's API key (api_key, api_key_env or api_key_file)"
+        return "check the API key: BUDDY_API_KEY, or api_key, api_key_env or api_key_file of this profile"
     if status == 404:
         others = " or ".join(f'"{other}"' for other in other_apis(api))
-        return f"check base_url and model, or try api = {others} in this profile"
+        return f"check base_url and model (BUDDY_BASE_URL, BUDDY_MODEL), or try api = {others} in this profile"
     if 300 <= status < 400:
         return f"the server redirects to {headers.get('location', 'nowhere')}; set base_url to the URL of the API"
     return ""
