@@ -71,7 +71,7 @@ async def test_a_search_does_not_wait_for_a_control_group(
 ) -> None:
     program = tmp_path / "bin" / "rg"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\nprintf 'a.py\\0001:%s\\n' $(cat /proc/self/cgroup)\n")
+    program.write_text("#!/bin/sh\nprintf './a.py\\0001:%s\\n' $(cat /proc/self/cgroup)\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     text = (await Grep(Programs()).run(GrepArgs("value"), call)).text
