@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from buddy.approvals.permissions import Permissions
+from buddy.approvals.questions import Question
 from buddy.protocol.events import ApprovalRequired, RunComplete
+from buddy.protocol.intents import Exec, Intent, Write
 from buddy.protocol.requests import SubmitApproval
 from tests.approvals.test_permissions import SHELL, for_a_while, ruled
 from tests.harness.models import calls, says
@@ -71,3 +74,19 @@ async def test_a_name_that_deceives_is_written_only_after_a_question(tmp_path: P
         await client.start()
         await client.send("go")
         assert "alwaysRule" not in (await client.wait_for(ApprovalRequired)).details
+
+
+@pytest.mark.parametrize(
+    ("intent", "decision"),
+    [
+        (Exec(title="", summary="", command="echo 'a\u202eb'", cwd="/w", sandbox="confined"), "ask"),
+        (Exec(title="", summary="", command="echo \x1b[2J", cwd="/w", sandbox="confined"), "ask"),
+        (Exec(title="", summary="", command="cat <<E\n\tx\nE", cwd="/w", sandbox="confined"), None),
+        (Write(title="", summary="", path="/w/geheime\u0301", protected=False), "ask"),
+        (Write(title="", summary="", path="/w/geheim\u00e9", protected=False), None),
+    ],
+)
+def test_a_policy_does_not_approve_what_cannot_be_seen(intent: Intent, decision: str | None) -> None:
+    opinion = Permissions("/w").judge(Question("call_1", "privileged", intent, "digest", "run_shell"))
+    assert opinion.decision == decision
+    assert opinion.by_rule is (decision == "ask")

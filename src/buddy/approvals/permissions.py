@@ -7,6 +7,7 @@ import msgspec
 from buddy.approvals.deadlines import Deadline, Moment
 from buddy.approvals.questions import Opinion, Question
 from buddy.approvals.rules import Rule, Rules, Subject, suggest
+from buddy.characters import find_deceptive
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write, opens_network
 from buddy.protocol.shapes import ApprovalRequest
@@ -50,7 +51,7 @@ class Permissions:
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so you are asked")
         if intent.caution and opinion.decision != "deny" and not opinion.must_ask:
             return Opinion("ask", intent.caution, by_rule=True)
-        return opinion
+        return opinion if question.tier == "read-only" else _ask_if_deceptive(opinion, subject)
 
     def _judge_keys(self, rules: Rules, intent: Keys, subject: Subject, opinion: Opinion) -> Opinion:
         """What is typed into a shell is run by it, so a denied command is denied there, too."""
@@ -123,6 +124,15 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
             return about if intent.path is None else msgspec.structs.replace(about, path=relative(intent.path, root))
         case Keys():
             return about
+
+
+def _ask_if_deceptive(opinion: Opinion, subject: Subject) -> Opinion:
+    """No policy approves what a person may not see; lines and tabs are part of ordinary commands."""
+    command = (subject.command or "").replace("\n", " ").replace("\t", " ")
+    why = find_deceptive(command) or find_deceptive(subject.path or "") or find_deceptive(subject.host or "")
+    if not why or opinion.decision in ("allow", "deny") or opinion.must_ask:
+        return opinion
+    return Opinion("ask", f"nothing but a person approves this: {why}", opinion.rule_id, by_rule=True)
 
 
 def _is_protected(intent: Intent) -> bool:
