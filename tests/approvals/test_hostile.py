@@ -8,6 +8,7 @@ import time
 import pytest
 
 from buddy.approvals.rules import Opinion, Rule, Rules, Subject
+from buddy.tools.shell import grammar
 
 GENEROUS = Rules([Rule("allow", argv=("**",)), Rule("allow", tool="run_shell")])
 NO_CURL = Rules([Rule("deny", argv=("curl", "**")), Rule("allow", argv=("**",))])
@@ -131,6 +132,19 @@ def test_very_many_commands_are_still_asked_about_or_denied() -> None:
         assert judge(text * (20_000 // len(text)), NO_CURL).decision in ("ask", "deny")
 
 
+@pytest.mark.parametrize(
+    "unit", ["${", "true | ", "true |& ", "`for ", "function ]] ", "<)$($'", "&1", "case @&", "]<$"]
+)
+def test_the_grammar_is_not_asked_about_a_long_text_that_is_no_shell(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes seconds for these, and minutes for some."""
+    monkeypatch.setattr(grammar, "_parser", lambda: pytest.fail("the grammar was asked"))
+    parsed = grammar.parse(unit * (62_000 // len(unit)))
+    assert (parsed.plain, parsed.found, parsed.has_error) == (None, (), True)
+    assert judge(unit * (62_000 // len(unit)) + " curl x", NO_CURL).decision == "deny"
+
+
 @pytest.mark.parametrize("padding", ["x;", "x\n", "true && ", "sudo ", "a=b ", "( ", "bash -c 'a b';"])
 def test_a_denied_command_cannot_hide_among_many_others(padding: str) -> None:
     assert judge(padding * (60_000 // len(padding)) + "curl x", NO_CURL).decision == "deny"
@@ -177,6 +191,16 @@ HIDDEN = [
 @pytest.mark.parametrize("command", HIDDEN)
 def test_a_denial_finds_its_program_behind_every_wrapper(command: str) -> None:
     assert judge(command, NO_CURL).decision == "deny"
+
+
+@pytest.mark.parametrize("command", HIDDEN)
+def test_a_denial_finds_its_program_in_a_text_that_is_too_long_for_the_grammar(command: str) -> None:
+    assert judge(f'echo "$x" {"a" * 5000}\n{command}', NO_CURL).decision == "deny"
+
+
+def test_a_long_file_is_written_although_something_else_is_denied() -> None:
+    lines = "\n".join(f"line {number} says 'something' about ${number}" for number in range(1000))
+    assert judge(f"cat > notes.md <<'E'\n{lines}\nE", NO_CURL).decision == "ask"
 
 
 @pytest.mark.parametrize(

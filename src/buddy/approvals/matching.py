@@ -20,6 +20,8 @@ from buddy.tools.shell.programs import names_of
 
 MAX_NAME = 256
 _EXPANDED = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$[\w@*#?$!-]|\{[^{}]*\}")
+# What may stand for other characters, in a rule or in a command.
+_OPEN = re.compile(r"[$`{*?\[]")
 _UPWARDS = re.compile(r"(?:^|[/=])\.\.(?:/|$)")
 # Words that are more than data, whatever the program.
 _SPECIAL_WORDS = (
@@ -75,7 +77,7 @@ def _pairs(pattern: Sequence[str], words: Words) -> Iterator[tuple[str, str]]:
 
 def words_may_match(pattern: Sequence[str], words: Words) -> bool:
     """The same for rules that deny: letter case and the order and number of options do not matter."""
-    name = next((name for name in _names(words[0].casefold()) if _may_be(pattern[0].casefold(), name)), None)
+    name = may_name(pattern[0], words[0])
     if name is None:
         return False
     wanted = tuple(normal_text(word).casefold() for word in pattern)
@@ -89,6 +91,14 @@ def words_may_match(pattern: Sequence[str], words: Words) -> bool:
     if left is None or not _has_options([word for word in wanted[1:] if word.startswith("-")], given[1:]):
         return False
     return wanted[-1] == "**" or not _plain_in(left)
+
+
+def may_name(wanted: str, given: str) -> str | None:
+    """The name by which a word may be this program; None if it is another."""
+    wanted, given = wanted.casefold(), given.casefold()
+    if wanted not in given and not _OPEN.search(wanted) and not _OPEN.search(given):
+        return None  # most words of a long text
+    return next((name for name in _names(given) if _may_be(wanted, name)), None)
 
 
 def _names(given: str) -> tuple[str, ...]:

@@ -16,7 +16,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.approvals.globs import glob_matches, is_wild, literal_glob
-from buddy.approvals.matching import expands_to, host_matches, normal_text, objection, words_match, words_may_match
+from buddy.approvals.matching import (
+    expands_to,
+    host_matches,
+    may_name,
+    normal_text,
+    objection,
+    words_match,
+    words_may_match,
+)
 from buddy.approvals.questions import Opinion, RuleDecision
 from buddy.characters import find_deceptive
 from buddy.errors import UserError
@@ -134,13 +142,16 @@ class Rules:
 
     def _against(self, subject: Subject, command: str, parsed: Parsed) -> Opinion | None:
         """The rule that denies any part of a command, or asks for it."""
-        inner = list(possible(command, parsed))
+        inner = dict.fromkeys(possible(command, parsed))
+        by_name: dict[str, list[Words]] = {}
+        for words in inner:
+            by_name.setdefault(words[0], []).append(words)
         if len(inner) >= MAX_STARTS and any(rule.decision == "deny" for rule in self.rules):
             return Opinion("deny", "it contains more commands than deny rules can check")
         named = mentions_in(inner, parsed.files, subject.workspace, subject.cwd) if self._names_anything else Mentions()
         for decision in ("deny", "ask"):
             for rule in self._of(decision, subject, named):
-                if rule.argv in (None, ("**",)) or any(words_may_match(rule.argv or (), words) for words in inner):
+                if rule.argv in (None, ("**",)) or _denies_any(rule.argv or (), by_name):
                     return Opinion(
                         rule.decision, f"by rule {rule.rule_id}: {rule.describe()}", rule.rule_id, by_rule=True
                     )
@@ -275,6 +286,12 @@ def _may_run_in(cwd: str, subject: Subject) -> bool:
         return True
     parsed = parse(subject.command or "")
     return parsed.plain is None or any(words[0] in _CONTEXT or is_open(words) for words in parsed.plain)
+
+
+def _denies_any(pattern: Words, by_name: Mapping[str, Sequence[Words]]) -> bool:
+    """Of a long text, each place may begin a command; most are ruled out by the name."""
+    named = (words for name, group in by_name.items() if may_name(pattern[0], name) for words in group)
+    return any(words_may_match(pattern, words) for words in named)
 
 
 def _names_path(rule: Rule, pattern: str, named: Mentions, subject: Subject) -> bool:

@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from itertools import chain
 
 from buddy.tools.shell.dangerous import may_run_others
-from buddy.tools.shell.grammar import LONG, Parsed, Words, parse
+from buddy.tools.shell.grammar import LONG, Parsed, Words, parse, unescape
 
 MAX_DEPTH = 8
-MAX_STARTS = 10_000
+MAX_STARTS = 60_000
 TAIL = 16
 
 _NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 # What a program reads as white space, or a shell as the end of a name, although it looks like a part of a word.
 _BREAKS = re.compile(r"\\[abefnrtv]|:[-=+?]")
+_QUOTES = re.compile(r"\\\n|\$?[\"']|\\(?=.)|\$\(\)|``")
 _SHELL = re.compile(r"['\"\\$`;|&<({]")
 
 
 def possible(command: str, parsed: Parsed) -> Iterator[Words]:
     """The commands themselves, and all that they may wrap; the same one may come more than once."""
     # What the grammar does not understand, a shell may.
-    texts = (tuple(command.split()), tuple(re.split(r"[\s,{}]+", command))) if parsed.has_error else ()
-    torn = (*_starts(command), *(tail for words in texts for tail in _tails(words))) if texts else ()
+    torn = _torn(command) if parsed.has_error else ()
     for count, words in enumerate(chain(torn, _all(parsed, 0, {}))):
         if count >= MAX_STARTS:
             return
@@ -34,6 +34,14 @@ def possible(command: str, parsed: Parsed) -> Iterator[Words]:
         name = words[0].rsplit("/", 1)[-1]
         if name and name != words[0]:
             yield (name, *words[1:])
+
+
+def _torn(command: str) -> Iterator[Words]:
+    """All that may begin a command, as it is written and without its quotes."""
+    yield from _tails(tuple(command.split()))
+    yield from _tails(tuple(re.split(r"[\s,{}]+", command)))
+    for text in dict.fromkeys((command, _QUOTES.sub("", command), _QUOTES.sub("", unescape(command)))):
+        yield from _starts(text)
 
 
 async def read_ahead(command: str) -> None:
