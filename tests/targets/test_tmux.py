@@ -132,6 +132,25 @@ async def test_a_command_can_be_started_without_waiting(tmux: Tmux, tmp_path: Pa
     assert (tmp_path / "typed").read_text() == "Enter C-c; $(id)\n"
 
 
+@pytest.mark.parametrize("end", [";", "x;", "\\;", "x\\;", ";;"])
+async def test_keys_and_text_cannot_begin_another_tmux_command(
+    tmux: Tmux, tmp_path: Path, nonce: str, server: Path, end: str
+) -> None:
+    await tmux.run("echo up; cat >typed", cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0)
+    taken = CapturedOutput()
+    waiting = asyncio.create_task(tmux.reattach(nonce, taken))
+    await taken.wait_for(b"up")
+    hit = server / "hit"
+    run_shell = ("run-shell", f"touch {hit}")
+    await tmux.send_keys(Keys(keys=(end, *run_shell), literal_text=f"a{end}", enter=True))
+    await tmux.send_keys(Keys(literal_text=end, keys=(*run_shell, end), enter=True))
+    await tmux.send_keys(Keys(keys=("C-d",)))
+    typed = f"a{end}{end}run-shelltouch {hit}\n{end}run-shelltouch {hit}{end}\n"
+    assert await waiting == Finished(0)
+    assert (tmp_path / "typed").read_text() == typed
+    assert not hit.exists()
+
+
 async def test_another_process_can_reattach_to_a_running_command(tmux: Tmux, tmp_path: Path, nonce: str) -> None:
     command = "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late; exit 5"
     await tmux.run(command, cwd=str(tmp_path), nonce=nonce, on_output=CapturedOutput(), timeout=0)

@@ -66,6 +66,12 @@ def press(before: InputLine, text: str, keys: tuple[str, ...]) -> Typed:
     return Typed(judged, line.state(), line.submits)
 
 
+def _is_key(name: str) -> bool:
+    """Whether this is the name of a key, rather than a word that is typed."""
+    known = name.lower() in (*_TYPED, *_MOVES, *_OTHER)
+    return len(name) == 1 or known or bool(_FUNCTION.fullmatch(name) or _KEYPAD.fullmatch(name))
+
+
 class _Line:
     def __init__(self, before: InputLine) -> None:
         self.characters = list(before.text)
@@ -117,7 +123,7 @@ class _Line:
         if name in _OTHER or _FUNCTION.fullmatch(key):
             self._is_known = False
             return ""
-        if found := _MODIFIED.fullmatch(key):
+        if (found := _MODIFIED.fullmatch(key)) and _is_key(found[2]):
             self._is_known = False
             return self._typed_by(found[2])
         return key

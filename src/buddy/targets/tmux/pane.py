@@ -1,7 +1,7 @@
 """The shared pane of a managed tmux session: create it, capture it, send keys to it.
 
-Invariants: the session name was validated; keys are tmux arguments, text is sent literally; the pane that this
-process runs in is never used.
+Invariants: the session name was validated; keys are tmux arguments, text is sent literally, and neither can end the
+command and begin another; the pane that this process runs in is never used.
 """
 
 import hashlib
@@ -91,11 +91,14 @@ class Pane:
         if keys.literal_text:
             if "\0" in keys.literal_text:
                 raise ToolError("literal_text has a NUL byte; leave it out")
-            self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "-l", "--", keys.literal_text]))
+            self._output(
+                await ask(self._launcher, ["tmux", "send-keys", "-t", target, "-l", "--", argument(keys.literal_text)])
+            )
         named = [_check(key, _KEY, "key: give names like C-c, Enter, Up") for key in keys.keys]
         named += ["Enter"] if keys.enter else []
         if named:
-            self._output(await ask(self._launcher, ["tmux", "send-keys", "-t", target, "--", *named]))
+            words = ["tmux", "send-keys", "-t", target, "--", *map(argument, named)]
+            self._output(await ask(self._launcher, words))
 
     async def snapshot(self) -> str:
         answer = await ask(self._launcher, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
@@ -149,6 +152,11 @@ class Pane:
                 return OutcomeUnknown("this call was already typed into the pane")
             case _:
                 return unreachable(self._launcher, answer.errors or "tmux created no pane")
+
+
+def argument(text: str) -> str:
+    """One argument for tmux, which takes a semicolon at the end of any of them for the end of a command."""
+    return f"{text[:-1]}\\;" if text.endswith(";") else text
 
 
 def _flags(request: Capture) -> list[str]:
