@@ -42,6 +42,7 @@ async def test_several_at_once_share_a_state_directory(home: Home) -> None:
     runs = [asyncio.to_thread(home.run, "exec", f"go {number}", "--approve", "all") for number in range(6)]
     assert [(done.code, done.out) for done in await asyncio.gather(*runs)] == [(0, "done\n")] * 6
     assert (home.work / "ledger").read_text() == "x\n" * 6
+    assert [path.name for path in home.work.iterdir()] == ["ledger"]
     listed = json.loads(home.run("session", "list", "--json").out)["sessions"]
     assert sorted(session["prompt"] for session in listed) == [f"go {number}" for number in range(6)]
 

@@ -15,6 +15,8 @@ from msgspec import Struct
 from buddy.regular_files import read_regular
 from buddy.targets.confine.devices import restore_devices
 from buddy.targets.confine.new_repositories import set_aside_names, set_aside_new
+from buddy.targets.confine.repositories import placeholder_content
+from buddy.targets.confine.sharing import exclusive_use, is_marked, keep_mark, one_at_a_time
 from buddy.targets.confine.tree import Repositories, tree_of
 
 FOLDER = "confined"
@@ -22,10 +24,11 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class Made(Struct, frozen=True, tag="made"):
-    """A placeholder; `content` is None for a directory."""
+    """A placeholder; `content` is None for a directory. `root` is the workspace, if it is known."""
 
     path: str
     content: str | None
+    root: str = ""
 
 
 class Began(Struct, frozen=True, tag="began"):
@@ -67,31 +70,39 @@ def has_leftovers(state_dir: Path) -> bool:
 
 
 def clean_up(state_dir: Path) -> list[str]:
-    """Remove what processes that are gone have left; returns what was set aside in workspaces."""
+    """Remove what processes that are gone have left; returns what was set aside in workspaces.
+
+    A workspace in which another process runs commands now is left for later.
+    """
     done: list[str] = []
-    with suppress(OSError):
+    with suppress(OSError), one_at_a_time(state_dir):
         for path in sorted((state_dir / FOLDER).glob("*.jsonl")):
             with _claim(path) as is_ours:
-                if is_ours:
-                    done += _undo(list(_read(path)))
-                    path.unlink()
+                entries = list(_read(path)) if is_ours else []
+                with exclusive_use({entry.root for entry in entries}) as is_alone:
+                    if is_ours and is_alone:
+                        done += _undo(entries)
+                        path.unlink()
     return done
 
 
-def remove_placeholder(path: str, content: bytes | None) -> None:
-    """Remove it if it is still what was made: anything else came from outside and stays."""
-    with suppress(OSError):
+def remove_placeholder(place: Path, content: bytes | None) -> None:
+    """Remove it, with what another process put into it, if it is what was made: anything else stays."""
+    with suppress(OSError), keep_mark(place.parent):
         if content is None:
-            os.rmdir(path)  # noqa: PTH106 - plain text
-        elif read_regular(path, len(content) + 1) == content:
-            os.unlink(path)  # noqa: PTH108 - plain text
+            for inner in place.iterdir():
+                if is_marked(inner):
+                    remove_placeholder(inner, None if inner.is_dir() else placeholder_content(str(inner)))
+            place.rmdir()
+        elif read_regular(str(place), len(content) + 1) == content:
+            place.unlink()
 
 
 def _undo(entries: list[Made | Began]) -> list[str]:
     done: list[str] = []
     for entry in reversed(entries):
         if isinstance(entry, Made):
-            remove_placeholder(entry.path, None if entry.content is None else entry.content.encode())
+            remove_placeholder(Path(entry.path), None if entry.content is None else entry.content.encode())
     for entry in entries:
         if isinstance(entry, Began):
             before = Repositories(frozenset(entry.places))

@@ -1,7 +1,7 @@
 """What a confined command may touch: the workspace except its protected paths, and none of Buddy's files.
 
 Invariants: a protected path is protected even if it does not exist yet, and a directory on the way to one cannot be
-moved aside; placeholders created for that are removed once no command of this process needs them.
+moved aside; placeholders created for that are removed once no command needs them.
 """
 
 import os
@@ -20,6 +20,7 @@ from buddy.targets.confine.journal import Began, Journal, Made, clean_up, remove
 from buddy.targets.confine.limits import files_bytes
 from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
+from buddy.targets.confine.sharing import WorkspaceUse, is_marked, keep_mark, mark_placeholder, one_at_a_time
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
 
 # What other programs would run later: git, an editor, a shell, another agent, a build server, Buddy itself. An empty
@@ -78,18 +79,20 @@ class Running(Struct, frozen=True):
 class Placeholders:
     """Replacements for missing paths, counted over all commands of this process.
 
-    Removing a path ends the mounts on it in every command, so nothing is removed while any command runs.
+    Removing a path ends the mounts on it in every command, so nothing is removed while any command runs, be it of
+    another process in the same workspace.
     """
 
     def __init__(self) -> None:
         self._users = 0
+        self._uses: dict[str, WorkspaceUse] = {}
         self._places: dict[Path, bytes | None] = {}
         self._journals: set[Journal] = set()
         self._lock = Lock()  # plans are created in threads
 
     def make(self, place: Path, journal: Journal | None, *, is_dir: bool) -> None:
         content = None if is_dir else placeholder_content(str(place))
-        with self._lock, suppress(FileExistsError):
+        with self._lock, suppress(FileExistsError), keep_mark(place.parent):
             if journal is not None:
                 self._journals.add(journal)
                 journal.note(Made(str(place), None if content is None else content.decode()))
@@ -99,6 +102,19 @@ class Placeholders:
                 with place.open("xb") as file:
                     file.write(content)
             self._places[place] = content
+            mark_placeholder(place)
+
+    def adopt(self, place: Path) -> None:
+        """Remove it in the end if another process made it: the last one that used it does."""
+        with self._lock:
+            if place not in self._places and is_marked(place):
+                self._places[place] = None if place.is_dir() else placeholder_content(str(place))
+
+    def use(self, root: str) -> None:
+        """Keep other processes from removing placeholders in a workspace, until the last command here has ended."""
+        with self._lock:
+            if root not in self._uses:
+                self._uses[root] = WorkspaceUse(root)
 
     def note(self, journal: Journal, entry: Began) -> None:
         with self._lock:
@@ -107,26 +123,37 @@ class Placeholders:
 
     def without(self, places: frozenset[str]) -> frozenset[str]:
         with self._lock:
-            return places.difference(map(str, self._places))
+            others = places.difference(map(str, self._places))
+        return frozenset(place for place in others if not is_marked(Path(place)))
 
     @contextmanager
-    def hold(self) -> Generator[None]:
+    def hold(self, state_dir: Path | None) -> Generator[None]:
         with self._lock:
             self._users += 1
         try:
             yield
         finally:
-            with self._lock:
+            with one_at_a_time(state_dir), self._lock:
                 self._users -= 1
                 if self._users == 0:
                     self._clear()
 
     def _clear(self) -> None:
-        for place, content in reversed(self._places.items()):
-            remove_placeholder(str(place), content)
-        self._places.clear()
+        """What another process still uses is left to that process, or to the next command here."""
         for journal in self._journals:
             journal.clear()
+        busy = tuple(use.root for use in self._uses.values() if not use.become_exclusive())
+        for place, content in [*reversed(self._places.items())]:
+            if not any(is_below(str(place), root) for root in busy):
+                remove_placeholder(place, content)
+                del self._places[place]
+        for root, place in ((root, place) for root in busy for place in self._places if is_below(str(place), root)):
+            content = self._places[place]
+            for journal in self._journals:
+                journal.note(Made(str(place), None if content is None else content.decode(), root))
+        for use in self._uses.values():
+            use.end()
+        self._uses.clear()
 
 
 _placeholders = Placeholders()
@@ -169,22 +196,26 @@ class ConfinementPolicy:
 
     def active(self) -> AbstractContextManager[None]:
         """While this is open, the placeholders of a plan stay."""
-        return _placeholders.hold()
+        return _placeholders.hold(self._state_dir)
 
     def begin(self, *, network: bool) -> Running:
         """What one command that starts now needs. It scans the workspace: do not call it in an event loop."""
-        present = existing(self.root, GUARDED)
+        journal = None if self._state_dir is None else _journal(self._state_dir)
+        _placeholders.use(self.root)
         device_modes()  # before anything could change them
-        found = self._find()
-        if self._state_dir is not None:
-            entry = Began(self.root, sorted(found.places), list(GUARDED), present, device_modes())
-            _placeholders.note(_journal(self._state_dir), entry)
-        return Running(self._plan(found, network=network), found, present)
+        with one_at_a_time(self._state_dir):
+            present = existing(self.root, GUARDED)
+            found = self._find()
+            if journal is not None:
+                entry = Began(self.root, sorted(found.places), list(GUARDED), present, device_modes())
+                _placeholders.note(journal, entry)
+            return Running(self._plan(found, network=network), found, present)
 
     def settle(self, running: Running) -> list[str]:
         """Look at what the command left; returns what had to be set aside. It scans the workspace, too."""
-        done = set_aside_new(running.before, self._find(), self.root)
-        return done + set_aside_names(self.root, GUARDED, running.present) + restore_devices(device_modes())
+        with one_at_a_time(self._state_dir):
+            done = set_aside_new(running.before, self._find(), self.root)
+            return done + set_aside_names(self.root, GUARDED, running.present) + restore_devices(device_modes())
 
     def plan(self, *, network: bool) -> Plan:
         """The plan alone."""
@@ -243,6 +274,7 @@ class ConfinementPolicy:
                 _placeholders.make(at, journal, is_dir=is_dir or not is_last)
                 yield str(at)
                 return
+            _placeholders.adopt(at)
             yield str(at)
             if not at.is_dir():
                 return
