@@ -143,8 +143,9 @@ def test_what_is_ignored_stays_ignored(home: Home) -> None:
         assert running.finish().code == 0
 
 
-def test_without_a_terminal_asking_is_a_denial_and_exits_3(home: Home) -> None:
-    done = home.script(shell("echo ran > ran")).run("exec", "go")
+@pytest.mark.parametrize("flags", [("--sandbox", "host"), ("--approve", "ask")])
+def test_without_a_terminal_asking_is_a_denial_and_exits_3(home: Home, flags: tuple[str, str]) -> None:
+    done = home.script(shell("echo ran > ran")).run("exec", "go", *flags)
     assert done.code == 3
     assert not (home.work / "ran").exists()
     assert "denied" in done.err

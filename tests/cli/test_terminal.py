@@ -12,11 +12,12 @@ from tests.harness.scripts import shell
 
 NASTY = "a\x1b]0;owned\x07b\x9b31mc\u202ed\re"
 QUESTION = "approve? [y/N] "
+ON_HOST = ("exec", "go", "--sandbox", "host")
 ASKED = re.compile("└\r\n(approve\\? \\[y/N\\] |Enter for page [0-9]+ of [0-9]+, n to deny: )".encode())
 
 
 def test_yes_at_the_terminal_lets_the_command_run(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go", size=(200, 24)) as terminal:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal(*ON_HOST, size=(200, 24)) as terminal:
         terminal.wait_for(QUESTION)
         assert not (home.work / "ran").exists()
         terminal.type("y\n")
@@ -42,7 +43,7 @@ def rows_of(shown: bytes) -> list[str]:
 
 def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
     command = f"echo {'x' * 40_000} > ran # the end"
-    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go", size=(200, 50)) as terminal:
+    with home.script(shell(command), {"text": "fine"}).terminal(*ON_HOST, size=(200, 50)) as terminal:
         pages = page_through(terminal)
         last = terminal.shown.decode().rpartition("┌ ")[2]
         terminal.type("n\n")
@@ -56,7 +57,7 @@ def test_a_long_command_is_shown_to_its_end(home: Home) -> None:
 @pytest.mark.parametrize("typed", ["y\n", "yes\n"])
 def test_yes_before_the_last_page_only_turns_it(home: Home, typed: str) -> None:
     command = "\n".join([*(f": line {number}" for number in range(50)), "touch ran"])
-    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
+    with home.script(shell(command), {"text": "fine"}).terminal(*ON_HOST) as terminal:
         terminal.wait_for(", n to deny: ")
         terminal.type(typed)
         terminal.wait_for(", n to deny: ", times=2)
@@ -70,7 +71,7 @@ def test_yes_before_the_last_page_only_turns_it(home: Home, typed: str) -> None:
 @pytest.mark.parametrize("typed", ["n\n", "maybe\n", "\x04"])
 def test_a_command_can_be_denied_on_its_first_page(home: Home, typed: str) -> None:
     command = "\n".join([*(f": line {number}" for number in range(50)), "touch ran"])
-    with home.script(shell(command), {"text": "fine"}).terminal("exec", "go") as terminal:
+    with home.script(shell(command), {"text": "fine"}).terminal(*ON_HOST) as terminal:
         terminal.wait_for(", n to deny: ")
         terminal.type(typed)
         assert terminal.finish() == 0
@@ -92,7 +93,7 @@ PADDING = {
 
 @pytest.mark.parametrize("padding", PADDING.values(), ids=PADDING.keys())
 def test_padding_does_not_hide_a_command(home: Home, padding: str) -> None:
-    with home.script(shell(f"touch ran; : #{padding}x"), {"text": "fine"}).terminal("exec", "go") as terminal:
+    with home.script(shell(f"touch ran; : #{padding}x"), {"text": "fine"}).terminal(*ON_HOST) as terminal:
         page_through(terminal)
         screen = rows_of(terminal.shown)[-24:]
         terminal.type("n\n")
@@ -105,7 +106,7 @@ def test_padding_does_not_hide_a_command(home: Home, padding: str) -> None:
 
 def test_a_file_is_shown_as_a_diff(home: Home) -> None:
     write = {"name": "write_file", "args": {"path": "a.txt", "content": "one\n" + "long " * 10_000 + "\nlast\n"}}
-    with home.script({"calls": [write]}, {"text": "fine"}).terminal("exec", "go", size=(250, 50)) as terminal:
+    with home.script({"calls": [write]}, {"text": "fine"}).terminal(*ON_HOST, size=(250, 50)) as terminal:
         page_through(terminal)
         terminal.type("y\n")
         assert terminal.finish() == 0
@@ -120,7 +121,7 @@ def test_a_file_is_shown_as_a_diff(home: Home) -> None:
 
 @pytest.mark.parametrize("typed", ["n\n", "\n", "maybe\n", "\x04"])
 def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal("exec", "go") as terminal:
+    with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal(*ON_HOST) as terminal:
         terminal.wait_for(QUESTION)
         terminal.type(typed)
         assert terminal.finish() == 0
@@ -130,7 +131,7 @@ def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) 
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go", typed="y\n") as terminal:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal(*ON_HOST, typed="y\n") as terminal:
         terminal.wait_for(QUESTION)
         terminal.type("n\n")
         assert terminal.finish() == 0
@@ -138,7 +139,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> No
 
 
 def test_an_interrupt_at_the_question_cancels_the_run_at_once(home: Home) -> None:
-    with home.script(shell("echo ran > ran")).terminal("exec", "go") as terminal:
+    with home.script(shell("echo ran > ran")).terminal(*ON_HOST) as terminal:
         terminal.wait_for(QUESTION)
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.finish() == 2
@@ -164,7 +165,7 @@ def test_the_end_of_the_input_does_not_grant_trust(home: Home) -> None:
 
 def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
     script = home.script(shell("echo one >> ran"), shell("echo two >> ran"), {"text": "fine"})
-    with script.terminal("exec", "go") as terminal:
+    with script.terminal(*ON_HOST) as terminal:
         terminal.wait_for(QUESTION)
         terminal.type("yes\n")
         terminal.wait_for(QUESTION, times=2)
@@ -175,7 +176,7 @@ def test_two_questions_are_asked_one_after_the_other(home: Home) -> None:
 
 
 def killed_at_the_question(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal("exec", "go") as terminal:
+    with home.script(shell("echo ran > ran"), {"text": "fine"}).terminal(*ON_HOST) as terminal:
         terminal.wait_for(QUESTION)
 
 

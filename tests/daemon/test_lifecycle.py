@@ -221,7 +221,7 @@ def test_run_headless_is_a_client_of_the_daemon(daemon: Daemon) -> None:
     for arguments, code, outcome in (
         (("count",), 0, "success"),
         (("--task", "count"), 0, "success"),
-        (("make",), 3, "denied"),
+        (("make", "--sandbox", "host"), 3, "denied"),
         (("make", "--approve", "all"), 0, "success"),
         (("count", "--accept", "exit 1", "--max-rounds", "1"), 4, "failed"),
     ):

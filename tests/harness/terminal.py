@@ -22,11 +22,23 @@ ENDLESS: Reply = {"text": "the quick brown fox jumps over the lazy dog. " * 3000
 
 
 class Tmux:
-    """One pane that runs a command; it ends with the block."""
+    """One pane that runs a command; it ends with the block.
 
-    def __init__(self, home: Home, *arguments: str, columns: int = 80, rows: int = 24, program: str = "") -> None:
+    A new session is not confined unless `sandbox` says so: most tests watch approvals and the shared pane.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        *arguments: str,
+        columns: int = 80,
+        rows: int = 24,
+        program: str = "",
+        sandbox: str | None = "host",
+    ) -> None:
         self.socket = str(home.directory / f"tmux-{time.monotonic_ns()}")
-        command = program or " ".join(map(shlex.quote, (*BUDDY, *arguments)))
+        flags = () if sandbox is None or "resume" in arguments else ("--sandbox", sandbox)
+        command = program or " ".join(map(shlex.quote, (*BUDDY, *arguments, *flags)))
         env = {**home.env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "SHELL": "/bin/sh"}
         size = ["-x", str(columns), "-y", str(rows)]
         line = f"cd {shlex.quote(str(home.work))} && {command}; echo [ended $?]; cat"

@@ -12,7 +12,7 @@ import pytest
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, probe_levels, sandbox_levels, verify_target
 from buddy.targets.confine import probe
-from buddy.targets.confine.target import Confined
+from buddy.targets.confine.deferred import DeferredConfined
 from buddy.targets.contract import Terminal
 from buddy.targets.local import Local
 from tests.harness.installed import need
@@ -49,7 +49,7 @@ def test_confined_is_available_where_proven(own: OwnDirectories, root: str, aske
     if not proof.method:
         pytest.skip(proof.reason)
     chosen = choose(TargetRequest(asked[0], root, asked[1]), own)
-    assert isinstance(chosen.target, Confined)
+    assert isinstance(chosen.target, DeferredConfined)
     assert chosen.sandbox == "confined"
     assert sandbox_levels()["confined"] == f"proven: {proof.method}"
 

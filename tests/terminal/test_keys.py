@@ -109,7 +109,7 @@ def test_history_is_searched(home: Home) -> None:
 
 def test_ctrl_z_suspends_and_fg_resumes(home: Home) -> None:
     with home.script(shell("touch ran")) and Tmux(home, program="bash --norc") as terminal:
-        terminal.enter(f"{shlex.quote(sys.executable)} -m buddy")
+        terminal.enter(f"{shlex.quote(sys.executable)} -m buddy --sandbox host")
         terminal.wait_for("(shift-tab)")
         terminal.keys("C-z")
         terminal.wait_for("Stopped")

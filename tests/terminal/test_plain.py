@@ -16,7 +16,7 @@ def test_every_line_is_a_prompt_and_replies_go_to_stdout(home: Home) -> None:
 
 def test_commands_work_and_approvals_are_not_asked(home: Home) -> None:
     done = home.script(shell("touch ran"), {"text": "Then not."}).run(
-        stdin="go\n/status\n/nope\n/model\n/quit\nnever\n"
+        "--sandbox", "host", stdin="go\n/status\n/nope\n/model\n/quit\nnever\n"
     )
     assert done.out == "Then not.\n"
     assert "denied by policy" in done.err
@@ -46,7 +46,7 @@ def test_exec_loads_no_editor(home: Home) -> None:
 def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     home.env["TERM"] = "dumb"
     home.script(shell("touch ran"), {"text": "**Done** \x1b[2J"}, shell("sleep 60"), shell("sleep 61"))
-    with home.terminal() as terminal:
+    with home.terminal("--sandbox", "host") as terminal:
         terminal.wait_for("> ")
         terminal.type("go\n")
         terminal.wait_for("$ touch ran")

@@ -136,7 +136,7 @@ def test_a_hangup_ends_the_editor_and_not_the_run(home: Home) -> None:
 
 
 def test_an_approval_of_a_killed_run_is_asked_again(home: Home) -> None:
-    with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go") as killed:
+    with home.script(shell("echo ran > ran"), {"text": "over"}).terminal("exec", "go", "--sandbox", "host") as killed:
         killed.wait_for("approve? [y/N] ")
     with Tmux(home, "resume", "--last") as terminal:
         terminal.wait_for("1 Yes")

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from buddy.cli.connect import blocking_client
 from buddy.cli.folder_trust import note_untrusted
 from buddy.cli.options import Options
-from buddy.cli.session_options import check_positive, session_payload, without_none
+from buddy.cli.session_options import (
+    check_positive,
+    is_default_level,
+    level_of,
+    policy_of,
+    session_payload,
+    without_none,
+)
 from buddy.client.steps import find_session, unknown_session
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.basics import MAX_TEXT, Ulids
@@ -35,13 +42,23 @@ def execute(options: Options) -> int:
     prompt = read_prompt(options)
     if options.last or options.session:
         return _continue(options, prompt)
-    session = session_payload(options, "headless", _policy(options))
+    level = level_of(options)
+    session = _session(options, level)
     check_positive("--max-rounds", options.max_rounds)
     _check_cost(options)
     note_untrusted(options)
     with _client(options) as (client, live):
-        session_id = client.start_session(session)
+        try:
+            session_id, why = client.start_session(session), ""
+        except ProtocolError as error:
+            if error.code != "SANDBOX_UNAVAILABLE" or not (is_default_level(options) and level == "confined"):
+                raise
+            # Nobody asked for `confined`: `host` has the stricter policy, and what is chosen is printed.
+            level, why = "host", error.message
+            session_id = client.start_session(_session(options, level))
         _print_session(session_id, live)
+        if is_default_level(options):
+            _print_level(level, why)
         started = client.ask("send_user_message", _message(options, session_id, prompt), session_id)
         return _follow(options, client, live, session_id, started["runId"])
 
@@ -79,7 +96,7 @@ def _send(options: Options, client: "BlockingClient", live: "LiveReport | None",
     from buddy.cli.continuing import busy, check_fixed, is_active, run_options
 
     check_fixed(options)
-    per_run = run_options(options, _policy(options) if options.approve else None)
+    per_run = run_options(options, _policy(options, None) if options.approve else None)
     if client.perform(is_active(session_id)):
         raise busy(session_id)
     if options.profile or options.model:
@@ -208,6 +225,17 @@ def _print_session(session_id: str, live: "LiveReport | None") -> None:
     print(f"session {escape(session_id)}", file=sys.stderr)
 
 
+def _print_level(level: str | None, why: str) -> None:
+    if level == "confined":
+        print(
+            "commands are confined: no network, writes only in this folder (--sandbox host turns it off)",
+            file=sys.stderr,
+        )
+    else:
+        reason = f" (confined is unavailable: {escape(why)})" if why else ""
+        print(f"commands run as your user{reason}", file=sys.stderr)
+
+
 def _session_to_resume(options: Options) -> tuple[str, str]:
     wanted = "last" if options.last else options.session or options.session_id
     if not wanted:
@@ -227,19 +255,22 @@ def _message(options: Options, session_id: str, prompt: str) -> dict[str, Any]:
     return without_none(message)
 
 
-def _policy(options: Options) -> str:
-    """Asking needs somebody who can answer; without a terminal the answer is no."""
-    policy = options.approve or "ask"
-    if policy not in ("ask", "auto", "all", "none"):
-        from buddy.approvals.deadlines import Moment
-        from buddy.approvals.policy import parse_policy
+def _session(options: Options, level: str | None) -> dict[str, Any]:
+    policy = _policy(options, level)
+    session = session_payload(options, "headless", level, policy)
+    if policy == "auto" and _has_person(options):
+        session["options"]["attended"] = True
+    return session
 
-        parse_policy(policy, Moment(0))
+
+def _policy(options: Options, level: str | None) -> str:
+    """Asking needs somebody who can answer; without a terminal the answer is no."""
+    policy = policy_of(options, level)
     return "none" if policy == "ask" and not _has_person(options) else policy
 
 
 def _has_person(options: Options) -> bool:
-    return options.approve in (None, "ask") and sys.stdin.isatty() and sys.stderr.isatty()
+    return options.approve in (None, "ask", "auto") and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _client_name(options: Options) -> str:

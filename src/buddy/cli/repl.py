@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.approvals.deadlines import Moment
-from buddy.approvals.policy import parse_policy
 from buddy.cli.connect import async_client
 from buddy.cli.continuing import check_fixed, check_no_run_flags
 from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.known_secrets import known_secrets
 from buddy.cli.options import Options
-from buddy.cli.session_options import pane_of, session_payload, target_of, workspace_of
+from buddy.cli.session_options import (
+    is_default_level,
+    level_of,
+    pane_of,
+    policy_of,
+    session_payload,
+    target_of,
+    workspace_of,
+)
 from buddy.cli.session_reader import read_lines
 from buddy.cli.settings import places_of, read_config
 from buddy.client.bodies import read_full_body
@@ -35,7 +41,10 @@ from buddy.errors import ProtocolError, UserError
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
 from buddy.protocol.requests import StartSession
+from buddy.targets.confine.deferred import prove
+from buddy.targets.confine.verdict import read_verdict
 from buddy.terminal.current_session import CurrentSession, SessionAccess, SessionFacts
+from buddy.terminal.escape import escape
 from buddy.terminal.settings import BuddyProgram, DisplayOptions, ProfileDetails, Profiles, TerminalSettings
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
@@ -105,7 +114,9 @@ def _run(options: Options, wanted: str | None) -> int:
 
     async def work() -> int:
         async with _connect(options) as (client, daemon_link):
-            session = CurrentSession(client, _session_access(client, options), _initial_facts(options, config))
+            level = await asyncio.to_thread(_find_level, options)
+            access = _session_access(client, options, level)
+            session = CurrentSession(client, access, _initial_facts(options, config, level))
             settings = _settings(options, config)
             if has_terminal() and not _is_dumb():
                 return await _on_terminal(options, session, settings, daemon_link, wanted)
@@ -187,10 +198,33 @@ async def _connect_daemon(options: Options) -> SocketLink:
         return await connect_unix(socket)
 
 
-def _session_access(client: Client, options: Options) -> SessionAccess:
+def _find_level(options: Options) -> str | None:
+    """The sandbox level to request. Slow the first time: what is announced was tested."""
+    level = level_of(options)
+    if level != "confined" or not is_default_level(options):
+        return level
+    state = places_of(options).state_dir
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if read_verdict(str(state)) is None:
+        prove(str(state))
+    return level_of(options)
+
+
+def _session_access(client: Client, options: Options, level: str | None) -> SessionAccess:
     async def start() -> str:
-        wants_pane = has_terminal() and pane_of(options) is None and not options.no_tmux
-        return await _start(client, session_payload(options, "interactive", _policy(options)), wants_pane=wants_pane)
+        try:
+            return await start_at(level)
+        except ProtocolError as error:
+            if error.code != "SANDBOX_UNAVAILABLE" or not (is_default_level(options) and level == "confined"):
+                raise
+            print(f"! Commands are not confined here: {escape(error.message)}", file=sys.stderr)
+            return await start_at("host")
+
+    async def start_at(level: str | None) -> str:
+        # A shared pane cannot be confined.
+        wants_pane = has_terminal() and pane_of(options) is None and not options.no_tmux and level != "confined"
+        payload = session_payload(options, "interactive", level, _policy(options, level))
+        return await _start(client, payload, wants_pane=wants_pane)
 
     async def find(wanted: str) -> str:
         return await client.perform(find_session(wanted, options.directory))
@@ -204,11 +238,10 @@ def _session_access(client: Client, options: Options) -> SessionAccess:
     return SessionAccess(start, find, read_full, export)
 
 
-def _initial_facts(options: Options, config: Config) -> SessionFacts:
+def _initial_facts(options: Options, config: Config, level: str | None) -> SessionFacts:
     profile, model = _initial_model(options, config)
-    sandbox = options.sandbox or "host"
-    policy, root = _policy(options), workspace_of(options)
-    return SessionFacts(profile, model, target_of(options), sandbox, policy=policy, root=root)
+    policy, root = _policy(options, level), workspace_of(options)
+    return SessionFacts(profile, model, target_of(options), level or "host", policy=policy, root=root)
 
 
 def _settings(options: Options, config: Config) -> TerminalSettings:
@@ -226,10 +259,9 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
     )
 
 
-def _policy(options: Options) -> str:
-    policy = options.approve or ("ask" if has_terminal() else "none")
-    parse_policy(policy, Moment(0))
-    return policy
+def _policy(options: Options, level: str | None) -> str:
+    policy = policy_of(options, level)
+    return "none" if policy == "ask" and options.approve is None and not has_terminal() else policy
 
 
 def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails:

@@ -37,6 +37,7 @@ class RunFollower:
         self._question = ""  # the approval that a person was asked about and has not answered
         self._screen: LineQuestion | None = None
         self._asked: set[str] = set()
+        self._policy = ""
 
     def follow(self, replayed: int = 0) -> int:
         """Follow until the run is complete, or without a run until `replayed`; returns the exit code.
@@ -48,6 +49,7 @@ class RunFollower:
                 self._show(self._screen)  # what was printed pushed the question up
             self._read_long_text(event)
             self._view.apply(event)
+            self._note_policy(event)
             if self._is_over(event, replayed):
                 return self._finish()
             if event["seq"] >= replayed:
@@ -81,6 +83,16 @@ class RunFollower:
             case _:
                 pass
 
+    def _note_policy(self, event: "JsonEvent") -> None:
+        """With `auto`, the run goes on without what nobody can approve."""
+        match event["type"]:
+            case "session_started":
+                self._policy = (event["payload"].get("options") or {}).get("approvalPolicy") or ""
+            case "approval_policy_changed":
+                self._policy = event["payload"]["policy"]
+            case _:
+                pass
+
     # --- questions --------------------------------------------------------------------------------------------------
 
     def _ask_next(self) -> None:
@@ -100,7 +112,8 @@ class RunFollower:
             self._show(self._screen)
             self._client.watched[STDIN] = self._read_answer
         else:
-            self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": True})
+            stop = self._policy != "auto"
+            self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
 
     def _read_answer(self) -> None:
         """A person typed something while a question was open: only an explicit yes approves."""

@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 from buddy.cli.options import Options
+from buddy.config.paths import state_path
 from buddy.errors import UserError
+from buddy.targets.confine.verdict import read_verdict
 
 
 def target_of(options: Options) -> str:
@@ -36,7 +38,36 @@ def pane_of(options: Options) -> bool | str | None:
     return None if options.no_tmux else options.tmux
 
 
-def session_payload(options: Options, mode: str, policy: str) -> dict[str, Any]:
+def level_of(options: Options) -> str | None:
+    """The sandbox level to request: by default `confined` on this machine, unless the last self-test failed.
+
+    None leaves it to the target. A shared pane is not confined, so whoever asks for one gets `host`.
+    """
+    if options.sandbox is not None or target_of(options) != "local":
+        return options.sandbox
+    if pane_of(options):
+        return "host"
+    last = read_verdict(state_path(os.environ, options.state_dir))
+    return "confined" if last is None or last.method else "host"
+
+
+def is_default_level(options: Options) -> bool:
+    """Whether nobody chose how commands are confined, so that `host` may take the place of `confined`."""
+    return options.sandbox is None and target_of(options) == "local"
+
+
+def policy_of(options: Options, level: str | None) -> str:
+    """The approval policy: the given one, or `auto` where commands are confined, else `ask`."""
+    policy = options.approve or ("auto" if level == "confined" else "ask")
+    if policy not in ("ask", "auto", "all", "none"):
+        from buddy.approvals.deadlines import Moment
+        from buddy.approvals.policy import parse_policy
+
+        parse_policy(policy, Moment(0))
+    return policy
+
+
+def session_payload(options: Options, mode: str, level: str | None, policy: str) -> dict[str, Any]:
     """The payload of `start_session`, as plain JSON: exec sends it before the protocol's types are loaded."""
     session: dict[str, Any] = {
         "agentRuntime": options.agent_runtime,
@@ -44,7 +75,7 @@ def session_payload(options: Options, mode: str, policy: str) -> dict[str, Any]:
         "model": options.model,
         "target": target_of(options),
         "tmux": pane_of(options),
-        "sandbox": options.sandbox,
+        "sandbox": level,
         "plan": options.plan or None,
         "approvalPolicy": policy,
         "budget": budget_of(options),

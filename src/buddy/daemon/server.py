@@ -21,6 +21,7 @@ from buddy.daemon.logfile import open_logfile
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.socketlink import ServerSocketLink
 from buddy.errors import UserError
+from buddy.targets.confine.deferred import prove_soon
 
 STOP_SECONDS = 10.0
 
@@ -82,6 +83,7 @@ class _Daemon:
         await self._runtime.clean_up()
         recovered = await self._runtime.sessions.recover()
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
+        prove_soon(str(self._places.state_dir))
         gc.freeze()  # what the start allocated stays, so the collector can skip it
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:

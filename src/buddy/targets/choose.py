@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from buddy.errors import ProtocolError, ToolError
 from buddy.targets import names
+from buddy.targets.confine.deferred import DeferredConfined
 from buddy.targets.contract import Target, Verifiable
 from buddy.targets.environment import environment, find_program
 from buddy.targets.launchers import ENGINES, ContainerLauncher, Launcher, LocalLauncher, SshLauncher, engines
@@ -23,6 +24,7 @@ from buddy.targets.launchers import close_connections as close_ssh_connections
 from buddy.targets.local import Local
 
 if TYPE_CHECKING:
+    from buddy.targets.confine.policy import ConfinementPolicy
     from buddy.targets.confine.probe import ProbeResult
 
 # A socket path has at most 108 bytes, and ssh adds about sixty to the directory's.
@@ -131,11 +133,6 @@ def _choose_confined(
 ) -> Target:
     if request.tmux:
         raise _unavailable("a shared tmux pane cannot be confined; omit tmux or use a container")
-    # Imported lazily: only confined sessions need it.
-    from buddy.targets.confine.policy import ConfinementPolicy
-    from buddy.targets.confine.probe import probe as probe_here
-    from buddy.targets.confine.target import Confined
-
     places = tuple(str(place) for place in (own.config_dir, own.state_dir))
     if root == "/":
         raise _unavailable("the workspace / is the entire machine, so nothing would be confined; choose a folder")
@@ -145,8 +142,17 @@ def _choose_confined(
     run_dir = os.path.realpath(own.run_dir)
     places += (run_dir,) if f"{run_dir}/".startswith(f"{root}/") and run_dir != root else ()
     files = () if own.config_file is None else (str(own.config_file),)
-    policy = ConfinementPolicy(root, home=str(Path.home()), own=places, files=files, state_dir=own.state_dir)
-    return Confined(policy, probe or probe_here)
+
+    def make_policy() -> "ConfinementPolicy":
+        from buddy.targets.confine.policy import ConfinementPolicy
+
+        return ConfinementPolicy(root, home=str(Path.home()), own=places, files=files, state_dir=own.state_dir)
+
+    if probe is None:
+        return DeferredConfined(make_policy, str(own.state_dir))
+    from buddy.targets.confine.target import Confined
+
+    return Confined(make_policy(), probe)
 
 
 async def clean_up(own: OwnDirectories) -> None:

@@ -8,7 +8,7 @@ from buddy.terminal.escape import escape
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import wrap_words
 
-_POLICIES = {"ask": "; Buddy asks first", "auto": "; Buddy asks for more", "none": "; all are denied"}
+_POLICIES = {"ask": "; Buddy asks first", "auto": "; Buddy asks for anything more", "none": "; all are denied"}
 
 
 def greeting(

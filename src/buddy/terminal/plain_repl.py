@@ -7,6 +7,7 @@ escape sequence is written; only a person is asked for approvals, and only an ex
 import asyncio
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from buddy.errors import BuddyError, UserError
@@ -123,6 +124,8 @@ class PlainRepl:
             self._approvals.append(event)
         if is_live:
             await self._ask()
+        elif not self._has_person and isinstance(body, ApprovalRequired) and not self.session.is_replaying:
+            await self._deny(body)
         return body
 
     async def _ask(self) -> None:
@@ -140,6 +143,12 @@ class PlainRepl:
                 await self.session.decide(request.approval_id, ApprovalAnswer(decision))
             except BuddyError as error:  # it was decided elsewhere
                 self.show(error_block(error, self.style))
+
+    async def _deny(self, request: ApprovalRequired) -> None:
+        """Nobody is there to be asked; the run continues without it."""
+        answer = ApprovalAnswer("deny", comment="nobody is there to be asked")
+        with suppress(BuddyError):  # it was decided elsewhere
+            await self.session.decide(request.approval_id, answer)
 
     def _answer(self, text: str) -> None:
         try:
