@@ -192,3 +192,71 @@ def test_no_registered_value_is_left_in_a_text(secret: str, before: str, after: 
     told_apart = len(secret.replace("\r\n", "").replace("\n", "")) >= 8  # line breaks do not count: text is wrapped
     if told_apart and "[" not in secret and "]" not in secret and secret not in MARK:
         assert secret not in masked
+
+
+NOISES = {
+    "colour": "\x1b[01;31m\x1b[K",
+    "end of a colour": "\x1b[m\x1b[K",
+    "8-bit colour": "\x9b31m",
+    "NUL": "\0",
+    "zero width": "\u200b",
+    "joiner": "\u200d",
+    "soft hyphen": "\xad",
+    "carriage return": "\r",
+    "bell": "\a",
+    "title with blanks": "\x1b]0;a title\x07",
+    "link": "\x1b]8;;https://a.example/b c\x1b\\",
+    "cursor": "\x1b[2 q",
+    "charset": "\x1b(B",
+    "colour as cat -v writes it": "^[[01;31m^[[K",
+    "NUL as cat -v writes it": "^@",
+    "colour in JSON": "\\u001b[31m",
+    "colour in Python": "\\x1b[31m",
+    "colour in a script": "\\033[0;31m",
+    "colour and a line break": "\x1b[m\n",
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("secret", ["Kq8Vw2Lm9Zr4Tn6Bx1Pd", "pass phrase of mine"])
+def test_noise_inside_a_value_does_not_hide_it(name: str, secret: str) -> None:
+    scrubber, noise = knowing(secret), NOISES[name]
+    for column in range(3, len(secret)):
+        text = f"a {secret[:column]}{noise}{secret[column:]} b"
+        assert scrubber.registered(text) == f"a {MARK} b"
+    everywhere = f"a {noise.join(secret)} b"
+    masked = scrubber.registered(everywhere)
+    assert NOISES[name].join(secret[2:]) not in masked
+    assert MARK in masked
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_noise_is_the_same_in_a_stream_at_any_cut(name: str) -> None:
+    noise = NOISES[name]
+    for column in (3, 9) if "\n" in noise else (1, 3, 9):
+        text = f"a {SECRET[:column]}{noise}{SECRET[column : column + 2]}{noise}{SECRET[column + 2 :]} b {noise}c"
+        masked = knowing_once(SECRET).text(text)
+        for cut in range(len(text)):
+            stream = knowing_once(SECRET).stream()
+            assert stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.finish() == masked
+        stream = knowing_once(SECRET).stream()
+        assert "".join(map(stream.feed, text)) + stream.finish() == masked
+
+
+def test_what_looks_like_noise_may_be_part_of_a_value() -> None:
+    assert knowing("@hunter2hunter2").registered("^@hunter2hunter2") == f"^{MARK}"
+    assert knowing("[31mhunter2").registered("\x1b[31mhunter2") == f"\x1b{MARK}"
+
+
+noisy = st.lists(
+    st.sampled_from(["a", "b", "\x1b[m", "\x1b", "[", "m", "\0", "\n", " ", "aaaa", "abab", "^[[", "\x1b]0;", "\a"])
+)
+
+
+@given(noisy, st.lists(st.integers(0, 200), max_size=6))
+def test_any_noise_gives_the_same_in_any_chunks(parts: list[str], places: list[int]) -> None:
+    scrubber, text = knowing("aaaaaaaa", "abababab"), "".join(parts)
+    edges = sorted(place % (len(text) + 1) for place in places)
+    stream = scrubber.stream()
+    chunks = [text[start:end] for start, end in zip([0, *edges], [*edges, len(text)], strict=True)]
+    assert "".join(map(stream.feed, chunks)) + stream.finish() == scrubber.text(text)

@@ -8,6 +8,7 @@ Invariants:
 
 from buddy.scrub import heuristics
 from buddy.scrub.marks import MARK
+from buddy.scrub.noise import has_noise
 from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, forced_cut, is_wide, wide_start
 from buddy.scrub.safe_cuts import SafeCuts
 from buddy.scrub.values import Values
@@ -52,11 +53,12 @@ class ValueStream:
         ends_wide = self._held[-1:] >= FIRST_WIDE and is_wide(self._held[-1])
         if cut == 0 and len(self._held) <= _HELD and not ends_wide:
             return out
+        noisy = has_noise(self._held)
         if cut == 0 or ends_wide:
             cut = self._values.open_at(self._held.removesuffix("\r"))
-        elif self._values.has_spaces or self._held[cut - 1] == "\n":
+        elif self._values.has_spaces or self._held[cut - 1] == "\n" or noisy:
             cut = self._values.open_at(self._held[:cut])
-        if self._covered or self._values.may_hold(self._held):
+        if self._covered or self._values.may_hold(self._held, noisy=noisy):
             return out + self._release(cut)
         return out + self._pass(cut)
 

@@ -3,6 +3,7 @@
 Invariants:
 - a value is found across line breaks, as if a terminal had wrapped the text anywhere; if the wrap leaves only one or
   two characters of it on the previous line, those stay and the rest is hidden;
+- a value is found with colours, control and invisible characters inside it (see `noise.py`);
 - overlapping hits become one mark, so that no part of a second secret remains next to the first;
 - a mark in the text is never cut or covered, so masking twice changes nothing;
 - a text without a hit costs one scan, or nothing if no value is registered.
@@ -15,6 +16,7 @@ from buddy.scrub.encodings import MIN_LENGTH, forms
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, Span
 from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
+from buddy.scrub.noise import NOISE, has_noise, open_noise
 
 _BREAK = LazyPattern(r"\r?\n")
 
@@ -43,12 +45,14 @@ class Values:
     def empty(self) -> bool:
         return not self._needles
 
-    def may_hold(self, part: str) -> bool:
-        """Whether it may contain a value; False is certain."""
-        return self._search is not None and self._search.any_in(_without_breaks(part))
+    def may_hold(self, part: str, *, noisy: bool) -> bool:
+        """Whether it may contain a value; False is certain. `noisy` says whether it contains noise."""
+        if self._search is None:
+            return False
+        return self._search.any_in(_without_breaks(part)) or (noisy and self._search.any_in(NOISE.sub("", part)))
 
     def mask(self, text: str) -> str:
-        if not self.may_hold(text) or not any(self._hits(text, wrapped=False)):
+        if self.empty or not self.may_hold(text, noisy=has_noise(text)) or not any(self._hits(text, wrapped=False)):
             return text
         return MARK.join(self.mask_part(part, len(part))[0] for part in text.split(MARK))
 
@@ -82,32 +86,46 @@ class Values:
         return min(held, next(reaching, held))
 
     def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
+        yield from self._find(part, _without_breaks(part), _BREAK, wrapped=wrapped)
+        # Besides, not instead: what looks like noise may be the beginning of a value.
+        if has_noise(part):
+            yield from self._find(part, NOISE.sub("", part), NOISE, wrapped=wrapped)
+
+    def _find(self, part: str, joined: str, removed: LazyPattern, *, wrapped: bool) -> Iterator[Span]:
+        """The values in a part of which something was removed."""
         if self._search is None:
             return
-        joined = _without_breaks(part)
         breaks: Breaks | None = None
         for needle, start in self._search.candidates(joined):
             if start < -SKIPPED or not joined.startswith(needle[SKIPPED:], start + SKIPPED):
                 continue
-            breaks = breaks or Breaks(part, wrapped=wrapped)
+            breaks = breaks or Breaks(part, removed, wrapped=wrapped)
             begin = breaks.begin(start)
             if begin > start or (start >= 0 and joined.startswith(needle, start)):
                 yield breaks.before(begin), breaks.before(start + len(needle) - 1) + 1
 
     def _open_value(self, part: str) -> int:
+        held = self._open(part, _without_breaks(part), _BREAK)
+        # Not in what may still be removed itself.
+        quiet = part[: open_noise(part)]
+        if not has_noise(part) and len(quiet) == len(part):
+            return held
+        without = self._open(quiet, NOISE.sub("", quiet), NOISE)
+        return min(held, without) if without < len(quiet) else held
+
+    def _open(self, part: str, joined: str, removed: LazyPattern) -> int:
         size = len(part)
         if self._firsts is None:
             return size
         # After a line break, one or two characters are too few to wait for: see the invariants.
         fewest = 3 if part.endswith("\n") else 1
-        joined = _without_breaks(part)
         from_here = max(0, len(joined) - self.longest + 1)
         starts = [first.start() for first in self._firsts.finditer(joined, from_here)]
         for start in [*starts, *range(max(from_here, len(joined) - 2), len(joined) - fewest + 1)]:
             rest = joined[start:]
             index = bisect.bisect_right(self._sorted, rest)
             if index < len(self._sorted) and self._sorted[index].startswith(rest):
-                return Breaks(part, wrapped=False).before(start)
+                return Breaks(part, removed, wrapped=False).before(start)
         return size
 
     def _compile(self) -> None:
@@ -119,16 +137,20 @@ class Values:
 
 
 class Breaks:
-    """The line breaks of a part, and by how much they shift what follows."""
+    """What was removed from a part, and by how much it shifts what follows."""
 
-    def __init__(self, part: str, *, wrapped: bool) -> None:
+    def __init__(self, part: str, pattern: LazyPattern, *, wrapped: bool) -> None:
         self._at: list[int] = [0] if wrapped else []
         self._pushed: list[int] = [0] if wrapped else []
+        self._lines: list[int] = [0] if wrapped else []
         removed = 0
-        for line_break in _BREAK.finditer(part) if "\n" in part else ():
-            self._at.append(line_break.start() - removed)
-            removed += line_break.end() - line_break.start()
+        for found in pattern.finditer(part):
+            at = found.start() - removed
+            self._at.append(at)
+            removed += found.end() - found.start()
             self._pushed.append(removed)
+            if part[found.end() - 1] == "\n":
+                self._lines.append(at)
 
     def before(self, position: int) -> int:
         """The position in the part of a character of the joined text."""
@@ -136,9 +158,9 @@ class Breaks:
         return position + (self._pushed[index - 1] if index else 0)
 
     def begin(self, start: int) -> int:
-        """From where a hit that starts here is hidden: after a break within its first characters."""
-        index = bisect.bisect_right(self._at, start + SKIPPED)
-        return max(start, self._at[index - 1]) if index else start
+        """From where a hit that starts here is hidden: after a line break within its first characters."""
+        index = bisect.bisect_right(self._lines, start + SKIPPED)
+        return max(start, self._lines[index - 1]) if index else start
 
 
 def _without_breaks(text: str) -> str:
