@@ -94,6 +94,34 @@ def test_a_session_is_found_by_the_beginning_of_its_id(home: Home) -> None:
     assert ids[1] in home.run("session", "show", "last").out
 
 
+def test_a_session_is_found_by_its_number_in_the_list_and_by_the_end_of_its_id(home: Home) -> None:
+    home.script({"text": "hi"})
+    ids = [json.loads(home.run("exec", "go", "--json").out)["sessionId"] for _ in range(3)]
+    rows = home.run("session", "list").out.splitlines()[1:]
+    assert [(row.split()[0], row.split()[4]) for row in rows] == [(ids[2], "#1"), (ids[1], "#2"), (ids[0], "#3")]
+    for wanted in ("3", "#3", ids[0][-6:], ids[0][-6:].lower()):
+        assert ids[0] in home.run("session", "show", wanted).out
+    assert json.loads(home.run("resume", "3", "--json").out)["sessionId"] == ids[0]
+    listed = json.loads(home.run("session", "list", "--json").out)["sessions"]
+    assert [row["number"] for row in listed] == [1, 2, 3]
+    place = [row["sessionId"] for row in listed].index(ids[1]) + 1
+    assert json.loads(home.run("exec", "--session", str(place), "more", "--json").out)["sessionId"] == ids[1]
+    missing = home.run("session", "show", "4")
+    assert (missing.code, missing.err.splitlines()[0]) == (64, f"error: no session #4 in {home.work}")
+    elsewhere = home.directory / "elsewhere"
+    elsewhere.mkdir()
+    assert home.run("session", "show", "1", "-C", str(elsewhere)).code == 64, "numbers are those of one directory"
+    assert "#1" not in home.run("session", "list", "--all").out
+
+
+def test_a_copy_has_a_name_of_its_own(home: Home) -> None:
+    home.script({"text": "hi"}).run("exec", "write the docs")
+    assert home.run("session", "fork", "last").code == 0
+    head, *rows = home.run("session", "list").out.splitlines()
+    names = [row[head.index("PROMPT") :] for row in rows]
+    assert sorted(names) == ["write the docs", "write the docs (fork)"]
+
+
 @pytest.mark.parametrize("action", ["show", "export", "delete"])
 @pytest.mark.parametrize(
     "wanted", ["nope", "sess_", "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV", "../../etc/passwd/and/so/on/and/on"]

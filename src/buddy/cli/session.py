@@ -49,6 +49,7 @@ class SessionRow(Struct, frozen=True):
     summary: SessionSummary
     prompt: str
     interrupted: bool
+    number: int | None
 
     @property
     def state(self) -> str:
@@ -64,6 +65,8 @@ class SessionRow(Struct, frozen=True):
             "mode": self.summary.mode,
             "lastSeq": self.summary.last_seq,
             "prompt": self.prompt,
+            "title": self.summary.title,
+            "number": self.number,
         }
 
 
@@ -92,8 +95,13 @@ async def _list(client: Client, options: Options) -> None:
     found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
     interrupted = _interrupted(options)
     rows = [
-        SessionRow(summary, await first_prompt(client, summary.session_id), summary.session_id in interrupted)
-        for summary in found
+        SessionRow(
+            summary,
+            await first_prompt(client, summary.session_id),
+            summary.session_id in interrupted,
+            None if options.all else number,  # numbers are those of one directory
+        )
+        for number, summary in enumerate(found, 1)
     ]
     if options.json:
         _print_json({"sessions": [row.to_json() for row in rows]})
@@ -190,17 +198,19 @@ def _print_json(value: object) -> None:
 def _print_table(rows: list[SessionRow]) -> None:
     style = style_of(sys.stdout, os.environ)
     now = int(time.time() * 1000)
-    cells = [("SESSION", "STATE", "USED", "DIRECTORY", "PROMPT")]
+    cells = [("SESSION", "STATE", "USED", "", "DIRECTORY", "PROMPT")]
     for row in rows:
         place = one_line(_short_path(row.summary.repo.root_path), 60)
-        cells.append((row.summary.session_id, row.state, ago(now - row.summary.updated_at), place, row.prompt))
-    widths = [max(len(line[column]) for line in cells) for column in range(4)]
+        number, used = f"#{row.number}" if row.number else "", ago(now - row.summary.updated_at)
+        cells.append((row.summary.session_id, row.state, used, number, place, row.summary.title or row.prompt))
+    columns = [column for column in range(5) if any(line[column] for line in cells)]
+    widths = [max(len(line[column]) for line in cells) for column in columns]
     room = PROMPT_WIDTH
     if sys.stdout.isatty():
         room = max(10, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
     for number, line in enumerate(cells):
-        padded = [cell.ljust(width) for cell, width in zip(line[:4], widths, strict=True)]
-        text = "  ".join([*padded, one_line(line[4], room)]).rstrip()
+        padded = [line[column].ljust(width) for column, width in zip(columns, widths, strict=True)]
+        text = "  ".join([*padded, one_line(line[5], room)]).rstrip()
         print(style.bold(text) if number == 0 else text)
     for row in rows:
         if row.interrupted:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CHUNK = 256 * 1024
 MAX_LISTED = 200
+SHORTEST_END = 4
 FULL_ID = len("sess_") + 26
 
 Result = TypeVar("Result")
@@ -35,9 +36,15 @@ Steps = Generator[Ask, Fields, Result]
 
 
 def find_session(wanted: str, directory: str) -> Steps[str]:
-    """The session that `last`, an id or an id's prefix refers to; UserError if none or several match."""
+    """The session that `last`, a number of the list, an id, its beginning or its end refers to.
+
+    UserError if none or several match.
+    """
     if wanted == "last":
         return (yield from last_session(directory))
+    number = _number(wanted)
+    if number is not None:
+        return (yield from _numbered_session(number, directory))
     if len(wanted) >= FULL_ID:
         try:
             yield Ask("read_events", {"after": 0, "limit": 1}, wanted)
@@ -46,13 +53,34 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
         return wanted
     listed = yield Ask("list_sessions", {"limit": MAX_LISTED})
     start = "sess_" + wanted.removeprefix("sess_").upper()
-    found: list[str] = [session["sessionId"] for session in listed["sessions"]]
-    found = [session_id for session_id in found if session_id.startswith(start)]
+    ids: list[str] = [session["sessionId"] for session in listed["sessions"]]
+    found = [session_id for session_id in ids if session_id.startswith(start)]
+    if not found and len(wanted) >= SHORTEST_END:
+        found = [session_id for session_id in ids if session_id.endswith(wanted.upper())]
+        if len(found) > 1:
+            raise UserError(f"{len(found)} sessions end with {wanted}", hint="type more of the id")
     if len(found) > 1 and start != "sess_":
         raise UserError(f"{len(found)} sessions start with {wanted}", hint="type more of the id")
     if len(found) != 1 or start == "sess_":
         raise unknown_session(wanted)
     return found[0]
+
+
+def _number(wanted: str) -> int | None:
+    """A number of the list, such as `3` or `#3`; an id has more digits, and starts with a 0 for centuries."""
+    digits = wanted.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit()) or digits.startswith("0") or len(digits) > len(str(MAX_LISTED)):
+        return None
+    return int(digits)
+
+
+def _numbered_session(number: int, directory: str) -> Steps[str]:
+    """The session with this number in `buddy session list` of a directory; the most recently used one is 1."""
+    root = os.path.realpath(directory)
+    listed = yield Ask("list_sessions", {"limit": MAX_LISTED, "rootPath": root})
+    if number > len(listed["sessions"]):
+        raise UserError(f"no session #{number} in {root}", hint="run 'buddy session list' to see their numbers")
+    return listed["sessions"][number - 1]["sessionId"]
 
 
 def last_session(directory: str) -> Steps[str]:

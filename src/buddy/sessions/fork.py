@@ -48,6 +48,8 @@ _ENDS_STEP = events_where(lambda facts: facts.ends_step)
 
 Entry = tuple[Event, EventBody | None]
 
+TITLE_LENGTH = 60
+
 
 def boundary(entries: Sequence[Entry], seq: int) -> int:
     """The seq of the last turn boundary at or before `seq`; 0 if there is none."""
@@ -92,6 +94,13 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
         if event.type in _ENDS_STEP and not open_calls:
             found = event.seq
     return found
+
+
+def fork_title(title: str | None, entries: Sequence[Entry]) -> str:
+    """The name of a copy: the original's, or else its first message, and that it is a copy."""
+    first = next((body.text for _, body in entries if isinstance(body, UserMessage)), "")
+    name = " ".join((title or first).split())[:TITLE_LENGTH]
+    return f"{name} (fork)".strip()
 
 
 def fork_events(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:

@@ -106,7 +106,7 @@ class Sessions:
 
         `token` is the one that the copy was requested with, if there was one.
         """
-        from buddy.sessions.fork import fork_events
+        from buddy.sessions.fork import fork_events, fork_title
 
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
@@ -117,6 +117,7 @@ class Sessions:
         new, now = self._services.ids("sess"), self._services.clock()
         copy = fork_events(entries, seq, replace(started, session_id=new, state="idle"), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
+        row = replace(row, title=fork_title(record.title, entries))
         lease = await self._services.log.create(row, self._owner)
         await self._services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
         await self._services.log.release(lease)

@@ -49,7 +49,7 @@ def add_session(parser: Parser, *, nargs: str | None = None) -> None:
         nargs=nargs,
         default=argparse.SUPPRESS,
         metavar="ID",
-        help="session id, the start of one, or last",
+        help="session id, its start or end, its number in session list, or last",
     )
 
 
