@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from buddy.approvals.decide import NO_NETWORK, NOBODY_ASKED, PLAN_ONLY, Decision, Mode, decide, needs_decision
+from buddy.approvals.decide import (
+    NO_NETWORK,
+    NOBODY_ASKED,
+    NOT_OUTSIDE,
+    PLAN_ONLY,
+    Decision,
+    Mode,
+    decide,
+    needs_decision,
+)
 from buddy.approvals.questions import Opinion, Question
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import ApprovalKind, Policy, Tier
@@ -30,6 +39,7 @@ def write_to(path: str, sandbox: str = "confined", agent: AgentTool | None = Non
     return Write(title="", summary="", path=path, protected=path.endswith(".env"), sandbox=sandbox, agent=agent)
 
 
+LEAVING = Exec(title="", summary="", command="ls", cwd="/w", sandbox="host", outside=True)
 DROID = AgentTool("droid", "Execute", {}, "/w")
 INSIDE: list[Intent] = [
     exec_with(network=False),
@@ -38,6 +48,7 @@ INSIDE: list[Intent] = [
     write_to("/w/x", "container"),
 ]
 OUTSIDE: list[Intent] = [
+    LEAVING,
     exec_with(None, "host"),
     exec_with(None, "container"),
     exec_with(network=True),
@@ -109,6 +120,10 @@ TABLE: list[tuple[Question, Opinion, Policy, RuleActor | None, Mode, Decision]] 
     (asked(OUTSIDE[0]), ALLOW, "auto", None, HEADLESS, Decision("approve", RuleActor("r1"))),
     (asked(OUTSIDE[0]), NOTHING, "auto", SESSION_GRANT, HEADLESS, Decision("approve", SESSION_GRANT)),
     (asked(OUTSIDE[0]), NOTHING, "ask", None, HEADLESS, Decision("ask", why="no rule applies")),
+    (asked(LEAVING), NOTHING, "all", None, Mode(), Decision("ask", why="no rule applies")),
+    (asked(LEAVING), NOTHING, "all", None, HEADLESS, Decision("deny", RuleActor("sandbox"), NOT_OUTSIDE)),
+    (asked(LEAVING), NOTHING, "all", SESSION_GRANT, HEADLESS, Decision("approve", SESSION_GRANT)),
+    (asked(LEAVING), ALLOW, "auto", None, HEADLESS, Decision("approve", RuleActor("r1"))),
 ]
 
 

@@ -39,3 +39,19 @@ def test_always_says_what_was_asked_for() -> None:
     assert with_network.describe().endswith("with network")
     assert opinion(with_network, network=True) == "allow"
     assert opinion(without, network=True) is None
+
+
+def leaving(*rules: Rule) -> RuleDecision | None:
+    return Rules(rules).judge(Subject("run_shell", command="git log -3", sandbox="host", outside=True)).decision
+
+
+def test_only_a_rule_that_says_host_lets_a_command_out_of_the_sandbox() -> None:
+    for rule in (Rule("allow", argv=("git", "log", "-3")), Rule("allow", tool="run_shell"), Rule("allow")):
+        assert leaving(rule) is None
+    assert leaving(Rule("allow", argv=("git", "log", "-3"), sandbox="confined")) is None
+    allowed = Rule("allow", argv=("git", "log", "-3"), sandbox="host")
+    assert leaving(allowed) == "allow"
+    assert leaving(allowed, Rule("deny", argv=("git", "**"))) == "deny"
+    always = suggest(Subject("run_shell", command="git log -3", sandbox="host", outside=True))
+    assert always is not None
+    assert leaving(always) == "allow"

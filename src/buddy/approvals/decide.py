@@ -14,10 +14,11 @@ from msgspec import Struct
 from buddy.approvals.questions import Opinion, Question
 from buddy.protocol.actors import Actor, RuleActor, RuntimeActor
 from buddy.protocol.codes import Policy, Tier
-from buddy.protocol.intents import opens_network, stays_inside
+from buddy.protocol.intents import Exec, Intent, opens_sandbox, stays_inside
 
 PLAN_ONLY = "this session is in plan mode, which only reads; continue without it"
 NO_NETWORK = "a confined command gets network only by a rule with network = true or from a person; continue without it"
+NOT_OUTSIDE = 'a command leaves the sandbox only by a rule with sandbox = "host" or from a person; continue without it'
 NOBODY_ASKED = "it needs more than the sandbox allows, and nobody can be asked; continue without it"
 
 
@@ -48,27 +49,29 @@ def decide(question: Question, opinion: Opinion, policy: Policy, grant: RuleActo
     if policy == "none":
         return Decision("deny", RuntimeActor.POLICY)
     if opinion.must_ask:
-        return _leave_to_person("ask", mode, opinion.why)
+        return Decision("ask", why=opinion.why)
     if _covers(policy, question, opinion):
         return Decision("approve", RuntimeActor.POLICY)
     if grant is not None:
         return Decision("approve", grant)
-    return _leave_to_person(policy, mode, opinion.why)
+    return _leave_to_person(policy, mode, question.intent, opinion.why)
 
 
 def _covers(policy: Policy, question: Question, opinion: Opinion) -> bool:
     """Whether the policy approves the call. `all` relies on the confinement of commands, so it does not open it."""
     if policy == "auto":
         return stays_inside(question.intent) and not opinion.by_rule
-    return policy == "all" and not opens_network(question.intent)
+    return policy == "all" and not opens_sandbox(question.intent)
 
 
-def _leave_to_person(policy: Policy, mode: Mode, why: str) -> Decision:
+def _leave_to_person(policy: Policy, mode: Mode, intent: Intent, why: str) -> Decision:
     """A run without a person continues without what its policy does not cover; `ask` demands an answer."""
     if policy == "ask" or not mode.headless or mode.attended:
         return Decision("ask", why=why)
     if policy == "auto":
         return Decision("deny", RuntimeActor.POLICY, NOBODY_ASKED)
+    if isinstance(intent, Exec) and intent.outside:
+        return Decision("deny", RuleActor("sandbox"), NOT_OUTSIDE)
     return Decision("deny", RuleActor("network"), NO_NETWORK)
 
 

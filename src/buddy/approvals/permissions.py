@@ -9,7 +9,7 @@ from buddy.approvals.questions import Opinion, Question
 from buddy.approvals.rules import Rule, Rules, Subject, suggest
 from buddy.characters import find_deceptive
 from buddy.errors import ProtocolError, UserError
-from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write, opens_network
+from buddy.protocol.intents import Exec, Fetch, Intent, Keys, Other, Write, opens_sandbox
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.tools.shell.mentions import relative
 
@@ -44,7 +44,7 @@ class Permissions:
         opinion = rules.judge(subject)
         if isinstance(intent, Keys):
             opinion = self._judge_keys(rules, intent, subject, opinion)
-        unasked = not self._asks_for_shell and question.tool == "run_shell" and not subject.network
+        unasked = not self._asks_for_shell and question.tool == "run_shell" and not opens_sandbox(intent)
         if unasked and opinion.decision is None:
             return Opinion("allow", "shell_confirm is off", "shell_confirm")
         if opinion.decision == "allow" and _is_protected(intent):
@@ -113,7 +113,8 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
                 about,
                 command=intent.command,
                 cwd=intent.cwd,
-                network=opens_network(intent),
+                network=bool(intent.network),
+                outside=intent.outside,
                 scripts=tuple(f"{digest}  {relative(path, root)}" for path, digest in sorted(intent.scripts.items())),
             )
         case Fetch():

@@ -91,7 +91,7 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 class Subject(Struct, frozen=True):
     """What rules judge: a call of a tool, and the command, path or host it is about.
 
-    `scripts` are the files that the command runs, written as in a rule.
+    `scripts` are the files that the command runs, written as in a rule. `outside`: it would leave a sandbox.
     """
 
     tool: str
@@ -103,6 +103,7 @@ class Subject(Struct, frozen=True):
     workspace: str = ""
     cwd: str = "."
     network: bool = False
+    outside: bool = False
     scripts: tuple[str, ...] = ()
 
 
@@ -200,7 +201,7 @@ def suggest(subject: Subject) -> Rule | None:
     rule = Rule(
         "allow",
         tool=subject.tool,
-        sandbox=_sandbox(subject.sandbox),
+        sandbox="host" if subject.outside else _sandbox(subject.sandbox),
         target=literal_glob(subject.target),
         network=True if subject.network else None,
     )
@@ -235,6 +236,9 @@ def _concerns(rule: Rule, subject: Subject, named: Mentions) -> bool:
     if rule.decision != "allow" and rule.cwd is not None and not _may_run_in(rule.cwd, subject):
         return False
     if rule.sandbox is not None and rule.decision == "allow" and _level(subject.sandbox) < _level(rule.sandbox):
+        return False
+    # Nor does allowing a command let it out of the sandbox.
+    if subject.outside and rule.decision == "allow" and rule.sandbox != "host":
         return False
     # Network for a confined command needs a rule that says so; allowing the command is not enough.
     wanted = bool(rule.network) if rule.decision == "allow" else rule.network

@@ -59,6 +59,7 @@ class _Intent(Struct, frozen=True, kw_only=True):
 class Exec(_Intent, frozen=True, kw_only=True):
     """Runs a command. `network` is None if it is not known to be without: nothing confines it, or a container has it.
 
+    `outside` is true for a command that leaves the sandbox of its session.
     `scripts` are the digests of the files it would run, by path; `scripts_complete` is false if it may run more.
     """
 
@@ -71,6 +72,7 @@ class Exec(_Intent, frozen=True, kw_only=True):
     scripts_complete: bool = True
     script_texts: dict[str, str] = {}
     network: bool | None = None
+    outside: bool = False
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"command": self.command, "cwd": self.cwd}
@@ -81,6 +83,8 @@ class Exec(_Intent, frozen=True, kw_only=True):
             facts["scriptTexts"] = self.script_texts
         if self.network is not None:
             facts["network"] = "on" if self.network else "off"
+        if self.outside:
+            facts["outsideSandbox"] = True
         return facts
 
 
@@ -156,14 +160,14 @@ class Keys(_Intent, frozen=True, kw_only=True):
 class Other(_Intent, frozen=True, kw_only=True):
     """Anything else. `path` is the file or directory it is about; `shown` is whatever else a person should see.
 
-    `opens_network` is true for a confined command that gets network, `is_contained` for a call that stays inside the
-    sandbox; both are only known of recorded calls.
+    Two facts are only known of recorded calls: `opens_sandbox` is true for a confined command that gets network or
+    leaves the sandbox, `is_contained` for a call that stays inside it.
     """
 
     kind: ApprovalKind = "tool"
     path: str | None = None
     shown: dict[str, Any] = {}
-    opens_network: bool = False
+    opens_sandbox: bool = False
     is_contained: bool = False
 
     def _facts(self) -> dict[str, Any]:
@@ -173,13 +177,13 @@ class Other(_Intent, frozen=True, kw_only=True):
 Intent = Exec | Write | Fetch | Keys | Other
 
 
-def opens_network(intent: Intent) -> bool:
-    """Whether this is a confined command that gets network."""
+def opens_sandbox(intent: Intent) -> bool:
+    """Whether this is a confined command that gets network, or runs outside the sandbox."""
     match intent:
         case Exec():
-            return bool(intent.network)
+            return bool(intent.network) or intent.outside
         case Other():
-            return intent.opens_network
+            return intent.opens_sandbox
         case Write() | Fetch() | Keys():
             return False
 
@@ -210,5 +214,5 @@ def recorded_intent(kind: str, title: str, summary: str, details: Mapping[str, A
         title=title,
         summary=summary,
         shown=dict(details),
-        opens_network=details.get("network") == "on",
+        opens_sandbox=details.get("network") == "on" or details.get("outsideSandbox") is True,
     )

@@ -164,7 +164,7 @@ def intent_of(name: str, step: object) -> Intent:
     # the call may have been one that stays in the sandbox.
     by = parse_actor(step.by) if isinstance(step, ApprovalReceived) else None
     contained = isinstance(step, ApprovalReceived) and by == RuntimeActor.POLICY and step.decision == "approve"
-    return Other(title=name, summary=name, opens_network=by == SESSION_GRANT, is_contained=contained)
+    return Other(title=name, summary=name, opens_sandbox=by == SESSION_GRANT, is_contained=contained)
 
 
 class RecordedPermissions(Permissions):

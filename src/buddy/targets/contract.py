@@ -96,6 +96,10 @@ class Offline(Protocol):
         """The same target with network access, for one call that was allowed to use it."""
         ...
 
+    def outside(self) -> Target:
+        """The same place without confinement, for one call that was allowed to leave it."""
+        ...
+
 
 @runtime_checkable
 class LinkAware(Protocol):

@@ -8,6 +8,7 @@ where it continues and the result says so.
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, parse_actor
@@ -24,6 +25,24 @@ from buddy.tools.shell.unwrap import read_ahead
 from buddy.tools.texts import text_of
 
 SHOWN_AFTER_TIMEOUT = 8 * 1024
+# What programs print if the sandbox stopped them, and what the model can do about it.
+_NO_NETWORK = (
+    *("network is unreachable", "could not resolve", "name resolution", "name or service not known"),
+    *("connection refused", "failed to connect", "couldn't connect", "no route to host", "enotfound", "econnrefused"),
+)
+_NO_ACCESS = (
+    *("read-only file system", "permission denied", "operation not permitted", "no such device"),
+    *("erofs", "eacces", "eperm", "device or resource busy"),
+)
+_NETWORK_ADVICE = (
+    "Commands here have no network. If it failed because of that, request it again with network: true; the user is "
+    "asked."
+)
+_OUTSIDE_ADVICE = (
+    "Commands here run in a sandbox and write only in the workspace. If it failed because of that and cannot be done "
+    "another way, request it again with outside_sandbox: true; the user is asked."
+)
+ADVICE = ((_NO_NETWORK, _NETWORK_ADVICE), (_NO_ACCESS, _OUTSIDE_ADVICE))
 
 
 class RunShellArgs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +57,10 @@ class RunShellArgs(Struct, frozen=True, forbid_unknown_fields=True):
     network: Annotated[bool, Meta(description="In a confined session: request network access for this command.")] = (
         False
     )
+    outside_sandbox: Annotated[
+        bool,
+        Meta(description="In a confined session: request to run this command outside the sandbox, if it failed there."),
+    ] = False
 
 
 class RunShell:
@@ -54,12 +77,15 @@ class RunShell:
         cwd = await place.target.locate(args.cwd, root=place.root) if args.cwd else place.root
         await read_ahead(args.command)
         scripts = await scripts_of(args.command, cwd, place)
-        network = await _network(args, place)
+        outside = args.outside_sandbox and place.sandbox == "confined"
+        network = None if outside else await _network(args, place)
+        how = " outside the sandbox" if outside else " with network" if network else ""
         return Exec(
-            title="run a shell command with network" if network else "run a shell command",
+            title=f"run a shell command{how}",
             summary=args.command,
             target=place.target.name,
-            sandbox=place.sandbox,
+            sandbox="host" if outside else place.sandbox,
+            outside=outside,
             command=args.command,
             cwd=cwd,
             wait=args.wait,
@@ -80,7 +106,9 @@ class RunShell:
             await call.on_output(stream, chunk)
 
         target = call.place.target
-        if args.network and isinstance(target, Offline):
+        if args.outside_sandbox and isinstance(target, Offline):
+            target = target.outside()
+        elif args.network and isinstance(target, Offline):
             target = target.with_network()
         env = None
         if _is_by_rule(call.by) and runs_git(args.command):
@@ -97,7 +125,16 @@ class RunShell:
             return _still_running(args.wait, output)
         if finished.timed_out:
             raise _timed_out(args.wait, output)
-        return command_result(finished, output)
+        result = command_result(finished, output)
+        is_inside = isinstance(target, Offline) and call.place.sandbox == "confined"
+        return _with_advice(result) if is_inside and finished.exit_code != 0 else result
+
+
+def _with_advice(result: Output) -> Output:
+    """A command that seems to have failed because of the sandbox, with the ways out."""
+    shown = result.text[-SHOWN_AFTER_TIMEOUT:].lower()
+    advice = next((advice for signs, advice in ADVICE if any(sign in shown for sign in signs)), None)
+    return result if advice is None else replace(result, text=f"{result.text}\n\n[{advice}]")
 
 
 def _is_by_rule(by: str) -> bool:

@@ -40,6 +40,9 @@ class DeferredConfined(Local):
     def with_network(self) -> "Confined":
         return self._confined.with_network()
 
+    def outside(self) -> Local:
+        return self._confined.outside()
+
     async def run(
         self,
         command: str,

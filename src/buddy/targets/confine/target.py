@@ -47,6 +47,9 @@ class Confined(Local):
     def with_network(self) -> "Confined":
         return Confined(self._policy, self._proof, network=True, grace=self._grace)
 
+    def outside(self) -> Local:
+        return Local(grace=self._grace)
+
     async def verify(self, root: str) -> None:  # noqa: ARG002 - it holds everywhere here, or nowhere
         await self._proven()
 
