@@ -150,7 +150,7 @@ def test_a_busy_session_is_left_alone(home: Home) -> None:
         ):
             done = home.run(*words)
             assert done.code == 75
-            assert done.err.splitlines()[0] == f"error: {session_id} is busy: it has an active run"
+            assert f"error: {session_id} is busy: it has an active run\n" in done.err
     assert prompts(home, session_id) == ["go"]
 
 
