@@ -1,5 +1,6 @@
 """Git commands that a rule allowed, in repositories whose own configuration would run a canary."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,13 @@ LOOKING = (
     "git ls-files -o",
     "git blame same.txt",
 )
+REFUSED = (
+    "includeIf.gitdir:**.path",
+    "includeIf.onbranch:**.path",
+    "core.gitProxy",
+    "remote.origin.uploadpack",
+    "remote.origin.receivepack",
+)
 CHANGING = ("git add .", "git commit -aqm x", "git checkout .", "git stash", "git fetch", "git push", "git gc --auto")
 
 
@@ -48,6 +56,12 @@ def has_run(canary: Path) -> bool:
     return (canary.parent / "ran").exists()
 
 
+def remove_refused(repository: Path) -> None:
+    """Remove the settings because of which a command is not run at all."""
+    for name in REFUSED:
+        git(repository, "config", "--unset-all", name)
+
+
 async def run(command: str, call: Call) -> str:
     return (await RunShell().run(RunShellArgs(command), msgspec.structs.replace(call, by=BY_RULE))).text
 
@@ -59,14 +73,14 @@ async def test_no_setting_of_the_repository_runs_anything(
     (repository / ".git" / "info" / "attributes").write_text("* filter=evil diff=evil merge=evil\n")
     set_config(repository / ".git" / "config", name, TRIGGERS.get(name, "{canary} #").format(canary=canary))
     for command in (*LOOKING, *CHANGING):
-        await run(command, call)
+        with pytest.raises(ToolError) if name in REFUSED else nullcontext():
+            await run(command, call)
         assert not has_run(canary), command
 
 
 async def test_looking_works_without_the_repository_s_programs(call: Call, repository: Path, canary: Path) -> None:
     poison(repository, canary)
-    git(repository, "config", "--unset-all", "includeIf.gitdir:**.path")
-    git(repository, "config", "--unset-all", "includeIf.onbranch:**.path")
+    remove_refused(repository)
     for name in ("diff.external", "diff.evil.command", "core.attributesFile"):
         git(repository, "config", "--unset-all", name)
     (canary.parent / "ran").unlink(missing_ok=True)
@@ -109,8 +123,7 @@ async def test_submodules_run_nothing(call: Call, repository: Path, canary: Path
     git(repository, "submodule", "add", "-q", str(inner), "sub")
     git(repository, "commit", "-qam", "second")
     poison(repository / "sub", canary)
-    for section in ("includeIf.gitdir:**.path", "includeIf.onbranch:**.path"):
-        git(repository / "sub", "config", "--unset-all", section)
+    remove_refused(repository / "sub")
     (canary.parent / "ran").unlink(missing_ok=True)
     await run("git status", call)
     await run("git diff", call)
@@ -135,6 +148,12 @@ async def test_a_bare_repository_in_a_folder_is_not_used(call: Call, repository:
         ("url.ext::sh -c evil.insteadOf", "https://example.com"),
         ("includeIf.onbranch:y.path", "evil"),
         ("core.worktree", "/"),
+        ("core.worktree", "../../"),
+        ("core.gitProxy", "evil"),
+        ("remote.origin.uploadpack", "evil"),
+        ("remote.origin.receivepack", "evil"),
+        ("remote.origin.vcs", "evil"),
+        ("gc.recentObjectsHook", "evil"),
         ("http.extraHeader", "X: y"),
     ],
 )
@@ -144,6 +163,26 @@ async def test_what_cannot_be_overruled_refuses_the_command(
     set_config(repository / ".git" / "config", name, value)
     with pytest.raises(ToolError, match="can't be overruled"):
         await run("git status", call)
+
+
+@pytest.mark.parametrize(("name", "url"), [("remote.origin.url", "./bare"), ("branch.main.remote", "./bare")])
+async def test_hooks_of_a_repository_in_the_workspace_do_not_run(
+    call: Call, repository: Path, canary: Path, name: str, url: str
+) -> None:
+    bare = repository / "bare"
+    git(repository, "clone", "-q", "--bare", ".", "bare")
+    hook = bare / "hooks" / "post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n{canary}\n")
+    hook.chmod(0o755)
+    git(repository, "checkout", "-qB", "main")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+    set_config(repository / ".git" / "config", name, url)
+    set_config(repository / ".git" / "config", "branch.main.merge", "refs/heads/main")
+    set_config(repository / ".git" / "config", "push.default", "upstream")
+    for command in ("git push origin main", "git push", f"git push {bare} main"):
+        await run(command, call)
+    assert not has_run(canary)
 
 
 def test_the_user_s_own_settings_win() -> None:

@@ -29,7 +29,8 @@ _ALWAYS: Settings = (
     ("submodule.recurse", "false"),
     ("protocol.allow", "never"),
     *((f"protocol.{name}.allow", "always") for name in ("http", "https", "ssh", "git")),
-    ("protocol.file.allow", "user"),
+    # A repository on this machine has hooks of its own.
+    ("protocol.file.allow", "never"),
 )
 _VARIABLES = {"GIT_PAGER": "cat", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"}
 
@@ -42,13 +43,19 @@ _HARMLESS = re.compile(
     r"|remote\..*\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|promisor|partialclonefilter|skipfetchall)"
     r"|branch\..*\.(remote|merge|rebase|pushremote|description)|(remote|checkout)\.(pushdefault|defaultremote)"
     r"|submodule\..*\.(url|active|branch|path|shallow|ignore|fetchrecursesubmodules)|submodule\.active"
-    r"|(pull|push|rebase|fetch|status|color|column|index|gc|pack|advice|feature|log|rerere|stash|tag|commit|branch)\.[a-z]+"
+    r"|(pull|push|rebase|status|color|column|index|pack|advice|feature|log|rerere|stash|tag|commit|branch)\.[a-z]+"
+    r"|fetch\.(prune|prunetags|all|parallel|output|writecommitgraph|recursesubmodules|unpacklimit|showforcedupdates)"
+    r"|gc\.(auto|autodetach|autopacklimit|pruneexpire|packrefs|writecommitgraph|reflogexpire|worktreepruneexpire)"
     r"|merge\.(ff|conflictstyle|renames|log|stat|renamelimit)|color\.[a-z]+\.[a-z]+"
     r"|diff\.(algorithm|renames|renamelimit|context|noprefix|mnemonicprefix|colormoved|indentheuristic|ignoresubmodules)",
     re.IGNORECASE,
 )
-# Settings that only add to a list, or that decide which files are read later, cannot be taken back.
-_FINAL = re.compile(r"url\..*\.(insteadof|pushinsteadof)|includeif\..*|http\..*\.?extraheader", re.IGNORECASE)
+# Settings of which the first one counts, or all do, or that decide which files are read later, cannot be taken back.
+_FINAL = re.compile(
+    r"url\..*\.(insteadof|pushinsteadof)|includeif\..*|http\..*\.?extraheader|core\.gitproxy|gc\.recentobjectshook"
+    r"|remote\..*\.(uploadpack|receivepack|vcs)",
+    re.IGNORECASE,
+)
 # What takes the place of a setting of the repository where the user has none.
 _INSTEAD: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), value)
@@ -57,8 +64,6 @@ _INSTEAD: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"merge\..*\.driver", "false"),
         (r"pager\..*", "false"),
         (r"core\.sshcommand", "ssh"),
-        (r"remote\..*\.uploadpack", "git-upload-pack"),
-        (r"remote\..*\.receivepack", "git-receive-pack"),
         (r"gpg\.program|gpg\.openpgp\.program", "gpg"),
         (r"gpg\.x509\.program", "gpgsm"),
         (r"gpg\.ssh\.program", "ssh-keygen"),
@@ -81,6 +86,7 @@ walk() {
   git ls-files -s | sed -n 's/^160000 [0-9a-f]* [0-9]	//p' | while IFS= read -r path; do
     case $path in '"'*) printf 'local\0odd.path\n\0'; continue;; esac
     if [ -e "$path/.git" ]; then
+      printf 'submodule\0\0'
       if [ "$1" -ge 8 ]; then printf 'local\0odd.depth\n\0'; else (cd "$path" && walk $(($1 + 1))); fi
     fi
   done
@@ -104,22 +110,25 @@ def overrule(listed: bytes, *, is_looking: bool) -> Iterator[tuple[str, str]]:
     """What to set instead of what repositories say, from lists of settings with their scopes."""
     words = listed.decode(errors="surrogateescape").split("\0")
     own: dict[str, list[str]] = {}
-    theirs: dict[str, str] = {}
+    theirs: dict[str, None] = {}
+    is_submodule = False
     for scope, setting in zip(words[::2], words[1::2], strict=False):
         name, _, value = setting.partition("\n")
+        is_submodule = is_submodule or scope == "submodule"
         if scope in ("local", "worktree"):
-            theirs[name] = value
+            # A submodule has one, and nothing is written there.
+            if not is_submodule or name.lower() != "core.worktree":
+                theirs[name] = None
         elif scope in ("system", "global"):
             own.setdefault(name, []).append(value)
-    for name, value in theirs.items():
-        _check(name, value)
+    for name in theirs:
+        _check(name)
         if not _HARMLESS.fullmatch(name):
             yield from _instead(name, own.get(name, []), is_looking=is_looking)
 
 
-def _check(name: str, value: str) -> None:
-    is_elsewhere = name.lower() == "core.worktree" and not value.startswith("../../")
-    if _FINAL.fullmatch(name) or name.startswith("odd.") or is_elsewhere:
+def _check(name: str) -> None:
+    if _FINAL.fullmatch(name) or name.startswith("odd.") or name.lower() == "core.worktree":
         what = f"has {name}, which" if not name.startswith("odd.") else "has submodules that"
         raise ToolError(
             f"not run: this repository's git configuration {what} can't be overruled, and a rule allowed the command "
