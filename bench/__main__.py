@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from bench.benchmarks import Benchmark, measure
+from bench.confinement import BENCHMARKS as CONFINEMENT
 from bench.figures import Row, table
 from bench.page import write
 from bench.peers import PEERS
@@ -15,7 +16,7 @@ from bench.servers import BENCHMARKS as SERVERS
 from bench.setup import BenchmarkError, Setup
 from bench.storage import BENCHMARKS as STORAGE
 
-BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE)
+BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT)
 NAMES = [peer.name for peer in PEERS]
 USAGE = 64
 

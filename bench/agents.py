@@ -81,7 +81,7 @@ def buddy(setup: Setup, *, daemon: bool = False) -> Agent:
     """`buddy exec`, in its own process or through a running daemon."""
     home = setup.new_folder("home")
     running = Daemon(setup, home) if daemon else None
-    flags = [*configure(setup, home), "--approve", "all", "--max-turns", "100000"]
+    flags = [*configure(setup, home), "--approve", "all", "--sandbox", "host", "--max-turns", "100000"]
 
     def command(prompt: str) -> list[str]:
         return [*setup.flame_prefix("exec"), BUDDY, "exec", prompt, *flags]

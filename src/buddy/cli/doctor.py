@@ -198,11 +198,15 @@ def _programs() -> Iterator[Check]:
 
 
 def _sandboxes() -> Iterator[Check]:
-    """Each sandbox level, and what provides it on this machine."""
-    for level, word in asyncio.run(probe_levels()).items():
+    """Each sandbox level, what provides it on this machine, and which one is the default."""
+    levels = asyncio.run(probe_levels())
+    for level, word in levels.items():
         missing = word.startswith("unavailable")
         hint = "install bubblewrap" if missing and level == "confined" else ""
         yield Check(f"sandbox {level}", "ok" if word.startswith(("proven", "no confinement")) else "info", word, hint)
+    is_confined = levels["confined"].startswith("proven")
+    default = "confined, policy auto" if is_confined else "host, policy ask: every call above read-only is asked"
+    yield Check("sandbox default", "ok" if is_confined else "warn", default)
 
 
 def _interrupted(database: Path) -> Check:
