@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from buddy.models.calls import Nesting
+from buddy.models.calls import Nesting, finish_calls
 from buddy.models.folding import Fold
 from buddy.models.limits import (
     MAX_ARGUMENTS,
     MAX_CALLS,
     MAX_KEPT_CALLS,
+    MAX_NAME,
     MAX_TEXT,
     TOO_LONG,
     TOO_MANY,
@@ -104,3 +105,10 @@ def test_a_call_is_complete_when_its_object_is(text: str) -> None:
         assert nesting.is_complete
         nesting.add(text)
         assert not nesting.is_complete
+
+
+def test_a_name_and_an_id_without_end_are_cut_and_the_ids_stay_different() -> None:
+    long = "n" * 1_000_000
+    calls = finish_calls([(long, long, "{}"), (long + "x", "f", "{}"), ("id", "f", "{}")], {"call_0"})
+    assert [len(call.name) for call in calls] == [MAX_NAME, 1, 1]
+    assert [call.call_id for call in calls] == ["call_0_2", "call_1", "id"]

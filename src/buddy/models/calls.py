@@ -1,7 +1,7 @@
 """Assembles tool calls from the deltas that servers send, in all the ways they number and name them.
 
-Invariants: every call has a name, an id that is unique in the conversation, and arguments that are at least `{}`. A
-delta belongs, in this order, to
+Invariants: every call has a name and an id of bounded length, the id unique in the conversation, and arguments that are
+at least `{}`. A delta belongs, in this order, to
 - the call at its index, if that has its id;
 - a new call, if it brings a name and an index of its own, though its id is known: two calls with one id stay two;
 - the latest call with its id, whatever its index;
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from buddy.models.contract import AssistantItem, Item
-from buddy.models.limits import MAX_KEPT_CALLS, TOO_LONG, Size, refuse
+from buddy.models.limits import MAX_KEPT_CALLS, MAX_NAME, TOO_LONG, Size, refuse
 from buddy.protocol.shapes import ToolCallItem
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def finish_calls(calls: Iterable[tuple[str, str, str]], taken: AbstractSet[str])
     mine: set[str] = set()
     items: list[ToolCallItem] = []
     for at, (wanted, name, arguments) in enumerate(calls):
-        call_id = _unused_id(wanted or f"call_{at}", taken, mine)
+        call_id = _unused_id(wanted if 0 < len(wanted) <= MAX_NAME else f"call_{at}", taken, mine)
         mine.add(call_id)
         # A call without a name is kept: its error result lets the model try again; dropping it would end the run.
-        items.append(ToolCallItem(call_id, name or UNNAMED, arguments.strip() or "{}"))
+        items.append(ToolCallItem(call_id, name[:MAX_NAME] or UNNAMED, arguments.strip() or "{}"))
     return tuple(items)
 
 

@@ -14,6 +14,8 @@ MAX_TEXT = 16 * 1024 * 1024
 """Characters of a reply's text and reasoning; one that is longer is cut off."""
 MAX_ARGUMENTS = 8 * 1024 * 1024
 """Bytes of the arguments of all calls of a reply."""
+MAX_NAME = 256
+"""Characters of a tool's name and of a call's id; no server uses that many."""
 MAX_CALLS = 128
 MAX_KEPT_CALLS = 1024
 """Calls of a reply that get a result at all; of more, nothing is kept."""
