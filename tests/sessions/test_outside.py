@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
-from buddy.protocol.requests import SubmitApproval
+from buddy.protocol.events import ApprovalReceived, ApprovalRequired, Recovery, RunComplete, ToolResult
+from buddy.protocol.requests import SetApprovalPolicy, SetApprovalPolicyReply, SubmitApproval
 from buddy.protocol.shapes import ToolCallItem
 from buddy.targets.confine.probe import probe
 from tests.harness.models import StepModel, answer, asks_for, call, shell
-from tests.harness.runtime import checked_host
+from tests.harness.runtime import checked_host, crash
 from tests.replay.recordings import assert_same, recorded
+from tests.sessions.recovering import Logs, recovered_client
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,66 @@ async def test_without_a_person_it_is_denied_and_the_run_goes_on(work: Path, pol
         assert (ended.outcome, ended.summary) == ("success", "managed")
         assert [body.by for body in client.bodies(ApprovalReceived)] == [by, "policy"]
     assert not outside.exists() and (work / "inside").exists()
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+@pytest.mark.parametrize("wanted", [{"outside_sandbox": True}, {"network": True}])
+async def test_a_lenient_policy_leaves_what_waits_to_leave_the_sandbox_to_the_person(
+    work: Path, wanted: dict[str, bool], seconds: float | None
+) -> None:
+    """Another question that the policy does cover is decided by it at once."""
+    leaves = call("run_shell", {"command": "touch left", **wanted})
+    model = StepModel(asks_for(leaves, shell("touch inside")), answer())
+    async with checked_host(work, model) as host, host.client() as client:
+        session_id = await client.start(sandbox="confined")
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
+        policy = SetApprovalPolicy("all") if seconds is None else SetApprovalPolicy("until", seconds)
+        await client.api.request(policy, SetApprovalPolicyReply, session_id)
+        assert client.bodies(ApprovalReceived) == []
+        assert not (work / "left").exists()
+        await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "deny"))
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        decided = {(body.by, body.decision) for body in client.bodies(ApprovalReceived)}
+        assert decided == {("cli", "deny"), ("policy", "approve")}
+        await assert_same(await recorded(host.runtime.log, session_id))
+    assert (work / "inside").exists() and not (work / "left").exists()
+
+
+async def test_denying_everything_denies_what_waits_to_leave_the_sandbox(work: Path) -> None:
+    async with (
+        checked_host(work, StepModel(asks_for(leaving("touch left")), answer())) as host,
+        host.client() as client,
+    ):
+        session_id = await client.start(sandbox="confined")
+        await client.send("go")
+        await client.wait_for(ApprovalRequired)
+        await client.api.request(SetApprovalPolicy("none"), SetApprovalPolicyReply, session_id)
+        await client.wait_for(RunComplete)
+        assert [(body.by, body.decision) for body in client.bodies(ApprovalReceived)] == [("policy", "deny")]
+        await assert_same(await recorded(host.runtime.log, session_id))
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_after_a_crash_a_lenient_policy_decides_what_it_covers_alone(
+    work: Path, logs: Logs, leaves: bool
+) -> None:
+    """The policy is set before the call has been prepared again, or afterwards: both end alike."""
+    item = leaving("touch made") if leaves else shell("touch made")
+    async with checked_host(work, StepModel(asks_for(item)), log=logs()) as host, host.client() as client:
+        session_id = await client.start(sandbox="confined")
+        run_id = await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
+        await crash(host, session_id)
+        async with recovered_client(host, session_id, StepModel(answer()), logs()) as after:
+            await after.api.request(SetApprovalPolicy("all"), SetApprovalPolicyReply, session_id)
+            if leaves:
+                await after.wait_for(Recovery)
+                await after.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "deny"))
+            await after.wait_for(RunComplete)
+            decided = [(body.by, body.decision) for body in after.bodies(ApprovalReceived)]
+            assert decided == [("cli", "deny") if leaves else ("policy", "approve")]
+    assert (work / "made").exists() is not leaves
 
 
 async def test_on_the_host_the_request_changes_nothing(work: Path) -> None:

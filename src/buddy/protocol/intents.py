@@ -160,8 +160,8 @@ class Keys(_Intent, frozen=True, kw_only=True):
 class Other(_Intent, frozen=True, kw_only=True):
     """Anything else. `path` is the file or directory it is about; `shown` is whatever else a person should see.
 
-    Two facts are only known of recorded calls: `opens_sandbox` is true for a confined command that gets network or
-    leaves the sandbox, `is_contained` for a call that stays inside it.
+    Two facts are only known of recorded calls that nobody was asked about: `opens_sandbox` is true for a confined
+    command that gets network or leaves the sandbox, `is_contained` for a call that stays inside it.
     """
 
     kind: ApprovalKind = "tool"
@@ -209,10 +209,4 @@ def stays_inside(intent: Intent) -> bool:
 def recorded_intent(kind: str, title: str, summary: str, details: Mapping[str, Any]) -> Other:
     """The intent of a recorded approval, for a replay, in which rules are not applied again."""
     kinds: dict[str, ApprovalKind] = {"exec": "exec", "write": "write", "fetch": "fetch", "keys": "keys"}
-    return Other(
-        kind=kinds.get(kind, "tool"),
-        title=title,
-        summary=summary,
-        shown=dict(details),
-        opens_sandbox=details.get("network") == "on" or details.get("outsideSandbox") is True,
-    )
+    return Other(kind=kinds.get(kind, "tool"), title=title, summary=summary, shown=dict(details))

@@ -177,10 +177,11 @@ class RecordedPermissions(Permissions):
     def judge(self, question: Question) -> Opinion:
         _, step = self._cursor.next_step(question.call_id)
         if isinstance(step, ApprovalRequired):
-            return Opinion("ask", str(step.details.get("why", "")))
-        if not isinstance(step, ApprovalReceived):
-            return Opinion(None, "")
-        actor = parse_actor(step.by)
+            return Opinion("ask", str(step.details.get("why", "")), must_ask=True)
+        actor = parse_actor(step.by) if isinstance(step, ApprovalReceived) else None
+        if not isinstance(step, ApprovalReceived) or not isinstance(actor, RuleActor | RuntimeActor):
+            # What a person decided later, or nobody, was left to them by every policy.
+            return Opinion(None, "", must_ask=True)
         if isinstance(actor, RuleActor) and actor != SESSION_GRANT:
             return Opinion("allow" if step.decision == "approve" else "deny", step.comment or "", actor.id)
         return Opinion("ask" if question.tier == "read-only" else None, "")

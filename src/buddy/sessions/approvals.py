@@ -21,7 +21,7 @@ from buddy.approvals.questions import Opinion, Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.errors import ProtocolError, RunDenied
 from buddy.log.contract import ApprovalDecision, ApprovalRecord
-from buddy.protocol.actors import SESSION_GRANT, Actor, RuleActor, RuntimeActor
+from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, SessionStarted
 from buddy.protocol.ids import Ids
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 
 COMPARE_SECONDS = 1.0
 """So long after the machine wakes from sleep, what expired meanwhile is recorded as expired at the latest."""
+
+
+class _Waiting:
+    """A question that a person was asked, and the event that is set once it is decided."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.decided = asyncio.Event()
 
 
 class Approvals:
@@ -55,7 +63,7 @@ class Approvals:
         self._now = now
         self._ids = ids
         self._timeout = timeout
-        self._decided: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self.window: Deadline | None = None
         """When an `until` policy of the session ends; a restart ends it anyway."""
 
@@ -75,6 +83,8 @@ class Approvals:
         if call.stage == "approved" and call.digest == question.digest:
             return self._ruling(call)  # decided before, perhaps in an earlier process
         if call.stage == "awaiting" and call.approval and call.digest == question.digest:
+            self._waiting[call.approval.approval_id] = _Waiting(question)
+            await self._settle(call, question)  # the policy may have changed before this was known
             await self._wait(run, call, call.approval)
         elif call.stage != "denied":
             if call.stage == "awaiting" and call.approval:
@@ -111,18 +121,22 @@ class Approvals:
             Rows(decision=ApprovalDecision(submission.approval_id, submission.decision, by)), durable=True
         )
         faults.reached("approval.submit.after")
-        self._wake(submission.approval_id)
+        _wake(self._waiting, submission.approval_id)
 
-    async def settle_pending(self, decision: Verdict, by: str, comment: str | None = None) -> None:
-        """Decide everything that is pending: after a policy change, a cancel or a shutdown."""
+    async def deny_pending(self, by: str, comment: str | None = None) -> None:
+        """Deny everything that is pending: after a cancel or a shutdown."""
+        for call in self._fold.pending.values():
+            await self._decide_pending(call, "deny", by, comment)
+
+    async def apply_policy(self) -> None:
+        """After a policy change, decide what is pending as if it came now; what the policy does not cover stays."""
         for approval_id, call in self._fold.pending.items():
-            if call.stage != "awaiting":
-                continue  # decided by somebody else while the previous one was committed
-            if decision == "approve" and call.approval and _deadline(call.approval).is_over(self._now()):
-                continue  # it is about to expire: no policy approves it any more
-            self._receive(call, decision, by, comment=comment)
-            await self._journal.commit(Rows(decision=ApprovalDecision(approval_id, decision, by)), durable=True)
-            self._wake(approval_id)
+            waiting = self._waiting.get(approval_id)
+            if waiting is not None:
+                await self._settle(call, waiting.question)
+            elif self.policy().at(self._now()) == "none":
+                # After a restart: it is not known yet what exactly would run.
+                await self._decide_pending(call, "deny", RuntimeActor.POLICY, None)
 
     def expire_overdue(self) -> list[ApprovalDecision]:
         """Record what expired while no process was running; the caller commits the returned decisions.
@@ -159,7 +173,35 @@ class Approvals:
         if decision.verdict == "ask" or decision.by is None:
             await self._require(run, call, question, approval_id, decision.why)
         else:
-            self._record(approval_id, question, decision.verdict, decision.by, decision.why or None)
+            received = ApprovalReceived(
+                approval_id=approval_id,
+                decision=decision.verdict,
+                by=str(decision.by),
+                call_id=question.call_id,
+                digest=question.digest,
+                comment=decision.why or None,
+            )
+            self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
+
+    async def _settle(self, call: OpenCall, question: Question) -> None:
+        """Decide a pending call if the policy leaves nothing to a person; somebody was asked, so nobody is missing."""
+        now = self._now()
+        policy, mode = self.policy().at(now), replace(_mode(self._fold), attended=True)
+        if policy not in ("all", "none"):
+            return
+        decision = decide(question, self._permissions.judge(question), policy, self._grant(question, now), mode)
+        if decision.verdict != "ask" and decision.by is not None:
+            await self._decide_pending(call, decision.verdict, str(decision.by), decision.why or None)
+
+    async def _decide_pending(self, call: OpenCall, decision: Verdict, by: str, comment: str | None) -> None:
+        if call.stage != "awaiting" or call.approval is None:
+            return  # decided by somebody else while another one was committed
+        if decision == "approve" and _deadline(call.approval).is_over(self._now()):
+            return  # it is about to expire: no policy approves it any more
+        approval_id = call.approval.approval_id
+        self._receive(call, decision, by, comment=comment)
+        await self._journal.commit(Rows(decision=ApprovalDecision(approval_id, decision, by)), durable=True)
+        _wake(self._waiting, approval_id)
 
     def _grant(self, question: Question, now: Moment) -> RuleActor | None:
         """An earlier grant that covers this: exactly the same call, or a rule that has not expired."""
@@ -167,17 +209,6 @@ class Approvals:
             return SESSION_GRANT
         rule_id = self._permissions.find_grant(question, now)
         return RuleActor(rule_id) if rule_id else None
-
-    def _record(self, approval_id: str, question: Question, decision: Verdict, by: Actor, why: str | None) -> None:
-        received = ApprovalReceived(
-            approval_id=approval_id,
-            decision=decision,
-            by=str(by),
-            call_id=question.call_id,
-            digest=question.digest,
-            comment=why,
-        )
-        self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
         deadline = self._now().after(self._timeout)
@@ -196,24 +227,24 @@ class Approvals:
         faults.reached("approval.required.before")
         self._journal.record(required, run.run_id)
         record = ApprovalRecord(approval_id, run.run_id, question.call_id, question.digest, required.expires_at)
-        self._decided[approval_id] = asyncio.Event()
+        self._waiting[approval_id] = _Waiting(question)
         await self._journal.commit(Rows(approval=record), durable=True)
         faults.reached("approval.required.after")
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:
         """Wait until it is decided or expires."""
-        decided = self._decided.setdefault(required.approval_id, asyncio.Event())
+        waiting = self._waiting[required.approval_id]
         try:
-            await _wait_until(decided, _deadline(required), self._now)
+            await _wait_until(waiting.decided, _deadline(required), self._now)
             if call.stage == "awaiting":
                 await self._expire_now(run, required)
         finally:
-            self._decided.pop(required.approval_id, None)
+            self._waiting.pop(required.approval_id, None)
 
     async def _expire_now(self, run: RunState, required: ApprovalRequired) -> None:
         await self._journal.commit(Rows(decision=self._expire(run, required)), durable=True)
-        self._wake(required.approval_id)
+        _wake(self._waiting, required.approval_id)
 
     def _expire(self, run: RunState, required: ApprovalRequired) -> ApprovalDecision:
         self._journal.record(ApprovalExpired(approval_id=required.approval_id), run.run_id)
@@ -255,10 +286,10 @@ class Approvals:
         )
         self._journal.record(received, self._fold.run.run_id)
 
-    def _wake(self, approval_id: str) -> None:
-        decided = self._decided.get(approval_id)
-        if decided is not None:
-            decided.set()
+
+def _wake(waiting: dict[str, _Waiting], approval_id: str) -> None:
+    if approval_id in waiting:
+        waiting[approval_id].decided.set()
 
 
 async def _wait_until(decided: asyncio.Event, deadline: Deadline, now: Callable[[], Moment]) -> None:

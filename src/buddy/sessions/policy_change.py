@@ -2,14 +2,13 @@
 
 from buddy.approvals.policy import EffectivePolicy
 from buddy.errors import ProtocolError
-from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import ApprovalPolicyChanged
 from buddy.protocol.requests import SetApprovalPolicy
 from buddy.sessions.session import Session
 
 
 async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> EffectivePolicy:
-    """Change the policy from now on; if it no longer asks, it also decides what is pending."""
+    """Change the policy from now on; what is pending is decided by it like any other call."""
     if (request.policy == "until") != (request.duration_seconds is not None):
         raise ProtocolError(
             "INVALID_REQUEST", "durationSeconds is required with policy 'until' and not allowed otherwise"
@@ -19,8 +18,5 @@ async def set_policy(session: Session, request: SetApprovalPolicy, by: str) -> E
     session.approvals.window = policy.expires
     session.journal.record(ApprovalPolicyChanged(policy=policy.policy, expires_at=policy.expires_at, by=by))
     await session.commit(durable=True)
-    now = session.approvals.policy().at(session.services.now())
-    if now in ("all", "none"):
-        decision = "approve" if now == "all" else "deny"
-        await session.guard(session.approvals.settle_pending(decision, RuntimeActor.POLICY))
+    await session.guard(session.approvals.apply_policy())
     return policy

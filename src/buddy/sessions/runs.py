@@ -256,7 +256,7 @@ class Runs:
         if run is None:
             return
         session.journal.record(RunCancelling(reason=reason, by=by), run.run_id)
-        await session.guard(session.approvals.settle_pending("deny", by, reason))
+        await session.guard(session.approvals.deny_pending(by, reason))
         if task is not None and self._task is task and session.fold.run is run:
             task.cancel()
         await session.commit()
