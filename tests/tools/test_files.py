@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from buddy.errors import ToolError
+from buddy.targets.protected_names import PROTECTED, is_protected
 from buddy.tools.changes import LIMIT, diff
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.edit_file import EditFile, EditFileArgs
@@ -195,18 +196,49 @@ async def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut
         ".config/buddy/auth.json",
         ".local/state/buddy/trust.json",
         ".cargo/config.toml",
+        *(".claude/settings.json", ".github/workflows/x.yml", "sub/.github/Workflows/x.yml", ".cursor/mcp.json"),
+        *(
+            ".codex/config.toml",
+            ".gemini/settings.json",
+            "lefthook.yml",
+            "Jenkinsfile",
+            ".devcontainer.json",
+            ".hg/hgrc",
+        ),
+        *(".circleci/config.yml", ".gitlab-ci.yml", ".buildkite/x", ".env", "sub/.env", "HEAD", "sub/HEAD"),
+        *("bare/config", "bare/hooks/update", "bare/objects/x", "bare/refs/heads/x", "bare/commondir"),
     ],
 )
 async def test_files_that_make_something_run_are_marked_as_protected(place: Place, root: Path, path: str) -> None:
     (root / "harmless").symlink_to(".git/hooks/post-checkout")
+    (root / "bare").mkdir()
+    (root / "bare/HEAD").write_text("ref: refs/heads/main")
     intent = await WriteFile().intent(WriteFileArgs(path, "x"), place)
     assert intent.details["protected"] is True
     assert "protected" in intent.title
 
 
-@pytest.mark.parametrize("path", ["src/config", "hooks/x", "tasks.json", ".github/x", "my.git/config"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("src/config", "hooks/x", "tasks.json", ".github/x", "my.git/config"),
+        *("components/Head/x.ts", ".env/lib/x.py", "objects/x", ".claude.md"),
+    ],
+)
 async def test_ordinary_files_are_not_protected(place: Place, path: str) -> None:
     assert (await WriteFile().intent(WriteFileArgs(path, "x"), place)).details["protected"] is False
+
+
+@pytest.mark.parametrize("name", sorted(PROTECTED))
+async def test_what_is_protected_in_a_sandbox_is_protected_everywhere(place: Place, name: str) -> None:
+    for path in (name, f"{name.upper()}/x", f"sub/{name}"):
+        assert (await WriteFile().intent(WriteFileArgs(path, "x"), place)).protected, path
+
+
+def test_a_work_tree_that_another_agent_made_is_an_ordinary_workspace() -> None:
+    assert not is_protected("/h/.claude/worktrees/a/x.py", "/h/.claude/worktrees/a")
+    assert is_protected("/h/.claude/worktrees/a/.claude/x", "/h/.claude/worktrees/a")
+    assert is_protected("/h/.ssh/x", "/h/.ssh")
 
 
 @pytest.mark.parametrize("marker", ["[REDACTED]", "[REDACTED:openai-key]", "[REDACTED:"])

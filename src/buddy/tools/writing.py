@@ -10,40 +10,19 @@ import re
 
 from buddy.errors import ToolError
 from buddy.protocol.intents import FileChange, Write
+from buddy.targets.protected_names import IN_REPOSITORY, is_protected
 from buddy.tools.changes import diff
 from buddy.tools.contract import Place
 
 MAX_PRESENT = 10 * 1024 * 1024
 IN_THREAD = 64 * 1024
-# Writing here can make something run later, or change what Buddy itself may do.
-PROTECTED_DIRECTORIES = frozenset(
-    {".git", ".vscode", ".husky", ".idea", ".devcontainer", ".ssh", ".gnupg", ".opencode", ".factory", ".cargo"}
-)
-PROTECTED_NAMES = frozenset(
-    {"buddy.toml", "agent.toml", ".env", ".envrc", ".mcp.json", "opencode.json", "opencode.jsonc", ".gitmodules"}
-    | {".gitconfig", ".npmrc", ".yarnrc.yml", ".pypirc", ".netrc", ".pre-commit-config.yaml", "sitecustomize.py"}
-    | {
-        ".bashrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-    }
-    | {".tmux.conf", ".vimrc", ".inputrc", ".pam_environment", ".xprofile"}
-)
-# Our own directories, in case a home directory is the workspace.
-PROTECTED_PLACES = ("/.config/buddy/", "/.local/state/buddy/", "/.config/git/", "/.config/fish/", "/.config/systemd/")
 
 _MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
 
 
 async def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Write:
     """What writing `after` to a canonical path would change."""
-    protected = is_protected(path)
+    protected = await makes_programs_run(path, place)
     # Comparing takes a while; in a thread it does not hold up others.
     is_long = len(before or b"") + len(after) > IN_THREAD
     shown = await asyncio.to_thread(diff, path, before, after) if is_long else diff(path, before, after)
@@ -77,12 +56,22 @@ def note_seen(path: str, content: bytes, place: Place) -> None:
         place.seen.pop(path, None)
 
 
-def is_protected(path: str) -> bool:
-    """Whether a canonical path configures or runs something; case-insensitive, as some file systems are."""
-    folded = path.casefold()
-    names = folded.split("/")
-    is_named = names[-1] in PROTECTED_NAMES or not PROTECTED_DIRECTORIES.isdisjoint(names)
-    return is_named or any(place in folded for place in PROTECTED_PLACES)
+async def makes_programs_run(path: str, place: Place) -> bool:
+    """Whether a canonical path is protected by its name, or part of what git takes for a repository."""
+    if is_protected(path, place.root):
+        return True
+    *names, last = path.split("/")
+    for number, name in enumerate((*names, last)):
+        if name.casefold() in IN_REPOSITORY and await _exists("/".join((*names[:number], "HEAD")), place):
+            return True
+    return False
+
+
+async def _exists(path: str, place: Place) -> bool:
+    try:
+        return await place.target.stat(path, root=place.root) is not None
+    except ToolError:
+        return False
 
 
 def _check_fresh(path: str, before: bytes | None, place: Place) -> None:

@@ -22,28 +22,11 @@ from buddy.targets.confine.new_repositories import existing, set_aside_names, se
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
 from buddy.targets.confine.sharing import WorkspaceUse, is_marked, keep_mark, mark_placeholder, one_at_a_time
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
+from buddy.targets.protected_names import GUARDED, HOME_DIRS, HOME_FILES, REPLACED
 
-# What other programs would run later: git, an editor, a shell, another agent, a build server, Buddy itself. An empty
-# directory replaces what is missing, even a file: `git add` ignores it, and no program mistakes it for a configuration.
-PROJECT = (
-    *(f".git/{name}" for name in DIRS),
-    *(".vscode", ".envrc", ".husky", ".pre-commit-config.yaml", ".devcontainer", ".claude", ".cursor"),
-    *(".github/workflows", ".gitlab-ci.yml", ".circleci"),
-    *(".mcp.json", ".opencode", "opencode.json", "opencode.jsonc", ".factory", "buddy.toml", "agent.toml"),
-)
-# The same, but nothing replaces what is missing, as it would be in the way: what a command adds is set aside.
-GUARDED = (
-    *(".idea", ".codex", ".gemini", "lefthook.yml", ".lefthook.yml", ".travis.yml", ".drone.yml", ".cirrus.yml"),
-    *(".woodpecker", ".woodpecker.yml", ".buildkite", ".forgejo", ".gitea"),
-    *("Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml"),
-)
+PROJECT = (*(f".git/{name}" for name in DIRS), *REPLACED)
 # Git and shells read these if they exist, so an empty file replaces missing ones.
 PROJECT_FILES = tuple(f".git/{name}" for name in FILES)
-HOME_DIRS = (".ssh", ".config/fish", ".config/git", ".config/autostart", ".config/systemd")
-HOME_FILES = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".tmux.conf", ".vimrc", ".npmrc"),
-)
 
 
 _MATTERS_TO_GIT = MARKS | {*DIRS, *FILES}

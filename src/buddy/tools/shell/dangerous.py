@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from buddy.targets.protected_names import FILES_ALONE, PROTECTED
 from buddy.tools.shell.grammar import Words
 from buddy.tools.shell.programs import names_of
 
@@ -109,8 +110,11 @@ _LOOKING = (
 
 # Files that make programs run, wherever they are.
 _GUARDED = (
-    r"(?i:(?:.*[/=])?(?:\.(?:git|husky|vscode|ssh|env|envrc|profile|bash\w*|zsh\w*|zprofile|zlogin|gitconfig|gitmodules|npmrc|vimrc|inputrc"
-    r"|tmux\.conf|mcp\.json|factory|opencode|pre-commit-config\.yaml)(?:/.*)?|(?:buddy|agent)\.toml|opencode\.jsonc?)$)"
+    r"(?i:(?:.*[/=])?(?:\.(?:bash\w*|zsh\w*|github|config|local)|"
+    + "|".join(re.escape(name) for name in PROTECTED)
+    + r")(?:/.*)?$|(?:.*[/=])?(?:"
+    + "|".join(re.escape(name) for name in FILES_ALONE)
+    + r")$)"
 )
 
 # Long options may be cut short, so each is matched from where it is its own.
