@@ -115,6 +115,7 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
                 cwd=intent.cwd,
                 network=bool(intent.network),
                 outside=intent.outside,
+                strays=intent.strays,
                 scripts=tuple(f"{digest}  {relative(path, root)}" for path, digest in sorted(intent.scripts.items())),
             )
         case Fetch():

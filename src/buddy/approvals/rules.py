@@ -91,7 +91,8 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 class Subject(Struct, frozen=True):
     """What rules judge: a call of a tool, and the command, path or host it is about.
 
-    `scripts` are the files that the command runs, written as in a rule. `outside`: it would leave a sandbox.
+    `scripts` are the files that the command runs, written as in a rule. `outside`: it would leave a sandbox. `strays`:
+    why what it writes is not where its words say.
     """
 
     tool: str
@@ -104,6 +105,7 @@ class Subject(Struct, frozen=True):
     cwd: str = "."
     network: bool = False
     outside: bool = False
+    strays: str = ""
     scripts: tuple[str, ...] = ()
 
 
@@ -259,7 +261,7 @@ def _objection(rule: Rule, words: Words, subject: Subject, *, has_pipe: bool) ->
     if rule.scripts is not None and not set(rule.scripts) <= set(subject.scripts):
         return _CHANGED
     if not rule.is_literal:
-        return object_to_wildcards(rule.argv or ("**",), words)
+        return object_to_wildcards(rule.argv or ("**",), words) or subject.strays or None
     return runs_code(words, len(words)) if has_pipe else None
 
 

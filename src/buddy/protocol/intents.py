@@ -61,6 +61,7 @@ class Exec(_Intent, frozen=True, kw_only=True):
 
     `outside` is true for a command that leaves the sandbox of its session.
     `scripts` are the digests of the files it would run, by path; `scripts_complete` is false if it may run more.
+    `strays` says why what it writes is not where its words say, for rules with wildcards.
     """
 
     kind: ClassVar[ApprovalKind] = "exec"
@@ -73,6 +74,7 @@ class Exec(_Intent, frozen=True, kw_only=True):
     script_texts: dict[str, str] = {}
     network: bool | None = None
     outside: bool = False
+    strays: str = ""
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"command": self.command, "cwd": self.cwd}

@@ -23,6 +23,7 @@ from buddy.tools.output_buffer import OutputBuffer, Stream
 from buddy.tools.scripts import scripts_of
 from buddy.tools.shell.unwrap import read_ahead
 from buddy.tools.texts import text_of
+from buddy.tools.written_places import strays
 
 SHOWN_AFTER_TIMEOUT = 8 * 1024
 # What programs print if the sandbox stopped them, and what the model can do about it.
@@ -93,6 +94,7 @@ class RunShell:
             scripts_complete=scripts.complete,
             script_texts=scripts.texts,
             network=network,
+            strays=await strays(args.command, cwd, place),
         )
 
     async def run(self, args: RunShellArgs, call: Call) -> Output:

@@ -23,7 +23,8 @@ from buddy.protocol.codes import Tier
 from buddy.protocol.intents import AgentTool, Exec, Fetch, Intent, Other, Write
 from buddy.tools.contract import Place
 from buddy.tools.scripts import scripts_of
-from buddy.tools.writing import is_protected
+from buddy.tools.writing import makes_programs_run
+from buddy.tools.written_places import strays
 
 # The names of our own tools for what the agent wants to do, so that one rule covers all backends.
 NAMES = {"exec": "run_shell", "write": "write_file", "fetch": "fetch_url"}
@@ -106,6 +107,7 @@ class PermissionBridge:
                     scripts=scripts.digests,
                     scripts_complete=scripts.complete,
                     script_texts=scripts.texts,
+                    strays=await strays(asked.command, place.root, place),
                 )
             case "write":
                 path = await _canonical(asked.path, place)
@@ -116,7 +118,7 @@ class PermissionBridge:
                     sandbox=sandbox,
                     agent=tool,
                     path=path,
-                    protected=is_protected(path),
+                    protected=await makes_programs_run(path, place),
                 )
             case "fetch":
                 return Fetch(
