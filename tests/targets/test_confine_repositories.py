@@ -291,7 +291,7 @@ def test_only_changed_directories_are_read_again(tmp_path: Path, monkeypatch: py
     read.clear()
     (tmp_path / "d7" / "inner" / ".git").mkdir()
     assert known.find().places == {f"{tmp_path}/d7/inner/.git"}
-    assert read == [f"{tmp_path}/d7/inner"]
+    assert read == [f"{tmp_path}/d7/inner", f"{tmp_path}/d7/inner/.git"]
 
 
 def test_a_directory_that_changed_just_now_is_not_taken_for_known(tmp_path: Path) -> None:

@@ -32,13 +32,14 @@ class Made(Struct, frozen=True, tag="made"):
 
 
 class Began(Struct, frozen=True, tag="began"):
-    """A command in a workspace: the repositories, the files of `names` and the modes of devices before it."""
+    """A command in a workspace: what was there before it, of repositories, files of `names` and modes of devices."""
 
     root: str
     places: list[str]
     names: list[str]
     present: list[str]
     modes: dict[str, int] = {}
+    operations: list[str] = []
 
 
 class Journal:
@@ -105,7 +106,7 @@ def _undo(entries: list[Made | Began]) -> list[str]:
             remove_placeholder(Path(entry.path), None if entry.content is None else entry.content.encode())
     for entry in entries:
         if isinstance(entry, Began):
-            before = Repositories(frozenset(entry.places))
+            before = Repositories(frozenset(entry.places), operations=frozenset(entry.operations))
             done += set_aside_new(before, tree_of(entry.root).find(), entry.root)
             done += set_aside_names(entry.root, entry.names, entry.present)
             done += restore_devices(entry.modes)

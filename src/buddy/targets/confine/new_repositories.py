@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from buddy.regular_files import read_regular
+from buddy.targets.confine.pointers import common_of, directory_of
 from buddy.targets.confine.tree import Repositories
 
 MAX_CONFIG = 64 * 1024
@@ -30,12 +31,19 @@ _KEYS = {
 
 def set_aside_new(before: Repositories, after: Repositories, root: str) -> list[str]:
     """Set aside what was added and is not harmless; returns what was done, for the model and the person."""
-    done: list[str] = []
-    for place in sorted(after.places - before.places):
+    done = [
+        f"{state} was renamed to {moved}: git would run commands when this operation is continued"
+        for state in sorted(after.operations - before.operations, reverse=True)
+        if (moved := set_aside(state))
+    ]
+    # The innermost first: their paths change with those around them.
+    for place in sorted(after.places - before.places, reverse=True):
         if not _is_harmless(place, before.places, root):
-            marker = place if place.endswith("/.git") else f"{place}/HEAD"
-            if moved := set_aside(marker):
-                done.append(f"{marker} was renamed to {moved}: git would have run what this repository configures")
+            renamed = [(path, moved) for path in _markers(place) if (moved := set_aside(path))]
+            done += (
+                f"{path} was renamed to {moved}: git would have run what this repository configures"
+                for path, moved in renamed[-1:]
+            )
     if before.is_complete and not after.is_complete:
         done.append("there are too many directories to look for repositories in all of them")
     return done
@@ -69,19 +77,20 @@ def set_aside(path: str) -> str | None:
     return None
 
 
+def _markers(place: str) -> list[str]:
+    """What to rename so that git finds no repository there, nor under the new name of its directory."""
+    if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH112, PTH114 - plain text
+        return [place]
+    # Others may use its configuration without a `HEAD`.
+    names = existing(place, ("HEAD",)) or existing(place, ("config", "config.worktree", "hooks"))
+    return [*(f"{place}/{name}" for name in names), *([place] if place.endswith("/.git") else [])]
+
+
 def _is_harmless(place: str, known: frozenset[str], root: str) -> bool:
     try:
-        return _is_directory_harmless(_directory_of(place), known, root)
+        return _is_directory_harmless(_real(directory_of(place)), known, root)
     except (OSError, ValueError):
         return False
-
-
-def _directory_of(place: str) -> str:
-    """The directory of a repository; `.git` may be a file that names it."""
-    if stat.S_ISDIR(os.lstat(place).st_mode):
-        return place
-    text = read_regular(place, MAX_CONFIG).decode()
-    return _resolve(os.path.dirname(place), text.removeprefix("gitdir:").strip())  # noqa: PTH120 - plain text
 
 
 def _is_directory_harmless(directory: str, known: frozenset[str], root: str) -> bool:
@@ -89,9 +98,10 @@ def _is_directory_harmless(directory: str, known: frozenset[str], root: str) -> 
         return True
     if not f"{directory}/".startswith(f"{root}/"):
         return False
-    common = directory
-    if os.path.lexists(f"{directory}/commondir"):
-        common = _resolve(directory, read_regular(f"{directory}/commondir", MAX_CONFIG).decode().strip())
+    common = _real(common_of(directory))
+    # Git shares the files of real repositories alone; others would not be recognized for what they are.
+    if common != directory and not os.path.lexists(f"{common}/HEAD"):
+        return False
     places = (directory,) if common == directory else (directory, common)
     return all(place in known or _is_part_harmless(place, directory, root) for place in places)
 
@@ -129,6 +139,14 @@ def _is_config_harmless(text: str, directory: str, root: str) -> bool:
         elif stripped:
             return False
     return True
+
+
+def _real(path: str) -> str:
+    """The same without `..`; ValueError if there is a link on the way, which could lead elsewhere later."""
+    real = os.path.realpath(path)
+    if real != os.path.normpath(path):
+        raise ValueError(path)
+    return real
 
 
 def _resolve(base: str, path: str) -> str:

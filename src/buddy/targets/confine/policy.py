@@ -19,6 +19,7 @@ from buddy.targets.confine.devices import device_modes, restore_devices
 from buddy.targets.confine.journal import Began, Journal, Made, clean_up, remove_placeholder
 from buddy.targets.confine.limits import files_bytes
 from buddy.targets.confine.new_repositories import existing, set_aside_names, set_aside_new
+from buddy.targets.confine.operations import STATES
 from buddy.targets.confine.repositories import DIRS, FILES, configured_paths, placeholder_content, protected_in
 from buddy.targets.confine.sharing import WorkspaceUse, is_marked, keep_mark, mark_placeholder, one_at_a_time
 from buddy.targets.confine.tree import MARKS, Repositories, is_bare, tree_of
@@ -29,7 +30,7 @@ PROJECT = (*(f".git/{name}" for name in DIRS), *REPLACED)
 PROJECT_FILES = tuple(f".git/{name}" for name in FILES)
 
 
-_MATTERS_TO_GIT = MARKS | {*DIRS, *FILES}
+_MATTERS_TO_GIT = MARKS | {*DIRS, *FILES, *STATES}
 OWN_CODE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - plain text
 # Replaced by empty directories private to the command.
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - hidden, not used
@@ -172,7 +173,7 @@ class ConfinementPolicy:
         places = (*self._dirs, *self._files, *self._guarded)
         places += tuple(place for place, _ in configured_paths(f"{self.root}/.git"))
         met = (path == place or is_below(path, place) or is_below(place, path) for place in places)
-        if ".git" in inside or any(met) or self._is_in_bare_repository(path):
+        if ".git" in inside or any(met) or self._is_in_bare_repository(path) or self._is_used_by_git(path):
             raise ToolError(
                 f"{path!r} is protected in a confined session; ask the user to change it", code="WRITE_FAILED"
             )
@@ -190,7 +191,8 @@ class ConfinementPolicy:
             present = existing(self.root, GUARDED)
             found = self._find()
             if journal is not None:
-                entry = Began(self.root, sorted(found.places), list(GUARDED), present, device_modes())
+                operations = sorted(found.operations)
+                entry = Began(self.root, sorted(found.places), list(GUARDED), present, device_modes(), operations)
                 _placeholders.note(journal, entry)
             return Running(self._plan(found, network=network), found, present)
 
@@ -207,7 +209,7 @@ class ConfinementPolicy:
     def _find(self) -> Repositories:
         """Without the placeholders of commands that are running."""
         found = tree_of(self.root).find()
-        return Repositories(_placeholders.without(found.places), found.is_complete)
+        return Repositories(_placeholders.without(found.places), found.is_complete, found.operations)
 
     def _plan(self, found: Repositories, *, network: bool) -> Plan:
         readonly: dict[str, None] = {}
@@ -233,6 +235,7 @@ class ConfinementPolicy:
         places = [*((place, True) for place in self._dirs), *((place, False) for place in self._files)]
         places += [(place, True) for place in self._guarded if os.path.lexists(place)]
         places += protected_in(found.places)
+        places += [(place, True) for place in found.operations]
         return (place for place in places if is_below(place[0], self.root))
 
     def _is_in_bare_repository(self, path: str) -> bool:
@@ -243,6 +246,13 @@ class ConfinementPolicy:
                 return True
             at = f"{at}/{part}" if part else at
         return False
+
+    def _is_used_by_git(self, path: str) -> bool:
+        """Whether a repository takes it from a directory that is none itself."""
+        if not _MATTERS_TO_GIT.intersection(path.split("/")):
+            return False
+        paths = (f"{place}/{name}" for place in self._find().places for name in (*DIRS, *FILES))
+        return any(path == used or is_below(path, used) for used in paths)
 
     def _walk(self, place: str, *, is_dir: bool) -> Iterator[str]:
         """The paths from the root down to `place`; the first missing one is created and ends the walk."""

@@ -44,10 +44,10 @@ def protected_paths(repository: str) -> Iterator[tuple[str, bool]]:
         return
     yield from ((f"{repository}/{name}", True) for name in DIRS)
     yield from ((f"{repository}/{name}", False) for name in FILES)
+    attributes = f"{repository}/info/attributes"
+    if os.path.realpath(attributes) == attributes:
+        yield attributes, False
     yield from configured_paths(repository)
-    trees = f"{repository}/worktrees"
-    for name in _names(trees):
-        yield from ((f"{trees}/{name}/{file}", False) for file in ("commondir", "config.worktree"))
 
 
 def configured_paths(repository: str) -> Iterator[tuple[str, bool]]:
@@ -80,13 +80,6 @@ def _files_named(command: str, directory: str) -> Iterator[tuple[str, bool]]:
 def placeholder_content(path: str) -> bytes:
     """What a placeholder file contains: an empty `commondir` would break git, this one points to itself."""
     return b".\n" if path.endswith("/commondir") else b""
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)  # noqa: PTH208 - only names
-    except OSError:
-        return []
 
 
 def _text(path: str) -> str:

@@ -1,7 +1,7 @@
 """The git repositories in a workspace, found again quickly: only directories that changed are read a second time.
 
-Invariants: every directory is looked at, at any depth, up to a limit; links are not followed; a directory whose change
-time is so recent that another change could have the same one is read again.
+Invariants: every directory is looked at, at any depth, also inside repositories, up to a limit; links are not followed;
+a directory is read again if it is another one, or changed so recently that another change could have the same time.
 """
 
 import os
@@ -12,6 +12,9 @@ from threading import Lock
 
 from msgspec import Struct
 
+from buddy.targets.confine.operations import risky_operations
+from buddy.targets.confine.pointers import pointed_at
+
 MAX_DIRECTORIES = 200_000
 # Coarser than the clock of any file system in use.
 RECENT_NS = 2_000_000_000
@@ -19,19 +22,22 @@ MARKS = frozenset({".git", "HEAD", "objects", "refs", "commondir"})
 
 
 class _Seen(Struct, frozen=True):
-    changed_ns: int
+    version: tuple[int, int, int] | None
     directories: tuple[str, ...]
     marks: frozenset[str]
 
 
 class Repositories(Struct, frozen=True):
-    """`places` are all repositories: the path of each `.git`, and of each directory that git takes for a bare one.
+    """`places` are all repositories: the path of each `.git`, of each directory that git takes for a bare one, and of
+    those that they use.
 
-    `is_complete` is false if there are too many directories.
+    `operations` are unfinished ones that may run something when they are continued. `is_complete` is false if there are
+    too many directories.
     """
 
     places: frozenset[str]
     is_complete: bool = True
+    operations: frozenset[str] = frozenset()
 
 
 class Tree:
@@ -59,26 +65,26 @@ class Tree:
             seen[directory] = known
             if ".git" in known.marks:
                 places.add(f"{directory}/.git")
-                # Git uses what it finds there when somebody initializes a submodule of that name.
-                waiting.append(f"{directory}/.git/modules")
             if is_bare(known.marks):
                 places.add(directory)
             waiting.extend(f"{directory}/{name}" for name in known.directories)
         self._seen = seen
-        return Repositories(frozenset(places), not waiting)
+        places |= pointed_at(places, self._root)
+        return Repositories(frozenset(places), not waiting, frozenset(risky_operations(places)))
 
     def _look(self, directory: str) -> _Seen:
-        changed_ns = os.lstat(directory).st_ctime_ns
+        info = os.lstat(directory)
+        version = (info.st_dev, info.st_ino, info.st_ctime_ns)
         known = self._seen.get(directory)
-        if known is not None and known.changed_ns == changed_ns:
+        if known is not None and known.version == version:
             return known
         # Read by its first look's time: what changes from now on has a later one, unless it is too recent to tell.
-        is_recent = changed_ns > time.time_ns() - RECENT_NS
+        is_recent = info.st_ctime_ns > time.time_ns() - RECENT_NS
         with os.scandir(directory) as entries:
             inner = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        directories = tuple(name for name, is_dir in inner if is_dir and name != ".git")
+        directories = tuple(name for name, is_dir in inner if is_dir)
         marks = MARKS.intersection(name for name, _ in inner)
-        return _Seen(0 if is_recent else changed_ns, directories, marks)
+        return _Seen(None if is_recent else version, directories, marks)
 
 
 def is_bare(names: frozenset[str]) -> bool:
