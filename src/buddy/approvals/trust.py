@@ -114,9 +114,19 @@ def effects_of(root: str) -> list[Effect]:
     """The files of a folder that depend on trust, and what each would change."""
     folder = Path(_realpath(root))
     present = [
-        name for name in TRUST_FILES if (folder / name).is_file() or (name in AGENT_FILES and (folder / name).is_dir())
+        name
+        for name in TRUST_FILES
+        if (folder / name).is_file() or (name in AGENT_FILES and _has_entries(folder / name))
     ]
     return [Effect(name, AGENT_FILES.get(name) or _describe_rules(folder / name)) for name in present]
+
+
+def _has_entries(folder: Path) -> bool:
+    """An empty directory sets nothing; while a confined command runs, one stands for each of these that is missing."""
+    try:
+        return folder.is_dir() and next(folder.iterdir(), None) is not None
+    except OSError:
+        return True
 
 
 def hash_of(root: str) -> str:
