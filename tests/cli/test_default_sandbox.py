@@ -1,5 +1,6 @@
 """Without flags: confined and `auto` where that is proven, else the host and `ask`, and the first lines say which."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -61,6 +62,29 @@ def test_what_needs_more_is_asked_on_a_terminal(home: Home, typed: str, made: bo
         terminal.type(typed)
         assert terminal.finish() == 0
     assert (home.work / "online").exists() is made
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_session_of_a_person_goes_on_without_one(home: Home, changed: bool) -> None:
+    """It asks, as somebody was there when it was started; the policy it has now decides whether a denial ends it."""
+    script = home.script({"text": "first"}, online("touch online"), shell("touch offline"), {"text": "managed"})
+    with script.terminal("exec", "go", "--approve", "ask" if changed else "auto", "--sandbox", "confined") as terminal:
+        assert terminal.finish() == 0
+    flags = ["--approve", "auto"] if changed else []
+    done = home.run("exec", "-c", "more", *flags)
+    assert (done.code, done.out) == (0, "managed\n")
+    assert sorted(path.name for path in home.work.iterdir()) == ["offline"]
+
+
+async def test_placeholders_of_a_running_command_are_no_settings(home: Home) -> None:
+    script = home.script(shell("echo ready; while [ ! -e stop ]; do sleep 0.1; done"), {"text": "done"})
+    with script.start("exec", "go", "--stream-json", "--sandbox", "confined") as running:
+        running.wait_for("tool_output")
+        assert (home.work / ".mcp.json").is_dir()
+        done = await asyncio.to_thread(home.script({"text": "second"}).run, "exec", "hi")
+        (home.work / "stop").touch()
+        running.process.wait(60)
+    assert (done.code, "ignoring" in done.err) == (0, False)
 
 
 def test_where_the_last_self_test_failed_the_host_asks(home: Home) -> None:

@@ -102,10 +102,11 @@ def _send(options: Options, client: "BlockingClient", live: "LiveReport | None",
     if options.profile or options.model:
         client.ask("switch_model", without_none({"profile": options.profile, "model": options.model}), session_id)
     client.attach(session_id, client.ask("read_events", {"after": 0, "limit": 1}, session_id)["lastSeq"])
+    policy = client.ask("get_snapshot", {}, session_id).get("approvalPolicy") or ""
     _print_session(session_id, live)
     message = without_none({**_message(options, session_id, prompt), "options": per_run})
     started = client.ask("send_user_message", message, session_id)
-    return _follow(options, client, live, session_id, started["runId"])
+    return _follow(options, client, live, session_id, started["runId"], policy=policy)
 
 
 def read_prompt(options: Options) -> str:
@@ -162,6 +163,8 @@ def _follow(
     session_id: str,
     run_id: str | None,
     replayed: int = 0,
+    *,
+    policy: str = "",
 ) -> int:
     """Show what happens until the run is complete; return its exit code."""
     with _Interrupts(client, session_id, run_id):
@@ -169,7 +172,7 @@ def _follow(
         from buddy.cli.run_follower import RunFollower
 
         report = live or Report(json=options.json, stream_json=options.stream_json)
-        follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options))
+        follower = RunFollower(client, report, session_id, run_id, has_person=_has_person(options), policy=policy)
         return follower.follow(replayed)
 
 

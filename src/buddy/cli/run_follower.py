@@ -26,8 +26,16 @@ STDIN = 0
 
 class RunFollower:
     def __init__(
-        self, client: BlockingClient, report: Report, session_id: str, run_id: str | None, *, has_person: bool
+        self,
+        client: BlockingClient,
+        report: Report,
+        session_id: str,
+        run_id: str | None,
+        *,
+        has_person: bool,
+        policy: str = "",
     ) -> None:
+        """`policy` is the session's, if its start is not among the events that are followed."""
         self._client = client
         self._report = report
         self._session_id = session_id
@@ -37,7 +45,7 @@ class RunFollower:
         self._question = ""  # the approval that a person was asked about and has not answered
         self._screen: LineQuestion | None = None
         self._asked: set[str] = set()
-        self._policy = ""
+        self._policy, self._run_policy = policy, ""
 
     def follow(self, replayed: int = 0) -> int:
         """Follow until the run is complete, or without a run until `replayed`; returns the exit code.
@@ -84,10 +92,12 @@ class RunFollower:
                 pass
 
     def _note_policy(self, event: "JsonEvent") -> None:
-        """With `auto`, the run goes on without what nobody can approve."""
+        """With `auto`, the run goes on without what nobody can approve; a run may have a policy of its own."""
         match event["type"]:
             case "session_started":
                 self._policy = (event["payload"].get("options") or {}).get("approvalPolicy") or ""
+            case "run_started":
+                self._run_policy = event["payload"]["options"].get("approvalPolicy") or ""
             case "approval_policy_changed":
                 self._policy = event["payload"]["policy"]
             case _:
@@ -112,7 +122,7 @@ class RunFollower:
             self._show(self._screen)
             self._client.watched[STDIN] = self._read_answer
         else:
-            stop = self._policy != "auto"
+            stop = (self._run_policy or self._policy) != "auto"
             self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
 
     def _read_answer(self) -> None:

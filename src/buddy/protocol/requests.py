@@ -171,6 +171,7 @@ class GetSnapshotReply(SessionSnapshot, frozen=True, kw_only=True):
     budget: BudgetState | None
     context: ContextState
     approvals: tuple[ApprovalRequest, ...]
+    approval_policy: Policy | None = None
 
 
 class ReadEvents(Shape, frozen=True):

@@ -43,6 +43,7 @@ class ReadRequests:
             budget=_budget_of(session, self._clock()),
             context=session.fold.context,
             approvals=tuple(session.pending_approvals()),
+            approval_policy=session.approvals.policy().at(session.services.now()),
         )
 
     async def read_events(self, _peer: PeerConnection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
