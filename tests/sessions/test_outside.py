@@ -149,3 +149,21 @@ async def test_a_command_that_the_sandbox_stopped_says_what_to_do(work: Path, co
         (result,) = client.bodies(ToolResult)
         assert ("the user is asked" in result.text) == bool(advice)
         assert advice in result.text
+
+
+@pytest.mark.parametrize("name", [".github/workflows/ci.yml", ".vscode/settings.json", ".envrc"])
+@pytest.mark.parametrize("policy", ["auto", "all"])
+async def test_a_protected_file_is_written_if_a_person_approves_it_and_by_no_policy(
+    work: Path, name: str, policy: str
+) -> None:
+    model = StepModel(asks_for(call("write_file", {"path": name, "content": "on: push\n"})), answer())
+    async with checked_host(work, model) as host, host.client() as client:
+        session_id = await client.start(sandbox="confined", approval_policy=policy)
+        run_id = await client.send("go")
+        if policy == "auto":
+            asked = await client.wait_for(ApprovalRequired)
+            assert asked.title == "write a protected file, which can make programs run"
+            await client.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        assert [result.is_error for result in client.bodies(ToolResult)] == [policy == "all"]
+    assert (work / name).is_file() is (policy == "auto")

@@ -41,6 +41,8 @@ from buddy.terminal.style import style_of
 
 MAX_LISTED = 200
 PROMPT_WIDTH = 60
+NARROW = 30
+ID_END = 8
 
 
 class SessionRow(Struct, frozen=True):
@@ -204,10 +206,14 @@ def _print_table(rows: list[SessionRow]) -> None:
         number, used = f"#{row.number}" if row.number else "", ago(now - row.summary.updated_at)
         cells.append((row.summary.session_id, row.state, used, number, place, row.summary.title or row.prompt))
     columns = [column for column in range(5) if any(line[column] for line in cells)]
-    widths = [max(len(line[column]) for line in cells) for column in columns]
+    widths = _widths(cells, columns)
     room = PROMPT_WIDTH
     if sys.stdout.isatty():
-        room = max(10, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
+        available = shutil.get_terminal_size().columns - 2 * len(widths)
+        if available - sum(widths) < NARROW:  # the end of an id names it, too
+            cells[1:] = [(line[0][-ID_END:], *line[1:]) for line in cells[1:]]
+            widths = _widths(cells, columns)
+        room = max(10, available - sum(widths))
     for number, line in enumerate(cells):
         padded = [line[column].ljust(width) for column, width in zip(columns, widths, strict=True)]
         text = "  ".join([*padded, one_line(line[5], room)]).rstrip()
@@ -215,6 +221,10 @@ def _print_table(rows: list[SessionRow]) -> None:
     for row in rows:
         if row.interrupted:
             print(f"hint: buddy resume {row.summary.session_id} resumes the interrupted run", file=sys.stderr)
+
+
+def _widths(cells: list[tuple[str, str, str, str, str, str]], columns: list[int]) -> list[int]:
+    return [max(len(line[column]) for line in cells) for column in columns]
 
 
 def _short_path(path: str) -> str:

@@ -16,7 +16,7 @@ from buddy.tools.contract import Call, Output, Place
 from buddy.tools.names import NamesPath
 from buddy.tools.nearest import nearest
 from buddy.tools.texts import text_of
-from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
+from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, target_of, write_intent
 
 MAX_PLACES = 10
 
@@ -45,7 +45,8 @@ class EditFile:
     async def run(self, args: EditFileArgs, call: Call) -> Output:
         place = call.place
         path, before, after = await _change(args, place)
-        await place.target.write_file(args.path, after, root=place.root)
+        target = await target_of(call, path)
+        await target.write_file(args.path, after, root=place.root)
         note_seen(path, after, place)
         return Output(_summary(args, before, after))
 

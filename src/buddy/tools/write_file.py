@@ -10,7 +10,7 @@ from buddy.tools.contract import Call, Output, Place
 from buddy.tools.current_file import read_if_exists
 from buddy.tools.names import NamesPath
 from buddy.tools.texts import text_of
-from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, write_intent
+from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, target_of, write_intent
 
 
 class WriteFileArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
@@ -40,6 +40,7 @@ class WriteFile:
         path = await place.target.locate(args.path, root=place.root)
         content = args.content.encode()
         check_write(path, await read_if_exists(args.path, place, MAX_PRESENT), content, place)
-        await place.target.write_file(args.path, content, root=place.root)
+        target = await target_of(call, path)
+        await target.write_file(args.path, content, root=place.root)
         note_seen(path, content, place)
         return Output(f"wrote {len(content)} bytes to {args.path}")

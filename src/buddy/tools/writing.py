@@ -9,10 +9,12 @@ import hashlib
 import re
 
 from buddy.errors import ToolError
+from buddy.protocol.actors import ClientActor, parse_actor
 from buddy.protocol.intents import FileChange, Write
+from buddy.targets.contract import Offline, Target
 from buddy.targets.protected_names import IN_REPOSITORY, is_protected
 from buddy.tools.changes import diff
-from buddy.tools.contract import Place
+from buddy.tools.contract import Call, Place
 
 MAX_PRESENT = 10 * 1024 * 1024
 IN_THREAD = 64 * 1024
@@ -46,6 +48,15 @@ def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> 
     """Refuse a write that would destroy what the model cannot know about."""
     _check_fresh(path, before, place)
     _check_markers(before, after)
+
+
+async def target_of(call: Call, path: str) -> Target:
+    """Where to write: confinement protects some files from commands and rules, not from a person who saw the change."""
+    target = call.place.target
+    is_by_person = bool(call.by) and isinstance(parse_actor(call.by), ClientActor)
+    if is_by_person and isinstance(target, Offline) and await makes_programs_run(path, call.place):
+        return target.outside()
+    return target
 
 
 def note_seen(path: str, content: bytes, place: Place) -> None:
