@@ -143,9 +143,11 @@ def test_the_verdict_is_void_once_something_it_depends_on_changed(
 ) -> None:
     from buddy.targets.confine import verdict
 
+    def no_program(_name: str) -> None: ...
+
     write_verdict(str(tmp_path), Verdict("bubblewrap"))
     assert verdict.read_verdict(str(tmp_path)) == Verdict("bubblewrap")
-    for name, value in {"VERSION": "another", "find_program": lambda _name: None, "BOOT_ID": "/proc/version"}.items():
+    for name, value in {"VERSION": "another", "find_program": no_program, "BOOT_ID": "/proc/version"}.items():
         with monkeypatch.context() as patch:
             patch.setattr(verdict, name, value)
             assert verdict.read_verdict(str(tmp_path)) is None
