@@ -4,6 +4,7 @@ from pathlib import Path
 
 from buddy.models.limits import MAX_ARGUMENTS, MAX_CALLS
 from buddy.protocol.events import AssistantToken, RunComplete, ToolCall, ToolResult
+from buddy.protocol.shapes import ToolCallItem
 from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.runtime import checked_host
 
@@ -33,6 +34,17 @@ async def test_arguments_beyond_the_limit_get_an_error_and_do_not_run(tmp_path: 
         assert "longer than the limit of 8 MiB" in result.text
         assert len(str(made.args)) < 1000
         assert not (tmp_path / "a").exists()
+
+
+async def test_arguments_that_are_nested_too_deeply_get_an_error(tmp_path: Path) -> None:
+    deep = ToolCallItem("c1", "write_file", '{"a":' * 100_000 + "1" + "}" * 100_000)
+    model = StepModel(asks_for(deep), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        (result,) = client.bodies(ToolResult)
+        assert "nested deeper than 64 levels" in result.text
 
 
 async def test_a_long_delta_is_recorded_in_small_events(tmp_path: Path) -> None:

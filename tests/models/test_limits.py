@@ -12,9 +12,11 @@ from buddy.models.limits import (
     MAX_KEPT_CALLS,
     MAX_NAME,
     MAX_TEXT,
+    TOO_DEEP,
     TOO_LONG,
     TOO_MANY,
     find_refusal,
+    is_too_deep,
     limit_calls,
 )
 from buddy.models.response_fold import ResponseFold
@@ -88,6 +90,17 @@ def test_calls_beyond_the_limit_say_so() -> None:
     assert [find_refusal(call.arguments) for call in calls] == [""] * MAX_CALLS + [TOO_MANY] * (
         MAX_KEPT_CALLS - MAX_CALLS
     )
+
+
+@pytest.mark.parametrize("opening", ['{"a":', "[", '{"a":[', '{"\\"":'])
+def test_arguments_that_are_nested_too_deeply_say_so(opening: str) -> None:
+    (call,) = limit_calls([ToolCallItem("a", "f", opening * 700_000)])
+    assert find_refusal(call.arguments) == TOO_DEEP
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + "[" * 1000 + '"}', '{"a": [' + "{}," * 1000 + "{}]}", "{" * 64])
+def test_brackets_that_do_not_nest_are_no_depth(text: str) -> None:
+    assert not is_too_deep(text)
 
 
 def test_arguments_are_counted_in_bytes_over_all_calls() -> None:

@@ -38,7 +38,7 @@ def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:
     """Keep every field that has its type; None if it is not even an object."""
     try:
         parts = msgspec.json.decode(raw, type=dict[str, Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     good: dict[str, object] = {}
     for field in msgspec.structs.fields(shape):
@@ -56,7 +56,7 @@ def _field(raw: Raw, kind: object) -> object:
     """The value in its type, else what can be salvaged, else UNSET."""
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         pass
     for option in get_args(kind):
         saved = _option(raw, option)
@@ -73,7 +73,7 @@ def _option(raw: Raw, option: object) -> object:
         return UNSET
     try:
         entries = msgspec.json.decode(raw, type=tuple[Raw, ...])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return UNSET
     saved_entries = (_option(entry, get_args(option)[0]) for entry in entries)
     return tuple(entry for entry in saved_entries if not isinstance(entry, UnsetType))

@@ -4,6 +4,7 @@ Invariants: a reply never takes more memory than its limits allow, however it is
 with arguments that say so instead of its own, so that the model gets an error as its result and can do it differently.
 """
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,6 +20,8 @@ MAX_NAME = 256
 MAX_CALLS = 128
 MAX_KEPT_CALLS = 1024
 """Calls of a reply that get a result at all; of more, nothing is kept."""
+MAX_DEPTH = 64
+"""Levels of lists and objects in the arguments of a call."""
 
 _KEY = "not_run"
 TOO_LONG = (
@@ -28,6 +31,10 @@ TOO_LONG = (
 TOO_MANY = (
     f"one reply may make {MAX_CALLS} calls, and this one was beyond that, so it was not run. Make it again in your "
     "next reply if it is still needed"
+)
+TOO_DEEP = (
+    f"the arguments were nested deeper than {MAX_DEPTH} levels, so they were dropped and nothing was run. Send one "
+    "JSON object without such nesting"
 )
 
 
@@ -66,8 +73,24 @@ def limit_calls(calls: Iterable[ToolCallItem]) -> tuple[ToolCallItem, ...]:
             break
         size.add_arguments(call.arguments)
         problem = TOO_MANY if number >= MAX_CALLS else TOO_LONG if size.is_arguments_full else ""
+        problem = problem or (TOO_DEEP if is_too_deep(call.arguments) else "")
         limited.append(ToolCallItem(call.call_id, call.name, refuse(problem)) if problem else call)
     return tuple(limited)
+
+
+def is_too_deep(arguments: str) -> bool:
+    """Whether they have more levels than may be decoded; whether they are JSON is not checked."""
+    if arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(arguments):
+        depth += 1 if found[1] else -1 if found[2] else 0
+        if depth > MAX_DEPTH:
+            return True
+    return False
+
+
+_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{])|([\]}])', re.DOTALL)
 
 
 def refuse(problem: str) -> str:
@@ -77,4 +100,4 @@ def refuse(problem: str) -> str:
 
 def find_refusal(arguments: str) -> str:
     """Why a call must not run; empty if these are its own arguments."""
-    return next((problem for problem in (TOO_LONG, TOO_MANY) if arguments == refuse(problem)), "")
+    return next((problem for problem in (TOO_LONG, TOO_MANY, TOO_DEEP) if arguments == refuse(problem)), "")

@@ -220,7 +220,7 @@ def _shown_arguments(arguments: str) -> dict[str, Any]:
     """The arguments as an object, for people; anything else is shown as it is."""
     try:
         return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return {"raw": arguments}
 
 

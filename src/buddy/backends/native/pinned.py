@@ -137,7 +137,7 @@ class Pins:
             return
         try:
             arguments = _arguments.decode(call.arguments)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
             arguments = {}  # redaction left no valid JSON
         shown = _short(msgspec.json.encode(arguments).decode() if arguments else call.arguments, ARGUMENTS)
         failure = result.structured_error
