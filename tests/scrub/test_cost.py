@@ -8,6 +8,7 @@ import pytest
 from buddy.scrub import Scrubber
 from buddy.scrub.heuristics import PASSES
 from buddy.scrub.pieces import LONGEST_LINE, split
+from buddy.scrub.token_formats import ARMOUR_LIMIT
 from tests.scrub import corpora, figures
 
 SIZE = 9_000
@@ -86,6 +87,23 @@ def test_a_line_without_end_is_cut_at_the_same_places(filler: str) -> None:
         pieces = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
         assert "".join(pieces) + stream.finish() == whole
     assert "abcdef123456" not in whole
+
+
+@pytest.mark.parametrize(
+    "before", ["", "x", "A" * 20, "A" * 20 + " ", "Abc: token ", "ABCDEFGHIJKLMNtoken= ", '"key": "']
+)
+@pytest.mark.parametrize("after", ["\n", "\\n", " ", "\n" + "MIIE" * 12 + "\n", "\nAbc: x\n"])
+def test_a_row_of_private_keys_without_end_is_not_held_without_end(before: str, after: str) -> None:
+    scrubber = Scrubber()
+    text = f"{before}-----BEGIN RSA PRIVATE KEY-----{after}" * (5 * ARMOUR_LIMIT // 64)
+    whole = scrubber.text(text)
+    for size in (701, 8192):
+        stream = scrubber.stream()
+        pieces = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        last = stream.finish()
+        assert "".join(pieces) + last == whole
+        assert len(last) <= 2 * ARMOUR_LIMIT + size
+        assert max(map(len, pieces)) <= 2 * ARMOUR_LIMIT + LONGEST_LINE + size
 
 
 def test_a_private_key_in_a_long_line_is_not_cut() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.scrub import MARK, Scrubber
+from buddy.scrub.values import NOISE_WITHIN
 
 SECRET = 'sk-Canary/0123+"é"\\ßfedcba'
 
@@ -214,6 +215,10 @@ NOISES = {
     "colour in Python": "\\x1b[31m",
     "colour in a script": "\\033[0;31m",
     "colour and a line break": "\x1b[m\n",
+    "long colour": f"\x1b[{'1;' * 60}m",
+    "longest colour": f"\x1b[{'1;' * 200}m",
+    "long 8-bit colour": f"\x9b{'1;' * 60}m",
+    "openings inside a title": "\x9da\x9db\x07",
 }
 
 
@@ -248,8 +253,47 @@ def test_what_looks_like_noise_may_be_part_of_a_value() -> None:
     assert knowing("[31mhunter2").registered("\x1b[31mhunter2") == f"\x1b{MARK}"
 
 
+OVERSTRIKES: dict[str, Callable[[str], str]] = {
+    "underlined": lambda secret: "".join(f"_\b{character}" for character in secret),
+    "bold": lambda secret: "".join(f"{character}\b{character}" for character in secret),
+    "bold and underlined": lambda secret: "".join(f"_\b{character}\b{character}" for character in secret),
+    "after": lambda secret: "".join(f"{character}\bx" for character in secret),
+    "corrected twice": lambda secret: "".join(f"xy\b\b{character}" for character in secret),
+    "corrected again and again": lambda secret: "".join(f"x\by\b{character}" for character in secret),
+    "with colours": lambda secret: "".join(f"_\b\x1b[1m{character}\x1b[m" for character in secret),
+    "as cat -v writes it": lambda secret: "".join(f"_^H{character}" for character in secret),
+    "in JSON": lambda secret: "".join(f"_\\b{character}" for character in secret),
+    "with NULs": lambda secret: "".join(f"_\b\0{character}" for character in secret),
+    "once": lambda secret: f"{secret[:5]}x\b{secret[5:]}",
+}
+
+
+@pytest.mark.parametrize("name", OVERSTRIKES)
+def test_overstriking_a_value_does_not_hide_it(name: str) -> None:
+    text = f"a {OVERSTRIKES[name](SECRET)} b"
+    masked = knowing_once(SECRET).text(text)
+    assert MARK in masked
+    assert len(masked) < len(MARK) + 16
+    for cut in range(len(text)):
+        stream = knowing_once(SECRET).stream()
+        assert stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.finish() == masked
+    stream = knowing_once(SECRET).stream()
+    assert "".join(map(stream.feed, text)) + stream.finish() == masked
+
+
+@pytest.mark.parametrize("noise", ["\0", "\n", "\bx", "\x1b[m", "\x90"])
+def test_noise_without_end_is_not_held_without_end(noise: str) -> None:
+    stream = knowing_once(SECRET).stream()
+    text = SECRET[:4] + noise * (4 * NOISE_WITHIN)
+    released = "".join(stream.feed(text[start : start + 4096]) for start in range(0, len(text), 4096))
+    assert len(text) - len(released) <= NOISE_WITHIN * 5 // 4 + 2 * 4096
+    assert released + stream.finish() == text
+
+
 noisy = st.lists(
-    st.sampled_from(["a", "b", "\x1b[m", "\x1b", "[", "m", "\0", "\n", " ", "aaaa", "abab", "^[[", "\x1b]0;", "\a"])
+    st.sampled_from(
+        ["a", "b", "\x1b[m", "\x1b", "[", "m", "\0", "\n", " ", "aaaa", "abab", "^[[", "\x1b]0;", "\a", "_\b", "^H"]
+    )
 )
 
 

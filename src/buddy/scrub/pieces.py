@@ -1,11 +1,13 @@
-"""Cuts words and lines that are too long, so that what a stream holds back and what a pattern looks at are bounded.
+"""Cuts words, lines and rows of private keys that are too long, so that what is held back or looked at is bounded.
 
 Invariants:
 - the places depend on the complete text alone, not on how it was split into chunks;
 - a word of more than `LONGEST_WORD` characters is cut after its last delimiter in the second half, or else at the
   limit; leading characters of scripts without blanks do not count;
 - a line of more than `LONGEST_LINE` characters is cut in its second half: at the last safe place before its last blank,
-  or else after that blank.
+  or else after that blank;
+- an armour line that begins a private key starts a text of its own if `FAR` characters or more lie between it and the
+  first such line: none of them would ever be a safe place to cut if each could belong to the key before it.
 """
 
 import re
@@ -13,7 +15,9 @@ from collections.abc import Iterator
 
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.safe_cuts import SafeCuts
+from buddy.scrub.token_formats import ARMOUR_LIMIT, DASHES
 
+FAR = ARMOUR_LIMIT
 LONGEST_WORD = 8 * 1024
 LONGEST_LINE = 32 * 1024
 _HALF_LINE = LONGEST_LINE // 2
@@ -32,8 +36,37 @@ _LONG_WORD = LazyPattern(
 _DELIMITER = LazyPattern(r".*[,;{}\[\]()&<>]", re.DOTALL)
 
 
+class ArmourRows:
+    """Where armour lines start texts of their own, in a text that arrives in chunks."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None  # how far before the next chunk the first armour line is
+
+    def cuts(self, text: str) -> list[int]:
+        """The places in the next chunk, which ends with a complete armour opening or none."""
+        found: list[int] = []
+        at = text.find(DASHES)
+        while at >= 0:
+            if self._first is None or at - self._first >= FAR:
+                if self._first is not None:
+                    found.append(at)
+                self._first = at
+            at = text.find(DASHES, at + len(DASHES))
+        if self._first is not None:
+            self._first -= len(text)
+        return found
+
+
 def split(text: str) -> Iterator[str]:
     """The pieces of a complete text."""
+    done = 0
+    for cut in ArmourRows().cuts(text) if len(text) > FAR else ():
+        yield from _split(text[done:cut])
+        done = cut
+    yield from _split(text[done:] if done else text)
+
+
+def _split(text: str) -> Iterator[str]:
     done = 0
     if len(text) >= LONGEST_WORD:
         for line, end in _long_lines(text):

@@ -9,11 +9,13 @@ Invariants:
 from buddy.scrub import heuristics
 from buddy.scrub.marks import MARK
 from buddy.scrub.noise import has_noise
-from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, forced_cut, is_wide, wide_start
+from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, ArmourRows, forced_cut, is_wide, wide_start
 from buddy.scrub.safe_cuts import SafeCuts
+from buddy.scrub.token_formats import DASHES
 from buddy.scrub.values import Values
 
 _HELD = 256
+_MUCH = 1024
 
 
 class Stream:
@@ -43,11 +45,19 @@ class ValueStream:
         self._held = ""
         self._covered = 0
         self._wrapped = False
+        self._enough = 0  # how much must be held before it is worth to look again
 
     def feed(self, text: str) -> str:
         if self._values.empty and not self._held:
             return text
         self._held += text
+        if len(self._held) < self._enough:
+            return ""
+        out = self._examine()
+        self._enough = len(self._held) * 5 // 4 if len(self._held) > _MUCH else 0
+        return out
+
+    def _examine(self) -> str:
         out = self._close() if MARK in self._held else ""
         cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
         ends_wide = self._held[-1:] >= FIRST_WIDE and is_wide(self._held[-1])
@@ -63,7 +73,9 @@ class ValueStream:
         return out + self._pass(cut)
 
     def finish(self) -> str:
-        return self._release(len(self._held))
+        out = self._close() if MARK in self._held else ""
+        self._enough = 0
+        return out + self._release(len(self._held))
 
     def _close(self) -> str:
         """Parts that a mark follows are complete."""
@@ -91,6 +103,34 @@ class ValueStream:
 
 class HeuristicStream:
     """The other layers."""
+
+    def __init__(self) -> None:
+        self._part = _PartStream()
+        self._rows = ArmourRows()
+        self._tail = ""  # could become the opening of an armour line
+
+    def feed(self, text: str) -> str:
+        text = self._tail + text
+        if "-" in text[1 - len(DASHES) :]:
+            size = next((size for size in range(len(DASHES) - 1, 0, -1) if text.endswith(DASHES[:size])), 0)
+            text, self._tail = text[: len(text) - size], text[len(text) - size :]
+        else:
+            self._tail = ""
+        out: list[str] = []
+        done = 0
+        for cut in self._rows.cuts(text):
+            out += (self._part.feed(text[done:cut]), self._part.finish())
+            done = cut
+        return "".join([*out, self._part.feed(text[done:] if done else text)])
+
+    def finish(self) -> str:
+        tail, self._tail = self._tail, ""
+        self._rows = ArmourRows()
+        return self._part.feed(tail) + self._part.finish()
+
+
+class _PartStream:
+    """A part of the text that is masked on its own."""
 
     def __init__(self) -> None:
         self._held = ""

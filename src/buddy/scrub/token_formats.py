@@ -13,6 +13,7 @@ from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import OPENING, Span
 
 ARMOUR_LIMIT = 16 * 1024
+DASHES = "-----BEGIN"
 
 # Skipping everything short within one match keeps this cheap; matching the end keeps it linear.
 _RUNS = LazyPattern(rf"(?:[^{RUN}]++|[{RUN}]{{1,15}}+(?![{RUN}]))*+(?:([{RUN}]{{16,}}+)|\Z)")
@@ -39,7 +40,6 @@ _OPEN_END = LazyPattern(
     r"(?:-----END[ A-Z0-9]{0,60})?\Z"
 )
 _HASH = LazyPattern("[0-9A-F]+|[0-9a-f]+")
-_DASHES = "-----BEGIN"
 
 
 def runs(text: str) -> list[Span]:
@@ -67,7 +67,7 @@ class OpenArmour:
 
     def find(self, text: str, end: int, start: int = 0) -> int:
         """The position from which the text up to `end` could be inside a private key; `end` if it can't."""
-        begin = text.rfind(_DASHES, max(start, end - ARMOUR_LIMIT), end)
+        begin = text.rfind(DASHES, max(start, end - ARMOUR_LIMIT), end)
         is_open = begin >= 0 and end - begin < ARMOUR_LIMIT and self._is_open(text, begin, end)
         return begin if is_open else end
 
@@ -103,9 +103,9 @@ def _runs_containing(sign: str, text: str, long_runs: Sequence[Span]) -> Iterato
 
 
 def _armour_spans(text: str) -> Iterator[Span]:
-    at = text.find(_DASHES)
+    at = text.find(DASHES)
     while at >= 0:
         block = _ARMOUR.match(text, at, at + ARMOUR_LIMIT)
         if block:
             yield block.span()
-        at = text.find(_DASHES, block.end() if block else at + len(_DASHES))
+        at = text.find(DASHES, block.end() if block else at + len(DASHES))

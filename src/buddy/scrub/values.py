@@ -3,7 +3,7 @@
 Invariants:
 - a value is found across line breaks, as if a terminal had wrapped the text anywhere; if the wrap leaves only one or
   two characters of it on the previous line, those stay and the rest is hidden;
-- a value is found with colours, control and invisible characters inside it (see `noise.py`);
+- a value is found with colours, control, invisible and overstruck characters inside it (see `noise.py`);
 - overlapping hits become one mark, so that no part of a second secret remains next to the first;
 - a mark in the text is never cut or covered, so masking twice changes nothing;
 - a text without a hit costs one scan, or nothing if no value is registered.
@@ -16,7 +16,10 @@ from buddy.scrub.encodings import MIN_LENGTH, forms
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, Span
 from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
-from buddy.scrub.noise import NOISE, has_noise, open_noise
+from buddy.scrub.noise import DEEPEST, OVERSTRUCK, has_noise, kinds_of_noise, open_noise
+
+NOISE_WITHIN = 16 * 1024
+"""How much noise a value may have inside: more would have to be held back without end."""
 
 _BREAK = LazyPattern(r"\r?\n")
 
@@ -49,7 +52,9 @@ class Values:
         """Whether it may contain a value; False is certain. `noisy` says whether it contains noise."""
         if self._search is None:
             return False
-        return self._search.any_in(_without_breaks(part)) or (noisy and self._search.any_in(NOISE.sub("", part)))
+        if self._search.any_in(_without_breaks(part)):
+            return True
+        return noisy and any(self._search.any_in(noise.sub("", part)) for noise in kinds_of_noise(part))
 
     def mask(self, text: str) -> str:
         if self.empty or not self.may_hold(text, noisy=has_noise(text)) or not any(self._hits(text, wrapped=False)):
@@ -88,8 +93,8 @@ class Values:
     def _hits(self, part: str, *, wrapped: bool) -> Iterator[Span]:
         yield from self._find(part, _without_breaks(part), _BREAK, wrapped=wrapped)
         # Besides, not instead: what looks like noise may be the beginning of a value.
-        if has_noise(part):
-            yield from self._find(part, NOISE.sub("", part), NOISE, wrapped=wrapped)
+        for noise in kinds_of_noise(part) if has_noise(part) else ():
+            yield from self._find(part, noise.sub("", part), noise, wrapped=wrapped)
 
     def _find(self, part: str, joined: str, removed: LazyPattern, *, wrapped: bool) -> Iterator[Span]:
         """The values in a part of which something was removed."""
@@ -102,16 +107,27 @@ class Values:
             breaks = breaks or Breaks(part, removed, wrapped=wrapped)
             begin = breaks.begin(start)
             if begin > start or (start >= 0 and joined.startswith(needle, start)):
-                yield breaks.before(begin), breaks.before(start + len(needle) - 1) + 1
+                hit = breaks.before(begin), breaks.before(start + len(needle) - 1) + 1
+                if hit[1] - hit[0] <= self.longest + NOISE_WITHIN:
+                    yield hit
 
     def _open_value(self, part: str) -> int:
         held = self._open(part, _without_breaks(part), _BREAK)
         # Not in what may still be removed itself.
         quiet = part[: open_noise(part)]
-        if not has_noise(part) and len(quiet) == len(part):
-            return held
-        without = self._open(quiet, NOISE.sub("", quiet), NOISE)
-        return min(held, without) if without < len(quiet) else held
+        is_noisy = has_noise(part) or len(quiet) < len(part)
+        for noise in kinds_of_noise(part) if is_noisy else ():
+            held = min(held, self._open_without(noise, quiet, held))
+        # Of the last characters, some may still be taken back.
+        for size in range(len(quiet) - 1, max(len(quiet) - 1 - DEEPEST, -1), -1):
+            if quiet[size].isspace():
+                break
+            held = min(held, self._open_without(OVERSTRUCK, quiet[:size], held))
+        return held
+
+    def _open_without(self, noise: LazyPattern, part: str, otherwise: int) -> int:
+        at = self._open(part, noise.sub("", part), noise)
+        return at if at < len(part) else otherwise
 
     def _open(self, part: str, joined: str, removed: LazyPattern) -> int:
         size = len(part)
@@ -121,11 +137,15 @@ class Values:
         fewest = 3 if part.endswith("\n") else 1
         from_here = max(0, len(joined) - self.longest + 1)
         starts = [first.start() for first in self._firsts.finditer(joined, from_here)]
+        breaks: Breaks | None = None
         for start in [*starts, *range(max(from_here, len(joined) - 2), len(joined) - fewest + 1)]:
             rest = joined[start:]
             index = bisect.bisect_right(self._sorted, rest)
             if index < len(self._sorted) and self._sorted[index].startswith(rest):
-                return Breaks(part, removed, wrapped=False).before(start)
+                breaks = breaks or Breaks(part, removed, wrapped=False)
+                at = breaks.before(start)
+                if size - at < self.longest + NOISE_WITHIN:
+                    return at
         return size
 
     def _compile(self) -> None:
