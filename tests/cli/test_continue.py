@@ -78,7 +78,10 @@ def test_print_is_exec(home: Home) -> None:
     done = home.script(*REPLIES).run("--print", "hello", "--json")
     assert json.loads(done.out)["text"] == "first"
     assert home.run("-p", stdin="hello").out == "first\n"
-    assert "> -p" in home.run("--", "-p").err, "after -- it is a prompt"
+    try:
+        assert "> -p" in home.run("--", "-p").err, "after -- it is a prompt"
+    finally:
+        home.run("daemon", "stop")  # the terminal started it
 
 
 def test_without_a_new_prompt_the_last_answer_is_printed_again(home: Home) -> None:
