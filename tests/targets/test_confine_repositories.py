@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from buddy.targets.confine.policy import ConfinementPolicy
 from buddy.targets.confine.probe import ProbeResult
 from buddy.targets.confine.target import Confined
 from tests.harness.installed import need
+from tests.harness.processes import wait_until
 from tests.targets.inspect_files import contents, run
 
 GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@example.com")
@@ -235,6 +237,16 @@ def start_command(root: Path, home: Path, state: Path, way: str, command: str) -
     return process
 
 
+def commands_in(work: Path) -> list[int]:
+    """The processes whose command line names the workspace."""
+    found: list[int] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(work).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
 def test_nothing_is_left_after_a_kill(way: str, home: Path, tmp_path: Path, canary: Path) -> None:
     work, state = tmp_path / "plain", tmp_path / "state"
     (work / "src").mkdir(parents=True)
@@ -245,6 +257,7 @@ def test_nothing_is_left_after_a_kill(way: str, home: Path, tmp_path: Path, cana
         assert (work / ".git").exists()  # its process lives
         process.send_signal(signal.SIGKILL)
         process.wait()
+    wait_until(lambda: not commands_in(work), "the command ended")
     assert has_leftovers(state)
     clean_up(state)
     assert not has_leftovers(state)

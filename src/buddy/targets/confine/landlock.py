@@ -45,8 +45,10 @@ class Plan(TypedDict):
 def main(words: Sequence[str]) -> NoReturn:
     plan: Plan = json.loads(words[0])
     cwd, argv = words[1], words[3:]
+    parent = os.getppid()
     try:
         _unshare(network=plan["network"])
+        _die_with(parent)  # after a new user namespace, which forgets it
         _mount_all(plan)
         child = os.fork()
         if child == 0:
@@ -73,6 +75,12 @@ def _become(plan: Plan, cwd: str, argv: Sequence[str]) -> NoReturn:
         os.execvp(argv[0], list(argv))  # noqa: S606 - what it was asked to become
     except OSError as error:
         _refuse(error)
+
+
+def _die_with(parent: int) -> None:
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "die with the parent")
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _unshare(*, network: bool) -> None:

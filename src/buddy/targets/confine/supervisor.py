@@ -3,45 +3,34 @@
 It runs inside the confinement, as the parent of the command: `main([FILTER, SECCOMP, PLACES, NETWORK, LIMITS, *ARGV])`.
 
 Invariants: a path is resolved once, here, and what it was resolved to is what gets connected, so that nothing can be
-swapped in between; a Unix socket is connected only if it was bound inside the same confinement. It uses the innermost
-modules of the standard library alone: each command waits for this process to start, and `socket` or `ctypes` would
-double that.
+swapped in between; a Unix socket is connected only if it was bound inside the same confinement. It imports little,
+because each command waits for this process to start.
 """
 
-import _ctypes
-import _socket  # noqa: TID251 - `socket` takes longer to import than everything else here
-import _thread  # noqa: TID251 - as is `threading`
+import ctypes
 import errno
 import fcntl
 import os
 import resource
 import select
+import signal
+import socket
 import struct
 import sys
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal as _signal
     from collections.abc import Callable, Iterator, Sequence
-    from ctypes import c_char_p
     from typing import NoReturn
 
-    def _function(name: str) -> Callable[..., int]: ...
-else:
-    import _signal  # noqa: TID251 - as is `signal`
+_libc = ctypes.CDLL(None, use_errno=True)
 
-    class _Long(_ctypes._SimpleCData):  # noqa: SLF001 - what `ctypes` is made of
-        _type_ = "l"
 
-    class c_char_p(_ctypes._SimpleCData):  # noqa: N801, SLF001 - as there
-        _type_ = "z"
-
-    class _Function(_ctypes.CFuncPtr):
-        _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
-        _restype_ = _Long
-
-    def _function(name):
-        return _Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), name))
+def _function(name: str) -> "Callable[..., int]":
+    found = getattr(_libc, name)
+    found.restype = ctypes.c_long
+    return found
 
 
 # The kernel's interface; sizes and numbers are the same on every architecture.
@@ -88,7 +77,7 @@ class Supervisor:
         is_patient = not fcntl.fcntl(ours, fcntl.F_GETFL) & os.O_NONBLOCK
         if is_patient and self._waiting < MAX_WAITING:
             self._waiting += 1
-            _thread.start_new_thread(self._connect_later, (call, thread, ours, address, size))
+            threading.Thread(target=self._connect_later, args=(call, thread, ours, address, size), daemon=True).start()
         else:
             # If too many wait, it has to try again.
             self._answer(call, errno.EAGAIN if is_patient else self._connect(call, thread, ours, address, size))
@@ -105,7 +94,7 @@ class Supervisor:
             name = _read_memory(thread, address, min(size, MAX_ADDRESS))
             # The thread may have ended, and another have its number: then this was the wrong memory.
             fcntl.ioctl(self.listener, IS_VALID, struct.pack("=Q", call))
-            if _domain_of(ours) != _socket.AF_UNIX or len(name) <= 2:
+            if _domain_of(ours) != socket.AF_UNIX or len(name) <= 2:
                 return _connect(ours, name)
             if name[2] == 0:
                 return errno.ECONNREFUSED if self._network else _connect(ours, name)
@@ -119,7 +108,7 @@ class Supervisor:
         try:
             if not self._is_own(door):
                 return errno.ECONNREFUSED
-            return _connect(ours, struct.pack("=H", _socket.AF_UNIX) + b"/proc/self/fd/%d\0" % door)
+            return _connect(ours, struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % door)
         finally:
             os.close(door)
 
@@ -141,18 +130,18 @@ class Supervisor:
 
 def main(words: "Sequence[str]") -> "NoReturn":
     program, number, places, network, limits, *argv = words
-    ours, theirs = _socket.socketpair()
+    ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
         _limit(*map(int, limits.split(":")))
         _become(theirs, bytes.fromhex(program), int(number), argv)
     theirs.close()
-    for ignored in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-        _signal.signal(ignored, _signal.SIG_IGN)
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     # Nobody inside can trace this process, and the children of the command stay below it, so that it can look at them.
     _prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _, received, _, _ = ours.recvmsg(1, _socket.CMSG_SPACE(4))
+    _, received, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
     ours.close()
     if received:
         listener = struct.unpack("=i", received[0][2])[0]
@@ -182,15 +171,15 @@ def _bury(child: int) -> None:
         os.waitpid(found.si_pid, 0)
 
 
-def _become(theirs: "_socket.socket", program: bytes, number: int, argv: "Sequence[str]") -> "NoReturn":
+def _become(theirs: "socket.socket", program: bytes, number: int, argv: "Sequence[str]") -> "NoReturn":
     try:
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         listener = install_filter(program, number, NEW_LISTENER)
-        theirs.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))])
+        theirs.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", listener))])
         os.close(listener)
         theirs.close()
-        for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by Python; what this becomes should not
-            _signal.signal(ignored, _signal.SIG_DFL)
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; what this becomes should not
+            signal.signal(ignored, signal.SIG_DFL)
         os.execvp(argv[0], list(argv))  # noqa: S606 - what it was asked to become
     except OSError as error:
         sys.stderr.write(f"the command could not be confined: {error.strerror or error}\n")
@@ -208,7 +197,7 @@ def _limit(processes: int, memory: int) -> None:
 
 def install_filter(program: bytes, number: int, flags: int = 0) -> int:
     """Apply a filter to this process and its children; `number` is that of the system call."""
-    pointer = memoryview(c_char_p(program)).cast("B").tobytes()
+    pointer = memoryview(ctypes.c_char_p(program)).cast("B").tobytes()
     request = struct.pack("=H6x", len(program) // 8) + pointer
     done: int = _syscall(number, SET_MODE_FILTER, flags, request)
     if done < 0:
@@ -241,15 +230,15 @@ def _read_memory(thread: int, address: int, size: int) -> bytes:
 
 
 def _domain_of(ours: int) -> int:
-    taken = _socket.socket(-1, -1, -1, ours)
+    taken = socket.socket(-1, -1, -1, ours)
     try:
-        return taken.getsockopt(_socket.SOL_SOCKET, _socket.SO_DOMAIN)
+        return taken.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN)
     finally:
         taken.detach()
 
 
 def _connect(ours: int, name: bytes) -> int:
-    return 0 if _libc_connect(ours, name, len(name)) == 0 else _ctypes.get_errno()
+    return 0 if _libc_connect(ours, name, len(name)) == 0 else ctypes.get_errno()
 
 
 def _device_of(door: int) -> int:
@@ -263,9 +252,9 @@ def _device_of(door: int) -> int:
 
 def _bound_sockets() -> "Iterator[tuple[int, int]]":
     """The inode and device of each socket of this network namespace that has a place in the file system."""
-    kernel = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
     any_state = 0xFFFFFFFF
-    request = struct.pack("=BBHIIIII", _socket.AF_UNIX, 0, 0, any_state, 0, SHOW_VFS, 0xFFFFFFFF, 0xFFFFFFFF)
+    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, any_state, 0, SHOW_VFS, 0xFFFFFFFF, 0xFFFFFFFF)
     try:
         kernel.send(struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 1, 0) + request)
         while True:
@@ -289,7 +278,7 @@ def _places_of(attributes: bytes) -> "Iterator[tuple[int, int]]":
 
 
 def _error(what: str) -> OSError:
-    number = _ctypes.get_errno()
+    number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")
 
 
