@@ -1,4 +1,4 @@
-"""What a token can reach: its session, and no further than whoever gave it away can take back."""
+"""What a token can reach: only its own session, and nothing that revoking it would leave behind."""
 
 import pytest
 import websockets

@@ -1,4 +1,4 @@
-"""Hostile commands on screens of any size: whoever says yes has seen how the command begins, in an unbroken frame."""
+"""Hostile commands on screens of any size: yes is only accepted once the start of the command was shown, in an unbroken frame."""
 
 import re
 import unicodedata

@@ -187,7 +187,7 @@ def _read_display(options: Options) -> dict[str, object]:
         with open(os.path.expanduser(named), "rb") as file:  # noqa: PTH111, PTH123 - avoids importing pathlib
             content = file.read()
     except OSError:
-        return {}  # whoever needs the file says so
+        return {}  # a missing file is reported where it is needed
     if b"display" not in content:
         return {}
     import tomllib

@@ -41,7 +41,7 @@ def pane_of(options: Options) -> bool | str | None:
 def level_of(options: Options) -> str | None:
     """The sandbox level to request: by default `confined` on this machine, unless the last self-test failed.
 
-    None leaves it to the target. A shared pane is not confined, so whoever asks for one gets `host`.
+    None leaves it to the target. A shared pane cannot be confined, so requesting one means `host`.
     """
     if options.sandbox is not None or target_of(options) != "local":
         return options.sandbox

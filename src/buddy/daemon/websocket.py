@@ -140,7 +140,7 @@ def _quiet_server(config: "uvicorn.Config") -> "uvicorn.Server":
 
 
 def owner_token(places: Places) -> str:
-    """The owner's token, created once: whoever can read the state directory is the owner."""
+    """The owner's token, created once: anyone who can read the state directory is the owner."""
     path = places.state_dir / "web-token"
     with contextlib.suppress(FileNotFoundError):
         known = path.read_text().strip()

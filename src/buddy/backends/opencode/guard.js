@@ -1,6 +1,6 @@
 // OpenCode asks before it runs the programs that it finds in a command. It finds none in `> file`, `cd . > file` or
-// `export A > file`, and runs them without asking. This refuses what does not clearly start with a program; whoever is
-// asked then sees the complete command.
+// `export A > file`, and runs them without asking. This refuses anything that does not clearly start with a
+// program; the approval for the rest shows the complete command.
 const WORD = String.raw`[\w./~+@%:-]+`;
 const VALUE = String.raw`(?:[\w./~+@%:,-]*|'[^'\n]*'|"[^"$\x60\\\n]*")`;
 const ARGUMENT = String.raw`(?:${WORD}|'[^'\n]*'|"[^"$\x60\\\n]*")`;

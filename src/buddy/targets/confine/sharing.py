@@ -2,7 +2,7 @@
 
 Each holds a shared lock on the workspace's directory while its commands run, and the last one cleans up.
 
-Invariants: the lock ends with the process, however that ends; whoever takes the exclusive lock is alone, so nothing
+Invariants: the lock ends with the process, however that ends; the holder of the exclusive lock is alone, so nothing
 that is removed under it is a part of another process's sandbox.
 """
 
