@@ -1,7 +1,11 @@
 """Approvals in the REPL: every answer, and what never answers."""
 
+import time
 from itertools import count
 
+import pytest
+
+from buddy.terminal.lone_key import PAUSE_SECONDS
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import Tmux
@@ -42,8 +46,76 @@ def test_a_message_being_typed_does_not_answer_an_approval(home: Home) -> None:
         assert "> 1 is a number" in terminal.screen()
         assert not (home.work / "ran").exists()
         terminal.keys("4")
+        terminal.wait_for("> 1 is a number4")
+        terminal.keys("C-c")
+        terminal.wait_until(lambda screen: "> 1 is a number" not in screen)
+        terminal.keys("4")
         terminal.wait_for("✓ done")
-        assert "> 1 is a number" in terminal.screen()
+    assert not (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["stop", "why do you need it", "3 more tests", "y", "t", "12", "no, wait", "e", "5th"])
+def test_typing_at_an_approval_goes_to_the_input_and_decides_nothing(home: Home, text: str) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.type(text)
+        terminal.wait_for(f"> {text}")
+        time.sleep(2 * PAUSE_SECONDS)  # the absence of a decision has no signal
+        assert terminal.screen().splitlines()[-2] == f"> {text}"
+        assert "approved" not in terminal.screen()
+        assert "denied" not in terminal.screen()
+        terminal.keys("C-c")
+        terminal.wait_for("1 Yes ·")
+        terminal.keys("4")
+        terminal.wait_for("✓ done")
+    assert not (home.work / "ran").exists()
+
+
+def test_a_digit_after_unsent_text_or_a_paste_does_not_answer(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.paste("1")
+        terminal.wait_for("> 1")
+        time.sleep(2 * PAUSE_SECONDS)  # the absence of a decision has no signal
+        terminal.keys("2")
+        terminal.wait_for("> 12")
+        time.sleep(2 * PAUSE_SECONDS)
+        assert CHOICES in terminal.screen()
+        assert not (home.work / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "decision"),
+    [("y", "approved by you"), ("Yes", "approved by you"), ("1", "approved by you"), ("no", "denied by you")],
+)
+def test_a_word_and_enter_answer(home: Home, word: str, decision: str) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.keys(word, "Enter")
+        terminal.wait_for("✓ done")
+        assert decision in terminal.screen()
+        assert f"> {word}" not in terminal.screen().splitlines()
+    assert (home.work / "ran").exists() == (decision == "approved by you")
+
+
+def test_a_sentence_sent_at_an_approval_is_queued_and_the_approval_waits(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}, {"text": "again"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.enter("yes but only once")
+        terminal.wait_for("queued (1): yes but only once")
+        assert CHOICES in terminal.screen()
+        assert not (home.work / "ran").exists()
+        terminal.keys("4")
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
+    assert not (home.work / "ran").exists()
 
 
 def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: Home) -> None:
@@ -54,7 +126,9 @@ def test_a_command_longer_than_a_page_must_be_shown_before_it_is_approved(home: 
         terminal.wait_until(lambda screen: "page 1 of " in screen and "e Next page" in screen)
         screen = ""
         for page in count(2):
-            terminal.keys("1", "y", "e")
+            terminal.keys("1")
+            terminal.wait_for("You can approve on the last page")
+            terminal.keys("e")
             screen = terminal.wait_for(f"page {page} of ")
             assert "│ $ : line 0" in screen
             if CHOICES in screen:
@@ -79,6 +153,7 @@ def test_another_size_shows_the_pages_again(home: Home) -> None:
         terminal.resize(80, 6)
         terminal.wait_for("too small")
         terminal.keys("1", "e", "2")
+        terminal.keys("C-c")
         assert not (home.work / "ran").exists()
         terminal.resize(80, 50)
         terminal.wait_for(CHOICES)

@@ -30,7 +30,7 @@ def test_an_approval_waits_after_quitting(home: Home) -> None:
         assert "The run continues in the background." in terminal.wait_for("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:
         terminal.wait_for("1 Yes")
-        terminal.keys("y")
+        terminal.keys("y", "Enter")
         terminal.wait_for("✓ done")
     assert (home.work / "ran").exists()
 
@@ -47,8 +47,28 @@ def test_ctrl_c_clears_the_input_and_then_interrupts(home: Home) -> None:
         assert "■" not in terminal.screen()
         terminal.keys("C-c")
         terminal.wait_for("■ cancelled")
+        assert "Press Ctrl-C again to quit" in terminal.screen()
+        terminal.keys("Up")
+        terminal.wait_for("> half a thought")
+
+
+def test_ctrl_c_twice_quits(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
         terminal.keys("C-c")
-        terminal.wait_for("Press Ctrl-D to quit")
+        terminal.wait_for("Press Ctrl-C again to quit")
+        terminal.keys("C-c")
+        terminal.wait_for("[ended 0]")
+
+
+def test_ctrl_c_twice_during_a_run_cancels_and_quits(home: Home) -> None:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait_for("the quick")
+        terminal.keys("C-c", "C-c")
+        terminal.wait_for("[ended 0]")
+    assert "cancelled" in home.run("resume", "--last").err
 
 
 def test_ctrl_enter_steers_the_active_run(home: Home) -> None:
@@ -88,6 +108,8 @@ def test_a_rule_can_be_granted_for_ten_minutes(home: Home) -> None:
         terminal.enter("go")
         terminal.wait_for("t For 10 min")
         terminal.keys("t")
+        terminal.wait_for("Press Enter to answer: For 10 min")
+        terminal.keys("Enter")
         screen = terminal.wait_for("✓ done")
     assert "approved by you for 10 minutes" in screen
     assert "allowed by rule " in screen

@@ -1,4 +1,4 @@
-"""The prompt that holds a call: everything that will run, and an answer for each key.
+"""The prompt that holds a call: everything that will run, and its answers: a digit, or a word and Enter.
 
 Invariants: what is shown is everything that will run, escaped and wrapped; keys typed before the prompt appeared do not
 answer it; what is longer than a page must be paged to its end before it can be approved.
@@ -21,6 +21,10 @@ from buddy.terminal.wrap import cut
 CALM_SECONDS = 0.6
 # How long the shown rule applies when it is granted with `t`.
 GRANT_SECONDS = 600
+# What answers only together with Enter: a letter may be the beginning of a sentence.
+WORDS = {"y": "1", "yes": "1", "n": "4", "no": "4", "t": "t", "e": "e"}
+UNSEEN = "You can approve on the last page: e shows the next one"
+NO_RULE = "No rule can allow this: 1 Yes, 2 for this session, 4 No, 5 No, do this instead"
 
 TOO_SMALL = "The terminal is too small to show what is asked; enlarge it"
 
@@ -48,14 +52,15 @@ class ApprovalPrompt:
         self._decide = decide
         self._begin_comment = begin_comment
         self._answered = False
+        self._notice = ""
         self._size = (0, 0)
         self._pages: tuple[Page, ...] = ()
         self._page = 0
         self._drawn = -1  # the page that is on the screen
 
     @property
-    def locks(self) -> bool:
-        """Whether keys are answers rather than text."""
+    def is_open(self) -> bool:
+        """Whether it can be answered."""
         return self.armed and not self._answered
 
     @property
@@ -71,13 +76,16 @@ class ApprovalPrompt:
         """Everything that would happen, for the scrollback."""
         return "\n".join(self._styled(line) for line in self._text(columns).lines)
 
-    def lines(self, columns: int, rows: int) -> list[str]:
-        """What would happen, or a page of it, and the answers, on at most `rows` rows right above the input."""
+    def lines(self, columns: int, rows: int, typed: str = "") -> list[str]:
+        """What would happen, or a page of it, and the answers, on at most `rows` rows right above the input.
+
+        `typed` is the word in the input that Enter would answer with.
+        """
         self._resize(columns, rows - len(self._pack(self._choices(is_last=True), columns)))
         if not self._pages:
-            return [self._style.yellow(cut(TOO_SMALL, columns - 1)), *self._answers(columns)][-max(1, rows) :]
+            return [self._style.yellow(cut(TOO_SMALL, columns - 1)), *self._answers(columns, typed)][-max(1, rows) :]
         self._drawn = self._page
-        return [*map(self._styled, self._pages[self._page]), *self._answers(columns)]
+        return [*map(self._styled, self._pages[self._page]), *self._answers(columns, typed)]
 
     def _resize(self, columns: int, rows: int) -> None:
         """Another size has other pages, so paging starts again."""
@@ -109,10 +117,14 @@ class ApprovalPrompt:
                 return mark
         return f"{mark} {text}"
 
-    def _answers(self, columns: int) -> list[str]:
+    def _answers(self, columns: int, typed: str) -> list[str]:
         """The keys, once they are accepted."""
-        if not self.locks:
+        if not self.is_open:
             return [self._style.yellow("Approval needed")]
+        meant = dict(self._choices(is_last=self._is_last)).get(WORDS.get(typed, ""))
+        notice = self._notice if meant is None else f"Press Enter to answer: {meant}"
+        if notice:
+            return [self._style.yellow(cut(notice, columns - 1))]
         return self._pack(self._choices(is_last=self._is_last), columns)
 
     def _choices(self, *, is_last: bool) -> list[tuple[str, str]]:
@@ -134,21 +146,41 @@ class ApprovalPrompt:
             used += size
         return lines
 
+    def offers(self, key: str) -> bool:
+        """Whether this key answers, or pages, by itself."""
+        if not self.is_open:
+            return False
+        return key in ("1", "2", "3", "4", "5") or (key in ("e", " ") and self.has_next_page)
+
+    @property
+    def has_next_page(self) -> bool:
+        return bool(self._pages) and not self._is_last
+
     def press(self, key: str) -> None:
-        if not self.locks:
+        """Answer with a key or a word, or show why it is no answer now."""
+        key, self._notice = WORDS.get(key, key), ""
+        if not self.is_open:
             return
+        if key in ("1", "2", "3", "t") and not self.is_shown:
+            self._notice = UNSEEN
+        elif key in ("3", "t") and not self._has_rule:
+            self._notice = NO_RULE
+        else:
+            self._answer_with(key)
+
+    def _answer_with(self, key: str) -> None:
         match key:
             case "e" | " " if not self._is_last:
                 self._page = min(self._page + 1, max(0, len(self._pages) - 1))
-            case "1" | "y" if self.is_shown:
+            case "1":
                 self.answer(ApprovalAnswer("approve"))
-            case "2" if self.is_shown:
+            case "2":
                 self.answer(ApprovalAnswer("approve", "session"))
-            case "3" if self.is_shown and self._has_rule:
+            case "3":
                 self.answer(ApprovalAnswer("approve", "always"))
-            case "t" if self.is_shown and self._has_rule:
+            case "t":
                 self.answer(ApprovalAnswer("approve", "until", seconds=GRANT_SECONDS))
-            case "4" | "n":
+            case "4":
                 self.answer(ApprovalAnswer("deny"))
             case "5":
                 self._begin_comment()

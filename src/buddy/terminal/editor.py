@@ -42,8 +42,19 @@ class Editor:
     def buffer(self) -> Buffer:
         return self._prompt.default_buffer
 
-    def configure(self, keys: KeyBindings, message: Callable[[], ANSI], toolbar: Callable[[], ANSI]) -> None:
-        """Set what keys do, and what is drawn before and below the input."""
+    def configure(
+        self,
+        keys: KeyBindings,
+        on_key: Callable[[], None],
+        message: Callable[[], ANSI],
+        toolbar: Callable[[], ANSI],
+    ) -> None:
+        """Set what keys do, what is called before each of them, and what is drawn before and below the input."""
+
+        def notify(_: object) -> None:
+            on_key()
+
+        self._prompt.app.key_processor.before_key_press += notify
         self._prompt.key_bindings = keys
         self._prompt.message = message
         self._prompt.bottom_toolbar = toolbar

@@ -13,6 +13,8 @@ from buddy.terminal.run_control import RunControl
 from buddy.terminal.tasks import BackgroundTasks
 
 TWICE_SECONDS = 0.8
+QUIT_SECONDS = 3.0
+QUIT_HINT = "Press Ctrl-C again to quit"
 
 
 class KeyActions:
@@ -27,6 +29,7 @@ class KeyActions:
         programs: LocalPrograms,
         tasks: BackgroundTasks,
         is_connection_lost: Callable[[], bool],
+        notify: Callable[[str, float], None],
     ) -> None:
         self._ui = ui
         self._editor = editor
@@ -35,7 +38,9 @@ class KeyActions:
         self._programs = programs
         self._tasks = tasks
         self._is_connection_lost = is_connection_lost
+        self._notify = notify
         self._escaped_at = 0.0
+        self._stopped_at = 0.0
 
     @property
     def is_locked(self) -> bool:
@@ -44,15 +49,21 @@ class KeyActions:
     def press(self, key: str) -> None:
         self._dialogs.press(key)
 
-    def note_typing(self) -> None:
-        self._dialogs.note_typing()
+    def note_typing(self, key: str) -> None:
+        self._dialogs.input.note_typing(key)
+
+    def note_paste(self) -> None:
+        self._dialogs.input.note_paste()
+
+    def answer(self, text: str) -> bool:
+        """Whether Enter answers an approval with this input."""
+        is_restart = not text.strip() and self._is_connection_lost()
+        return not is_restart and self._dialogs.input.submit(text)
 
     def submit(self, text: str, *, steer: bool) -> None:
-        if self._dialogs.is_commenting:
-            self._dialogs.submit_comment(text)
-        elif text.strip():
+        if text.strip():
             if text.startswith("/"):
-                self.show("\n" + self._ui.style.dim(f"> {one_line(text, 200)}"))
+                self._ui.show("\n" + self._ui.style.dim(f"> {one_line(text, 200)}"))
             self._ui.enqueue(text.strip(), steer=steer)
         elif self._is_connection_lost():
             self._tasks.request(self._ui.settings.buddy.restart_daemon())
@@ -61,19 +72,26 @@ class KeyActions:
         now = asyncio.get_running_loop().time()
         is_twice = now - self._escaped_at < TWICE_SECONDS
         self._escaped_at = now
-        if self._dialogs.is_commenting:
-            self._dialogs.close_comment()
-        elif not self.interrupt() and is_twice:
+        if self._dialogs.input.is_commenting:
+            self._dialogs.input.close_comment()
+        elif not self._control.interrupt() and is_twice:
             self.go_back()
 
     def go_back(self) -> None:
         if self._ui.session.active is None:
             self._tasks.request(change_commands.choose_message(self._ui))
         else:
-            self.interrupt()
+            self._control.interrupt()
 
-    def interrupt(self) -> bool:
-        return self._control.interrupt()
+    def stop(self, *, cleared: bool) -> None:
+        """Ctrl-C: clear the input, else interrupt; again, with nothing left to stop, quit."""
+        now = asyncio.get_running_loop().time()
+        is_again = now - self._stopped_at < QUIT_SECONDS
+        self._stopped_at = now
+        if not cleared and not self._control.interrupt() and is_again:
+            self.quit()
+        else:
+            self._notify(QUIT_HINT, QUIT_SECONDS)
 
     def quit(self) -> None:
         self._editor.quit()
@@ -89,6 +107,3 @@ class KeyActions:
 
     def suspend(self) -> None:
         self._tasks.start(self._programs.suspend())
-
-    def show(self, text: str) -> None:
-        self._ui.show(text)

@@ -1,11 +1,12 @@
 """Which key does what. Moving and editing are the editor's own (Ctrl-A/E/B/F/K/U/W, arrows, Ctrl-P/N, Ctrl-R).
 
-Invariants: while a dialog has the keys, they answer it and change no text.
+Invariants: while a list has the keys, they answer it and change no text; otherwise everything typed is text first.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -29,7 +30,11 @@ class KeyHandler(Protocol):
 
     def press(self, key: str) -> None: ...
 
-    def note_typing(self) -> None: ...
+    def note_typing(self, key: str) -> None: ...
+
+    def note_paste(self) -> None: ...
+
+    def answer(self, text: str) -> bool: ...
 
     def submit(self, text: str, *, steer: bool) -> None: ...
 
@@ -37,7 +42,7 @@ class KeyHandler(Protocol):
 
     def go_back(self) -> None: ...
 
-    def interrupt(self) -> bool: ...
+    def stop(self, *, cleared: bool) -> None: ...
 
     def quit(self) -> None: ...
 
@@ -46,8 +51,6 @@ class KeyHandler(Protocol):
     def open_editor(self) -> None: ...
 
     def suspend(self) -> None: ...
-
-    def show(self, text: str) -> None: ...
 
 
 def safe_text(text: str) -> str:
@@ -87,45 +90,47 @@ def _add_dialog_keys(keys: KeyBindings, handler: KeyHandler) -> None:
         handler.press(event.data)
 
 
+def _submit(buffer: Buffer, handler: KeyHandler, *, steer: bool) -> None:
+    chosen = buffer.complete_state.current_completion if buffer.complete_state else None
+    if chosen is not None:
+        buffer.apply_completion(chosen)
+        return
+    text = buffer.text
+    if handler.answer(text):
+        return
+    if text.strip():
+        buffer.append_to_history()
+    buffer.reset()
+    handler.submit(text, steer=steer)
+
+
 def _add_text_keys(keys: KeyBindings, handler: KeyHandler) -> None:
     free = Condition(lambda: not handler.is_locked) & ~is_searching
 
-    def submit(event: KeyPressEvent, *, steer: bool) -> None:
-        buffer = event.current_buffer
-        chosen = buffer.complete_state.current_completion if buffer.complete_state else None
-        if chosen is not None:
-            buffer.apply_completion(chosen)
-            return
-        text = buffer.text
-        if text.strip():
-            buffer.append_to_history()
-        buffer.reset()
-        handler.submit(text, steer=steer)
-
     @keys.add("enter", filter=free)
     def _(event: KeyPressEvent) -> None:
-        submit(event, steer=False)
+        _submit(event.current_buffer, handler, steer=False)
 
     @keys.add(CTRL_ENTER, filter=free)
     def _(event: KeyPressEvent) -> None:
-        submit(event, steer=True)
+        _submit(event.current_buffer, handler, steer=True)
 
     @keys.add("c-j", filter=free)
     @keys.add("escape", "enter", filter=free)
     def _(event: KeyPressEvent) -> None:
-        handler.note_typing()
         event.current_buffer.newline(copy_margin=False)
+        handler.note_typing("\n")
 
     @keys.add(Keys.BracketedPaste, filter=free)
     def _(event: KeyPressEvent) -> None:
-        handler.note_typing()
         event.current_buffer.insert_text(safe_text(event.data))
+        handler.note_paste()
 
     @keys.add(Keys.Any, filter=free)
     def _(event: KeyPressEvent) -> None:
-        handler.note_typing()
         if event.data.isprintable():
             event.current_buffer.insert_text(safe_text(event.data) * event.arg)
+        handler.note_typing(event.data)
 
 
 def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
@@ -149,10 +154,11 @@ def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
     @keys.add("c-c", filter=free)
     @keys.add("<sigint>", filter=free)
     def _(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        elif not handler.interrupt():
-            handler.show("  Press Ctrl-D to quit")
+        buffer, had_text = event.current_buffer, bool(event.current_buffer.text)
+        if had_text:
+            buffer.append_to_history()
+            buffer.reset()
+        handler.stop(cleared=had_text)
 
     @keys.add("c-d", filter=free)
     def _(event: KeyPressEvent) -> None:

@@ -1,5 +1,7 @@
 """What is drawn around the input: text still streaming in, the activity line, a dialog, the prompt, the toolbar."""
 
+import asyncio
+
 from prompt_toolkit.formatted_text import ANSI
 
 from buddy.terminal.current_session import CurrentSession
@@ -32,6 +34,7 @@ class PromptArea:
         self._screen = screen
         self._style = style
         self.is_connection_lost = False
+        self._notice = ""
 
     def message(self) -> ANSI:
         columns, rows = self._screen.columns, self._screen.rows
@@ -52,5 +55,17 @@ class PromptArea:
             return [self._renderer.activity.line(run, columns, is_waiting=self._dialogs.is_approval_open)]
         return []
 
+    def notify(self, text: str, seconds: float) -> None:
+        """Show a text in the toolbar for a while."""
+        self._notice = text
+        asyncio.get_running_loop().call_later(seconds, self._clear_notice, text)
+        self._screen.redraw()
+
+    def _clear_notice(self, text: str) -> None:
+        if self._notice == text:
+            self._notice = ""
+            self._screen.redraw()
+
     def toolbar(self) -> ANSI:
-        return ANSI(self._style.dim(cut(toolbar_text(self._session.facts), self._screen.columns - 1)))
+        text = " · ".join(filter(None, (self._notice, toolbar_text(self._session.facts))))
+        return ANSI(self._style.dim(cut(text, self._screen.columns - 1)))

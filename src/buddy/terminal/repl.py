@@ -63,7 +63,6 @@ class Repl:
             self._editor.buffer,
             self._control.decide,
             full_events.read_approval,
-            self._control.interrupt,
         )
         self._area = PromptArea(session, renderer, dialogs, programs, screen, style)
         self._feed = EventFeed(session, full_events, renderer, dialogs, screen)
@@ -88,8 +87,9 @@ class Repl:
             programs,
             self._tasks,
             self._is_connection_lost,
+            self._area.notify,
         )
-        self._editor.configure(create_bindings(keys), self._area.message, self._area.toolbar)
+        self._editor.configure(create_bindings(keys), dialogs.input.cancel_key, self._area.message, self._area.toolbar)
 
     def set_connection_lost(self, is_lost: bool) -> None:
         self._area.is_connection_lost = is_lost

@@ -13,15 +13,18 @@ class RunControl:
         self._programs = programs
         self._tasks = tasks
         self._timeouts = RunTimeouts()
+        self._stopping = ""
 
     def interrupt(self) -> bool:
-        """Stop the user's program, else the active run; False if there is neither."""
+        """Stop the user's program, else the active run; False if there is neither, or the run was told before."""
         if self._programs.interrupt():
             return True
-        if self._session.active is None:
+        active = self._session.active
+        if active is None:
             return False
+        is_first, self._stopping = active != self._stopping, active
         self._tasks.request(self._session.cancel())
-        return True
+        return is_first
 
     def decide(self, approval_id: str, answer: ApprovalAnswer) -> None:
         self._tasks.request(self._session.decide(approval_id, answer))
