@@ -16,7 +16,7 @@ class RunControl:
         self._stopping = ""
 
     def interrupt(self) -> bool:
-        """Stop the user's program, else the active run; False if there is neither, or the run was told before."""
+        """Stop the user's program, else the active run; False if there is neither, or the run is already stopping."""
         if self._programs.interrupt():
             return True
         active = self._session.active
