@@ -16,7 +16,7 @@ import msgspec
 from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENTS
 from buddy.protocol.request_table import REQUESTS
-from buddy.protocol.shapes import ErrorInfo, Shape
+from buddy.protocol.shapes import ErrorInfo, SessionRow, Shape
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -26,6 +26,8 @@ ENVELOPE = "push-runtime-envelope.schema.json"
 REQUEST = "push-runtime-request-envelope.schema.json"
 RESPONSE = "push-runtime-response-envelope.schema.json"
 EVENT = "push-runtime-event-envelope.schema.json"
+ROW = "session_row"
+"""A view of the list of sessions, sent in the envelope of an event, but not part of a log: it has no seq."""
 
 
 def schemas() -> dict[str, Schema]:
@@ -98,18 +100,20 @@ def _response() -> Schema:
 
 def _event() -> Schema:
     rules = [_when(kind, body, needs=("runId",) if body.facts.of_run else ()) for kind, body in EVENTS.items()]
+    is_row = {"properties": {"type": {"const": ROW}}}
+    rules += [_when(ROW, SessionRow), {"if": {"not": is_row}, "then": {"required": ["seq"]}}]
     return _file(
         EVENT,
         "Something that happened in a session",
         **_object(
-            ("v", "kind", "sessionId", "seq", "ts", "type", "payload"),
+            ("v", "kind", "sessionId", "ts", "type", "payload"),
             v={"const": VERSION},
             kind={"const": "event"},
             sessionId=_id("sess"),
             runId=_id("run"),
             seq={"type": "integer", "minimum": 1},
             ts={"type": "integer", "minimum": 0},
-            type={"enum": list(EVENTS)},
+            type={"enum": [*EVENTS, ROW]},
             payload={"type": "object"},
         ),
         allOf=rules,
@@ -117,7 +121,7 @@ def _event() -> Schema:
 
 
 def _definitions() -> Schema:
-    shapes: list[type[Shape]] = [ErrorInfo, *EVENTS.values()]
+    shapes: list[type[Shape]] = [ErrorInfo, SessionRow, *EVENTS.values()]
     for row in REQUESTS.values():
         shapes += (row.payload, row.reply)
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template="#/$defs/{name}")

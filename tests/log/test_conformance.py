@@ -1,17 +1,19 @@
 """What every log does, whatever it is made of."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from buddy.errors import Fenced, LogError, SeqConflict, UserError
-from buddy.log.contract import EVENTS_PER_READ, Batch, Claim, Lease, Log
+from buddy.log.contract import EVENTS_PER_READ, Batch, Claim, Lease, Log, RowFacts, SessionQuery
 from buddy.log.owners import HEARTBEAT_MS
 from buddy.protocol.envelopes import event_lines, event_of
 from buddy.protocol.events import (
     ApprovalExpired,
     AssistantToken,
 )
+from buddy.protocol.shapes import ContextState
 from tests.harness.clock import ManualClock
 from tests.harness.logs import read_all
 from tests.log.records import OTHER, SESSION, batch, changed, record, seqs, started, tokens
@@ -303,3 +305,48 @@ async def test_the_newest_session_is_the_one_used_last(log: Log, clock: ManualCl
     assert [found.session_id for found in await log.newest(9, "/p1")] == ["sess_1", "sess_3"]
     assert await log.newest(9, "/none") == []
     assert await log.get("sess_none") is None
+
+
+# --- the list of sessions ---
+
+
+async def test_the_facts_of_a_row_change_with_its_events(log: Log) -> None:
+    lease = await started(log)
+    facts = RowFacts(True, 0.5, 7, ContextState(3, 9), 1, OTHER)
+    await log.append(changed(batch(lease, 0), facts=facts))
+    await log.append(batch(lease, 1))
+    found = await log.get(SESSION)
+    assert found is not None
+    assert found.facts == facts
+    with pytest.raises(SeqConflict):
+        await log.append(changed(batch(lease, 0), facts=RowFacts()))
+    assert await log.get(SESSION) == found
+
+
+async def test_a_batch_that_is_no_use_leaves_the_order_alone(log: Log, clock: ManualClock) -> None:
+    lease = await started(log)
+    await started(log, OTHER)
+    clock.now += 5
+    await log.append(changed(batch(lease, 0), is_use=False, title="another"))
+    assert [(row.session_id, row.title) for row in await log.newest(5)] == [(OTHER, None), (SESSION, "another")]
+
+
+async def test_sessions_are_found_by_words_state_and_page(log: Log) -> None:
+    for number in range(1, 6):
+        lease = await log.create(record(f"sess_{number}", root=f"/p/{number % 2}", created_at=number // 2), "owner")
+        facts = RowFacts(archived=number == 4)
+        await log.append(changed(batch(lease, 0), title=f"Äpfel {number}", is_use=False, facts=facts))
+
+    async def found(limit: int = 10, **query: Any) -> list[str]:
+        return [row.session_id[-1] for row in await log.find(SessionQuery(limit, **query))]
+
+    assert await found() == ["5", "4", "3", "2", "1"]
+    assert await found(archived=False) == ["5", "3", "2", "1"]
+    assert await found(archived=True, query="äPFEL main") == ["4"]
+    assert await found(query="p/1 äpfel") == ["5", "3", "1"]
+    assert await found(query="p/1 birnen") == []
+    assert await found(root_path="/p/0") == ["4", "2"]
+    assert await found(state="running") == []
+    assert await found(2, after=(2, "sess_4")) == ["3", "2"]
+    assert await found(after=(1, "sess_2")) == ["1"]
+    assert await found(query="100%_'\"") == []

@@ -11,14 +11,16 @@ import apsw
 import pytest
 
 from buddy.errors import UserError
-from buddy.log.contract import Batch
+from buddy.log.contract import Batch, Lease, RowFacts
 from buddy.log.database import Database
 from buddy.log.room import DiskSpace
 from buddy.log.schema import MIGRATIONS, open_database
 from buddy.log.sqlite import SqliteLog
+from buddy.log.statedir import make_private_dir
 from buddy.log.writer import Writer
 from buddy.protocol.envelopes import event_of
-from buddy.protocol.events import ApprovalExpired, AssistantToken
+from buddy.protocol.events import ApprovalExpired, AssistantToken, Usage, UserMessage
+from buddy.protocol.shapes import BudgetLimits, BudgetState, ContextState
 from tests.harness.clock import ManualClock
 from tests.harness.logs import read_all
 from tests.log.records import SESSION, batch, record, seqs
@@ -186,14 +188,50 @@ async def test_a_log_of_an_older_version_is_brought_up_to_date(
 ) -> None:
     with monkeypatch.context() as then:
         then.setattr("buddy.log.schema.MIGRATIONS", MIGRATIONS[:version])
-        log = SqliteLog.open(state_dir, clock)
-        lease = await log.create(record(), "owner")
-        decided = ApprovalExpired(approval_id="appr_1")
-        await log.append(Batch(SESSION, lease.epoch, 0, [event_of(decided, session_id=SESSION, seq=1, ts=7)]))
-        await log.close()
+        make_private_dir(state_dir)
+        db = open_database(state_dir / "buddy.db")
+        db.execute(
+            "INSERT INTO sessions (id, repo, root_path, mode, state, created_at, updated_at, last_seq, epoch)"
+            " VALUES (?, ?, '/project', 'interactive', 'idle', 1, 1, 4, 1)",
+            (SESSION, '{"rootPath": "/project"}'),
+        )
+        said = [
+            ApprovalExpired(approval_id="appr_1"),
+            UserMessage(message_id="msg_1", text="\n\x1b[1mFix it,\tplease\nand more", by="cli"),
+            *(used(tokens, cost) for tokens, cost in ((10, 0.25), (20, None))),
+        ]
+        for seq, body in enumerate(said, 1):
+            event = event_of(body, session_id=SESSION, seq=seq, ts=7)
+            db.execute(
+                "INSERT INTO events VALUES (1, ?, 7, NULL, ?, ?)", (seq, event.type, bytes(event.payload).decode())
+            )
+        db.close()
     log = SqliteLog.open(state_dir, clock)
     assert [(event.seq, event.type) for event in await log.decisions(10)] == [(1, "approval_expired")]
+    found = await log.get(SESSION)
+    assert found is not None
+    assert found.title == "[1mFix it, please"
+    assert found.facts == RowFacts(cost_usd=0.25, tokens=40, context=ContextState(20, 100))
+    await log.append(batch(await acquired(log), 4))
     await log.close()
+
+
+def used(tokens: int, cost_usd: float | None) -> Usage:
+    budget = BudgetState(1, tokens, 0, 0.0, BudgetLimits())
+    return Usage(
+        turn=1,
+        input_tokens=tokens,
+        output_tokens=5,
+        context=ContextState(tokens, 100),
+        budget=budget,
+        cost_usd=cost_usd,
+    )
+
+
+async def acquired(log: SqliteLog) -> Lease:
+    lease = await log.acquire(SESSION, "owner")
+    assert lease is not None
+    return lease
 
 
 def test_finding_decisions_costs_an_insert_no_table_scan(state_dir: Path, clock: ManualClock) -> None:

@@ -36,6 +36,7 @@ from buddy.protocol.requests import (
     ReadEventsReply,
 )
 from buddy.protocol.shapes import SessionSummary
+from buddy.protocol.titles import title_of
 from buddy.terminal.escape import escape, escape_json, one_line
 from buddy.terminal.style import style_of
 
@@ -56,6 +57,12 @@ class SessionRow(Struct, frozen=True):
     @property
     def state(self) -> str:
         return "interrupted" if self.interrupted else self.summary.state
+
+    @property
+    def name(self) -> str:
+        """The title that somebody gave it; a made one says less than the message that it was made from."""
+        title = self.summary.title
+        return title if title and title != title_of(self.prompt) else self.prompt
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -204,7 +211,7 @@ def _print_table(rows: list[SessionRow]) -> None:
     for row in rows:
         place = one_line(_short_path(row.summary.repo.root_path), 60)
         number, used = f"#{row.number}" if row.number else "", ago(now - row.summary.updated_at)
-        cells.append((row.summary.session_id, row.state, used, number, place, row.summary.title or row.prompt))
+        cells.append((row.summary.session_id, row.state, used, number, place, row.name))
     columns = [column for column in range(5) if any(line[column] for line in cells)]
     widths = _widths(cells, columns)
     room = PROMPT_WIDTH

@@ -23,8 +23,10 @@ from buddy.protocol.events import (
     RunCancelling,
     RunComplete,
     RunStarted,
+    SessionArchived,
     SessionCompacted,
     SessionForked,
+    SessionRenamed,
     SessionStarted,
     ToolCall,
     ToolClaimed,
@@ -126,12 +128,20 @@ def _note(body: EventBody) -> tuple[str, str, str] | None:
             return "compacted", word, ""
         case SessionForked():
             return "forked", f"from {body.from_session_id} at {body.from_seq}", ""
+        case SessionRenamed() | SessionArchived():
+            return _naming(body)
         case WarningRaised():
             return "warning", f"{body.code}: {body.message}", "yellow"
         case Error():
             return "error", f"{body.code}: {body.message}", "red"
         case _:
             return None
+
+
+def _naming(body: SessionRenamed | SessionArchived) -> tuple[str, str, str]:
+    if isinstance(body, SessionRenamed):
+        return "renamed", f"{body.title} by {body.by}", ""
+    return ("archived" if body.archived else "unarchived"), f"by {body.by}", ""
 
 
 def _details(approval: ApprovalRequired) -> str:

@@ -17,7 +17,7 @@ from buddy.client.core import PATIENCE, Backoff, Core, Fields, RequestResult, re
 from buddy.client.steps import Ask
 from buddy.errors import ProtocolError
 from buddy.protocol import requests as ask
-from buddy.protocol.envelopes import Event, Response, encode, parse_incoming
+from buddy.protocol.envelopes import Event, Response, RowEvent, encode, parse_incoming
 from buddy.protocol.ids import Ids
 from buddy.protocol.request_table import REQUESTS
 from buddy.protocol.shapes import Shape
@@ -239,6 +239,8 @@ class Client:
                 if self._core.is_new(event.session_id, event.seq):
                     self._events.append(event)
                     self._changed.set()
+            case RowEvent():
+                pass  # this client does not watch the list
         if self._core.is_joined:
             self._joined.set()
 

@@ -128,6 +128,8 @@ class View:
                 | "session_resumed"
                 | "session_compacted"
                 | "session_forked"
+                | "session_renamed"
+                | "session_archived"
                 | "acceptance_result"
                 | "recovery"
             ):
@@ -177,6 +179,8 @@ class View:
                 | "session_resumed"
                 | "session_compacted"
                 | "session_forked"
+                | "session_renamed"
+                | "session_archived"
                 | "acceptance_result"
                 | "recovery"
             ):

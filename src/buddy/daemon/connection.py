@@ -16,6 +16,7 @@ from functools import partial
 
 from msgspec import UNSET, Raw, json
 
+from buddy.daemon.late_lines import LateLines
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong, ServerLink
 from buddy.daemon.long_requests import LongRequests
@@ -65,6 +66,8 @@ class PeerConnection:
         self._scrubber = scrubber
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._request_ids = 0
+        self._on_close: list[Callable[[], None]] = []
+        self._late: LateLines | None = None
 
     async def serve(self) -> None:
         """Serve until the peer is gone, then release everything it held."""
@@ -165,6 +168,16 @@ class PeerConnection:
         """Call this once the response is sent."""
         _after_reply.get().append(step)
 
+    def on_close(self, step: Callable[[], None]) -> None:
+        """Call this when the peer is gone."""
+        self._on_close.append(step)
+
+    def send_soon(self, lines: bytes) -> None:
+        """Send lines that belong to no request and no log, without waiting for a slow peer."""
+        if self._late is None:
+            self._late = LateLines(self._link, self._limits.outbound)
+        self._late.add(lines)
+
     # --- internals -------------------------------------------------------------------------------------------------
 
     def _start_pump(self, session_id: str, cursor: int) -> None:
@@ -178,6 +191,10 @@ class PeerConnection:
     async def _stop(self) -> None:
         self._link.close()
         self.roles.close()
+        for step in self._on_close:
+            step()
+        if self._late is not None:
+            self._late.close()
         pumps = list(self._pumps.values())
         for pump in pumps:
             pump.cancel()

@@ -26,6 +26,7 @@ from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.projects import Projects
 from buddy.daemon.pump import LineCache
+from buddy.daemon.session_list import SessionList
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log, TokenRecord
@@ -104,6 +105,7 @@ class Runtime:
         self._tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.rulebook = RuleBook(config, places)
+        self.session_list = SessionList(self.log, overrides.clock)
         services = SessionServices(
             self.log,
             overrides.clock,
@@ -113,7 +115,9 @@ class Runtime:
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
             boot_clock=overrides.boot_clock,
-            listeners=tuple(part.observe for part in (self.memory, self._tracing) if part is not None),
+            listeners=tuple(
+                part.observe for part in (self.session_list, self.memory, self._tracing) if part is not None
+            ),
         )
         self.limits = read_limits(config.limits)
         self.stopping = asyncio.Event()
@@ -204,7 +208,8 @@ class Runtime:
         await self.log.close()
 
     async def forget(self, session_id: str) -> None:
-        """Remove a deleted session from memory."""
+        """Remove a deleted session from the list and from memory."""
+        self.session_list.remove(session_id)
         if self.memory is not None:
             await self.memory.forget_session(session_id)
 

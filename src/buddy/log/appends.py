@@ -13,16 +13,18 @@ from buddy.errors import Fenced, LogError, NotClaimed, SeqConflict, Undecidable
 from buddy.log.batches import blobs_named, names_blob
 from buddy.log.contract import Batch
 from buddy.log.database import Cursor, Database, Value
+from buddy.log.rows import set_facts
 from buddy.log.writer import DeferredRefusal
 
 # Many rows per statement: most of a single row's cost is the statement around it.
 _SIZES = (32, 8)
 _ADVANCE = """
-UPDATE sessions SET last_seq = ?, updated_at = ?, state = coalesce(?, state), title = coalesce(?, title)
+UPDATE sessions SET last_seq = ?, updated_at = coalesce(?, updated_at), state = coalesce(?, state),
+  title = coalesce(?, title)
 WHERE key = ? AND epoch = ? AND last_seq = ?
 """
 _ADVANCE_MANY = """
-UPDATE sessions SET last_seq = column1, updated_at = column2, state = coalesce(column3, state),
+UPDATE sessions SET last_seq = column1, updated_at = coalesce(column2, updated_at), state = coalesce(column3, state),
   title = coalesce(column4, title)
 FROM (VALUES %s) WHERE key = column5 AND epoch = column6 AND last_seq = column7
 """
@@ -75,7 +77,8 @@ class Appends:
         rows: list[tuple[Value, ...]] = []
         for batch, key, now in batches:
             seq = batch.expected_seq
-            heads.append((seq + len(batch.events), now, batch.state, batch.title, key, batch.epoch, seq))
+            used = now if batch.is_use else None
+            heads.append((seq + len(batch.events), used, batch.state, batch.title, key, batch.epoch, seq))
             for event in batch.events:
                 row = (key, event.seq, event.ts, event.run_id, event.type, event.payload)
                 rows.append(row)
@@ -190,6 +193,8 @@ def _write_rows(db: Database, key: int, batch: Batch, last_seq: int) -> None:
             "UPDATE approvals SET state = ?, decided_by = ? WHERE id = ?",
             (decision.state, decision.by, decision.approval_id),
         )
+    if batch.facts:
+        set_facts(key, batch.facts, db)
     for item in batch.taken:
         # The key stays, so that the same item is never queued again.
         db.execute("UPDATE inbox SET taken = 1, body = x'' WHERE item = ? AND session = ?", (item, key))

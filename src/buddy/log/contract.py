@@ -15,7 +15,18 @@ from msgspec import Struct
 from buddy.protocol.codes import Role, SessionState, Verdict
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import events_where
-from buddy.protocol.shapes import BootTime, Repo
+from buddy.protocol.shapes import BootTime, ContextState, Repo
+
+
+class RowFacts(Struct, frozen=True):
+    """What the list of sessions shows besides state and title; written with the events that change it."""
+
+    archived: bool = False
+    cost_usd: float | None = None
+    tokens: int = 0
+    context: ContextState | None = None
+    waiting: int = 0
+    parent: str | None = None
 
 
 class SessionRecord(Struct, frozen=True):
@@ -30,6 +41,40 @@ class SessionRecord(Struct, frozen=True):
     first_seq: int
     last_seq: int
     title: str | None = None
+    facts: RowFacts = RowFacts()
+
+
+class SessionQuery(Struct, frozen=True):
+    """Which sessions to list: each word of `query` occurs in the title, the directory, the branch or the id.
+
+    `archived` is None for all. `after` is the row that ended the page before: when it was used, and its id.
+    """
+
+    limit: int
+    root_path: str | None = None
+    query: str = ""
+    state: SessionState | None = None
+    archived: bool | None = None
+    after: tuple[int, str] | None = None
+
+    @property
+    def words(self) -> list[str]:
+        return self.query.casefold().split()
+
+    def matches(self, record: SessionRecord) -> bool:
+        """Whether a record belongs to the list; `limit` and `after` are not looked at."""
+        repo = record.repo
+        text = searched_text(record.title, repo.root_path, repo.current_branch, record.session_id)
+        return (
+            self.root_path in (None, repo.root_path)
+            and self.state in (None, record.state)
+            and self.archived in (None, record.facts.archived)
+            and all(word in text for word in self.words)
+        )
+
+
+def searched_text(*parts: str | None) -> str:
+    return "\n".join(part for part in parts if part).casefold()
 
 
 class Lease(Struct, frozen=True):
@@ -93,9 +138,12 @@ class Batch(Struct, frozen=True):
     expected_seq: int
     events: Sequence[Event]
     durable: bool = False
+    is_use: bool = True
+    """Whether the session counts as used by it, in the order of the list."""
     key: str | None = None
     state: SessionState | None = None
     title: str | None = None
+    facts: RowFacts | None = None
     claim: Claim | None = None
     approval: ApprovalRecord | None = None
     decision: ApprovalDecision | None = None
@@ -150,6 +198,10 @@ class SessionRows(Protocol):
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
         """Most recently used first."""
+        ...
+
+    async def find(self, query: SessionQuery) -> list[SessionRecord]:
+        """The sessions that match, most recently used first."""
         ...
 
     async def active(self) -> list[SessionRecord]:

@@ -19,6 +19,7 @@ from buddy.log.contract import (
     Claim,
     InboxItem,
     Lease,
+    SessionQuery,
     SessionRecord,
     TokenRecord,
 )
@@ -146,9 +147,18 @@ class MemoryLog:
         return session.record if session else None
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
+        return await self.find(SessionQuery(limit, root_path))
+
+    async def find(self, query: SessionQuery) -> list[SessionRecord]:
         records = [session.record for session in reversed(self._sessions.values())]
-        mine = [record for record in records if root_path in (None, record.repo.root_path)]
-        return sorted(mine, key=lambda record: -record.updated_at)[: max(limit, 0)]
+        found = sorted(filter(query.matches, records), key=lambda record: -record.updated_at)
+        if query.after:
+            used, session_id = query.after
+            newer = list(self._sessions)
+            at = newer.index(session_id) if session_id in self._sessions else -1
+            place = {known: order for order, known in enumerate(newer)}
+            found = [it for it in found if (it.updated_at, place[it.session_id]) < (used, at)]
+        return found[: max(query.limit, 0)]
 
     async def active(self) -> list[SessionRecord]:
         records = [session.record for session in self._sessions.values()]
@@ -283,9 +293,10 @@ def _write(session: _Session, batch: Batch, now: int) -> None:
     session.record = msgspec.structs.replace(
         session.record,
         last_seq=batch.expected_seq + len(batch.events),
-        updated_at=now,
+        updated_at=now if batch.is_use else session.record.updated_at,
         state=batch.state or session.record.state,
         title=session.record.title if batch.title is None else batch.title,
+        facts=batch.facts or session.record.facts,
     )
     if batch.key is not None:
         session.keys[batch.key] = session.record.last_seq

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from buddy.errors import Fenced, LogError, UserError
-from buddy.log.contract import ApprovalRecord, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import ApprovalRecord, InboxItem, Lease, RowFacts, SessionQuery, SessionRecord, TokenRecord
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
 from buddy.protocol.codes import Role
@@ -22,12 +22,45 @@ _BY_SESSION = ("events", "keys", "claims", "approvals", "inbox", "tokens", "blob
 _NOBODY = 0
 
 RECORD = """
-SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title FROM sessions
+SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts FROM sessions
 """
+
+# The words are bound as JSON, as their number differs.
+_FIND = f"""
+{RECORD} WHERE (?1 IS NULL OR root_path = ?1) AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR archived = ?3)
+AND (?4 IS NULL OR (updated_at, key) < (?4, coalesce((SELECT key FROM sessions WHERE id = ?5), 0)))
+AND (?6 = '[]' OR NOT EXISTS (
+  SELECT 1 FROM json_each(?6) AS word
+  WHERE instr(searched_text(title, root_path, repo ->> '$.currentBranch', sessions.id), word.value) = 0
+)) ORDER BY updated_at DESC, key DESC LIMIT ?7
+"""  # noqa: S608 - constants only
 
 
 def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
-    return [SessionRecord(row[0], _repos.decode(row[1]), *row[2:]) for row in rows]
+    return [
+        SessionRecord(session_id, _repos.decode(repo), *columns, facts=_facts_of(archived, facts))
+        for session_id, repo, *columns, archived, facts in rows
+    ]
+
+
+def _facts_of(archived: int, facts: str | None) -> RowFacts:
+    found = _facts.decode(facts) if facts else RowFacts()
+    return msgspec.structs.replace(found, archived=True) if archived else found
+
+
+def find(db: Database, query: SessionQuery) -> list[SessionRecord]:
+    used, session_id = query.after or (None, None)
+    words = msgspec.json.encode(query.words).decode()
+    where = (query.root_path, query.state, query.archived, used, session_id, words, max(query.limit, 0))
+    return records_of(db.execute(_FIND, where))
+
+
+def set_facts(key: int, facts: RowFacts, db: Database) -> None:
+    db.execute("UPDATE sessions SET archived = ?, facts = ? WHERE key = ?", (facts.archived, _encode(facts), key))
+
+
+def _encode(facts: RowFacts) -> str:
+    return msgspec.json.encode(facts).decode()
 
 
 def no_session(session_id: str) -> UserError:
@@ -39,11 +72,11 @@ def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
         raise LogError(f"{record.session_id} exists already")
     repo = msgspec.json.encode(record.repo).decode()
     db.execute(
-        "INSERT INTO sessions (id, repo, root_path, mode, state, title, created_at, updated_at, epoch, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?)",
+        "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at, epoch,"
+        " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)",
         (
             *(record.session_id, repo, record.repo.root_path, record.mode, record.state, record.title),
-            *(record.created_at, record.updated_at, owner),
+            *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner),
         ),
     )
     renew(owner, now, db)
@@ -203,3 +236,4 @@ def _position(db: Database, session: int, item: int) -> int:
 
 
 _repos = msgspec.json.Decoder(Repo)
+_facts = msgspec.json.Decoder(RowFacts)

@@ -12,7 +12,9 @@ from pathlib import Path
 import apsw
 
 from buddy.errors import UserError
+from buddy.log.contract import searched_text
 from buddy.log.database import Database, connect
+from buddy.protocol.titles import title_of
 
 APPLICATION_ID = 0x42756464
 PAGE = 2048
@@ -81,8 +83,29 @@ ALTER TABLE tokens ADD COLUMN minted_by TEXT;
 CREATE INDEX tokens_minted ON tokens (minted_by) WHERE minted_by IS NOT NULL;
 """
 
+# What the list of sessions shows is in its row. The totals of old sessions are taken from their logs, once.
+_FIFTH = """
+ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN facts TEXT;
+CREATE TEMP TABLE totals AS
+  SELECT session, max(CASE WHEN type = 'usage' THEN seq END) AS last,
+    sum(coalesce(payload ->> '$.inputTokens', 0) + coalesce(payload ->> '$.outputTokens', 0)) AS tokens,
+    sum(payload ->> '$.costUsd') AS cost
+  FROM events WHERE type = 'usage' OR type = 'session_compacted' GROUP BY session;
+UPDATE sessions SET facts = (
+  SELECT json_object('tokens', tokens, 'cost_usd', cost, 'context', json((
+    SELECT payload -> '$.context' FROM events WHERE session = totals.session AND seq = totals.last
+  ))) FROM totals WHERE session = sessions.key
+);
+DROP TABLE totals;
+UPDATE sessions SET title = title_of(coalesce((
+  SELECT payload ->> '$.text' FROM events WHERE session = sessions.key AND type = 'user_message' ORDER BY seq LIMIT 1
+), '')) WHERE title IS NULL;
+UPDATE sessions SET title = NULL WHERE title = '';
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
@@ -139,6 +162,7 @@ _MOVE_AWAY = "restore it from a backup, or move it elsewhere to start with an em
 
 def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
     db = connect(path, flags)
+    add_functions(db)
     db.set_busy_timeout(int(busy_seconds * 1000))
     db.execute("PRAGMA mmap_size = 0")
     db.execute("PRAGMA cache_size = -512")  # KiB: what is appended is not read again, and each connection has its own
@@ -151,6 +175,12 @@ def _connect(path: Path, flags: int, busy_seconds: float) -> Database:
     return db
 
 
+def add_functions(db: Database) -> None:
+    """What statements call: titles for a migration, and a search that ignores the case of all letters."""
+    db.create_scalar_function("title_of", title_of, 1, deterministic=True)
+    db.create_scalar_function("searched_text", searched_text, 4, deterministic=True)
+
+
 def _create(path: Path) -> None:
     """Build a database under another name and link it into place; of two processes, the second uses the first's."""
     building = path.with_name(f"{path.name}.new-{os.urandom(8).hex()}")
@@ -159,6 +189,7 @@ def _create(path: Path) -> None:
         # SQLite gives its -wal and -shm files the mode of the database, whatever the umask.
         building.chmod(0o600)
         db = connect(building, apsw.SQLITE_OPEN_READWRITE)
+        add_functions(db)
         db.execute(f"PRAGMA page_size = {PAGE}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _migrate(db)

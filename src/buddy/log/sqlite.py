@@ -15,7 +15,16 @@ from buddy.log import rows
 from buddy.log.appends import Appends
 from buddy.log.batches import check_shape
 from buddy.log.blobs import FileBlobs
-from buddy.log.contract import EVENTS_PER_READ, ApprovalRecord, Batch, InboxItem, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import (
+    EVENTS_PER_READ,
+    ApprovalRecord,
+    Batch,
+    InboxItem,
+    Lease,
+    SessionQuery,
+    SessionRecord,
+    TokenRecord,
+)
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, DiskSpace
 from buddy.log.schema import BUSY_SECONDS, open_database, open_reader
@@ -140,8 +149,10 @@ class SqliteLog:
         return found[0] if found else None
 
     async def newest(self, limit: int, root_path: str | None = None) -> list[SessionRecord]:
-        where = "WHERE ?1 IS NULL OR root_path = ?1 ORDER BY updated_at DESC, key DESC LIMIT ?2"
-        return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}", (root_path, max(limit, 0))))
+        return rows.find(self._reader, SessionQuery(limit, root_path))
+
+    async def find(self, query: SessionQuery) -> list[SessionRecord]:
+        return rows.find(self._reader, query)
 
     async def active(self) -> list[SessionRecord]:
         where = "WHERE state IN ('running', 'awaiting_approval') ORDER BY key"

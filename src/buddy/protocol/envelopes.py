@@ -17,7 +17,7 @@ from buddy.errors import ProtocolError
 from buddy.protocol.codes import VERSION
 from buddy.protocol.events import EVENT_NAMES, EVENTS, EventBody
 from buddy.protocol.request_table import REQUESTS
-from buddy.protocol.shapes import ErrorInfo, Shape
+from buddy.protocol.shapes import ErrorInfo, SessionRow, Shape
 
 if TYPE_CHECKING:
     from buddy.protocol.json_events import JsonEvent
@@ -90,6 +90,17 @@ class Event(Struct, frozen=True, rename="camel", gc=False):
         return decoder.decode(self.payload) if decoder else None
 
 
+class RowEvent(Struct, frozen=True, rename="camel"):
+    """A row of the session list as it is now, for a client that watches the list."""
+
+    session_id: str
+    ts: int
+    payload: SessionRow
+    type: Literal["session_row"] = "session_row"
+    v: str = VERSION
+    kind: Literal["event"] = "event"
+
+
 def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, int]:
     """Events as lines, up to `size` bytes, and the seq of the last one; `after` if there are none."""
     lines: list[bytes] = []
@@ -105,6 +116,11 @@ def event_lines(events: Iterable[Event], after: int, size: int) -> tuple[bytes, 
 def event_of(body: EventBody, *, session_id: str, seq: int, ts: int, run_id: str | None = None) -> Event:
     """Put a body into its envelope; this encodes its payload."""
     return Event(session_id, seq, ts, EVENT_NAMES[type(body)], Raw(_encoder.encode(body)), run_id)
+
+
+def session_row_line(row: SessionRow, ts: int) -> bytes:
+    """A changed row of the session list. It is a view, not part of a log, so it has no seq."""
+    return _encoder.encode(RowEvent(row.session_id, ts, row)) + b"\n"
 
 
 def encode(shape: Shape) -> Raw:
@@ -134,13 +150,15 @@ def parse_request(line: bytes) -> IncomingRequest:
     return request
 
 
-def parse_incoming(line: bytes) -> Response | Event:
+def parse_incoming(line: bytes) -> Response | Event | RowEvent:
     """Read one line that the runtime sent (the client's side)."""
     try:
         head = _heads.decode(line)
         if head.v != VERSION:
             raise ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"this client speaks {VERSION}, not {head.v!r}")
-        return _responses.decode(line) if head.kind == "response" else _events.decode(line)
+        if head.kind == "response":
+            return _responses.decode(line)
+        return _row_events.decode(line) if head.type == "session_row" else _events.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError("INVALID_REQUEST", f"not a response or an event: {error}") from error
 
@@ -193,6 +211,7 @@ def salvage(line: bytes) -> tuple[str | None, str | None]:
 class _Head(Struct):
     v: str
     kind: str
+    type: str = ""
 
 
 class _Salvage(Struct, rename="camel"):
@@ -264,6 +283,7 @@ _EVENT_LINE = (
 _encoder = msgspec.json.Encoder()
 _responses = msgspec.json.Decoder(Response)
 _events = msgspec.json.Decoder(Event)
+_row_events = msgspec.json.Decoder(RowEvent)
 _heads = msgspec.json.Decoder(_Head)
 _bodies: dict[str, msgspec.json.Decoder[EventBody]] = {}
 

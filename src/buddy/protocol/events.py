@@ -24,6 +24,7 @@ from buddy.protocol.codes import (
 )
 from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
+from buddy.protocol.session_events import SessionArchived, SessionForked, SessionRenamed, SessionResumed
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
@@ -298,11 +299,6 @@ class ModelSwitched(Payload, frozen=True, kw_only=True):
     by: str
 
 
-class SessionResumed(Informational, frozen=True, kw_only=True):
-    by: str
-    last_seq: Count
-
-
 class SessionCompacted(Payload, frozen=True, kw_only=True):
     """History up to `through_seq` is now represented by `summary`; `undo` takes the latest compaction back.
 
@@ -320,13 +316,6 @@ class SessionCompacted(Payload, frozen=True, kw_only=True):
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     cost_usd: float | None = None
-
-
-class SessionForked(Payload, frozen=True, kw_only=True):
-    facts = EventFacts(lasts_for_agents=True)
-    from_session_id: SessionId
-    from_seq: Count
-    by: str
 
 
 class AcceptanceResult(Payload, frozen=True, kw_only=True):
@@ -376,6 +365,8 @@ EventBody = (
     | SessionResumed
     | SessionCompacted
     | SessionForked
+    | SessionRenamed
+    | SessionArchived
     | AcceptanceResult
     | Recovery
 )

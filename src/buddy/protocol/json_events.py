@@ -396,6 +396,16 @@ class SessionForked(Payload):
     by: str
 
 
+class SessionRenamed(Payload):
+    title: str
+    by: str
+
+
+class SessionArchived(Payload):
+    archived: bool
+    by: str
+
+
 class AcceptanceResult(Payload):
     id: str
     passed: bool
@@ -441,6 +451,8 @@ JsonEvent = (
     | Event[Literal["session_resumed"], SessionResumed]
     | Event[Literal["session_compacted"], SessionCompacted]
     | Event[Literal["session_forked"], SessionForked]
+    | Event[Literal["session_renamed"], SessionRenamed]
+    | Event[Literal["session_archived"], SessionArchived]
     | RunEvent[Literal["acceptance_result"], AcceptanceResult]
     | Event[Literal["recovery"], Recovery]
 )

@@ -56,6 +56,10 @@ REQUESTS: dict[str, RequestRow] = {
     "cancel_run": RequestRow(ask.CancelRun, ask.AcceptedReply, "driver", "open_session", is_reply_bound=True),
     "ping": RequestRow(ask.Ping, ask.PingReply, "anyone"),
     # Buddy's own
+    "watch_sessions": RequestRow(ask.WatchSessions, ask.ListSessionsReply, "client", capability="watch_sessions"),
+    # Neither is opened: the name of a session does not depend on its model or its folder.
+    "rename_session": RequestRow(ask.RenameSession, ask.RenameSession, "driver", "session", "titles"),
+    "archive_session": RequestRow(ask.ArchiveSession, ask.ArchiveSession, "driver", "session", "titles"),
     "set_approval_policy": RequestRow(ask.SetApprovalPolicy, ask.SetApprovalPolicyReply, "driver", "open_session"),
     # Not opened by dispatch: if the session's model is no longer configured, it is opened with the new one.
     "switch_model": RequestRow(ask.SwitchModel, ask.SwitchModelReply, "driver", "session"),

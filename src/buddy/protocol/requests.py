@@ -61,13 +61,30 @@ class StartSessionReply(Shape, frozen=True):
     attach_token: AttachToken
 
 
-class ListSessions(Shape, frozen=True):
+class WatchSessions(Shape, frozen=True):
+    """`query`: words, each of which occurs in the title, the directory, the branch or the id.
+
+    Archived sessions are listed only with `archived`, and then alone.
+    """
+
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
     root_path: str | None = None
+    query: Annotated[str, Meta(max_length=1000)] | None = None
+    state: SessionState | None = None
+    archived: bool = False
+
+
+class ListSessions(WatchSessions, frozen=True):
+    """`cursor` is the `nextCursor` of the page before."""
+
+    cursor: Annotated[str, Meta(max_length=100)] | None = None
 
 
 class ListSessionsReply(Shape, frozen=True):
+    """`next_cursor` is absent from the last page."""
+
     sessions: tuple[SessionSummary, ...]
+    next_cursor: str | None = None
 
 
 class AttachSession(Shape, frozen=True):
@@ -131,6 +148,14 @@ class PingReply(Shape, frozen=True):
 
 
 # --- Buddy's own ---------------------------------------------------------------------------------------------------
+
+
+class RenameSession(Shape, frozen=True):
+    title: Text
+
+
+class ArchiveSession(Shape, frozen=True):
+    archived: bool
 
 
 class SetApprovalPolicy(Shape, frozen=True):

@@ -70,7 +70,11 @@ class Replay(Shape, frozen=True):
     gap: bool
 
 
-class SessionSummary(Shape, frozen=True):
+class SessionSummary(Shape, frozen=True, omit_defaults=False):
+    """A row of the list. What is not known is null: the title before the first message, the cost without a price, the
+    context before the first reply. `tokens` and `cost_usd` are those of all runs, `waiting` counts open approvals,
+    `parent` is the session that this one was forked from. All of it is always on the wire."""
+
     session_id: SessionId
     state: SessionState
     updated_at: Count
@@ -78,6 +82,18 @@ class SessionSummary(Shape, frozen=True):
     title: str | None = None
     mode: str | None = None
     last_seq: Count | None = None
+    archived: bool = False
+    cost_usd: float | None = None
+    tokens: Count = 0
+    context: "ContextState | None" = None
+    waiting: Count = 0
+    parent: SessionId | None = None
+
+
+class SessionRow(SessionSummary, frozen=True):
+    """A row that changed. `deleted`: the session no longer exists; all else is as it was."""
+
+    deleted: bool = False
 
 
 class ToolFailure(Shape, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from buddy.log.contract import RowFacts
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event, event_of
 from buddy.protocol.events import (
@@ -42,13 +43,15 @@ from buddy.protocol.events import (
     events_where,
 )
 from buddy.protocol.shapes import Headless
+from buddy.protocol.titles import MAX_TITLE, cut_at_word, title_of
+from buddy.sessions.listing import ListedRow
 
 _COPIED = events_where(lambda facts: facts.copied)
 _ENDS_STEP = events_where(lambda facts: facts.ends_step)
 
 Entry = tuple[Event, EventBody | None]
 
-TITLE_LENGTH = 60
+FORK = " (fork)"
 
 
 def boundary(entries: Sequence[Entry], seq: int) -> int:
@@ -99,8 +102,18 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
 def fork_title(title: str | None, entries: Sequence[Entry]) -> str:
     """The name of a copy: the original's, or else its first message, and that it is a copy."""
     first = next((body.text for _, body in entries if isinstance(body, UserMessage)), "")
-    name = " ".join((title or first).split())[:TITLE_LENGTH]
-    return f"{name} (fork)".strip()
+    name = cut_at_word(title or title_of(first), MAX_TITLE - len(FORK))
+    return f"{name}{FORK}".strip()
+
+
+def fork_facts(copy: Sequence[Event], original: str) -> RowFacts:
+    """What the list shows of a copy; the tokens of the copied runs count as its own, as they do in its log."""
+    row = ListedRow()
+    for event in copy:
+        body = event.body() if event.type in ("usage", "session_compacted") else None
+        if body is not None:
+            row.apply(body)
+    return replace(row.facts, parent=original)
 
 
 def fork_events(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:

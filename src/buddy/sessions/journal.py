@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from buddy import faults
 from buddy.errors import LogError
-from buddy.log.contract import ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, Log
+from buddy.log.contract import ApprovalDecision, ApprovalRecord, Batch, Claim, Lease, Log, RowFacts
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -56,6 +56,7 @@ class Rows(Struct, frozen=True):
 
 NO_ROWS = Rows()
 
+_NAMING = frozenset({"session_renamed", "session_archived"})
 _encode = msgspec.json.Encoder().encode
 
 Lane = tuple[str, str, str]  # event type, call id, stream name
@@ -73,6 +74,7 @@ class Journal:
         apply: Callable[[Event, EventBody], None],
         publish: Callable[[Sequence[Event]], None],
         state: Callable[[], SessionState],
+        row_changes: Callable[[], tuple[str | None, RowFacts | None]] = lambda: (None, None),
         merge_seconds: float = MERGE_SECONDS,
     ) -> None:
         self.lease = lease
@@ -84,6 +86,7 @@ class Journal:
         self._apply = apply
         self._publish = publish
         self._state = state
+        self._row_changes = row_changes
         self._merge_seconds = merge_seconds
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
@@ -209,6 +212,7 @@ class Journal:
     def _write(self, rows: Rows, *, durable: bool) -> None:
         events, self._pending = self._pending, []
         blobs, self._blobs = self._blobs, {}
+        title, facts = self._row_changes()
         # Built here, not when its turn comes: by then more may have been recorded, and the seq and the state would not
         # be those after these events.
         batch = Batch(
@@ -218,7 +222,10 @@ class Journal:
             events,
             durable=durable,
             key=rows.key,
+            is_use=any(event.type not in _NAMING for event in events) or rows is not NO_ROWS,
             state=self._state(),
+            title=title,
+            facts=facts,
             claim=rows.claim,
             approval=rows.approval,
             decision=rows.decision,

@@ -18,6 +18,7 @@ from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
 from buddy.sessions.journal import Journal, KeyReused, Rows
+from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import pruned_message
 from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
@@ -41,12 +42,14 @@ class Session:
         backend: Backend,
         fold: SessionFold,
         last_seq: int,
+        row: ListedRow | None = None,
     ) -> None:
         self.session_id = lease.session_id
         self.services = services
         self.place = place
         self.fold = fold
         self.backend = backend
+        self._row = row or ListedRow()
         self.audience = Audience()
         self.is_closing = False
         self._broken = False
@@ -60,6 +63,7 @@ class Session:
             apply=self._apply,
             publish=self._publish,
             state=lambda: fold.state,
+            row_changes=lambda: self._row.take_changes(len(fold.pending)),
             merge_seconds=services.merge_seconds,
         )
         self.approvals = Approvals(
@@ -165,6 +169,7 @@ class Session:
 
     def _apply(self, event: Event, body: EventBody) -> None:
         self.fold.apply(event, body)
+        self._row.apply(body)
         self.backend.observe(event.seq, body)
 
     def _publish(self, events: Sequence[Event]) -> None:

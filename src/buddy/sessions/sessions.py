@@ -16,11 +16,12 @@ from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError
-from buddy.log.contract import Batch, SessionRecord, TokenRecord
+from buddy.log.contract import Batch, Lease, SessionRecord, TokenRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
+from buddy.sessions.listing import ListedRow
 from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
@@ -51,8 +52,8 @@ class Sessions:
     def __init__(
         self, services: SessionServices, factories: SessionFactories, owner: str, active_runs: int = 128
     ) -> None:
+        self.services = services
         self.tokens = AttachTokens(services.log, services.now)
-        self._services = services
         self._factories = factories
         self._owner = owner
         self._active_runs = active_runs
@@ -72,8 +73,8 @@ class Sessions:
 
     async def start(self, request: StartSession) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
-        session_id = self._services.ids("sess")
-        options = _with_fixed_policy(request.options, self._services.now())
+        session_id = self.services.ids("sess")
+        options = _with_fixed_policy(request.options, self.services.now())
         started = SessionStarted(
             session_id=session_id,
             state="idle",
@@ -92,10 +93,10 @@ class Sessions:
         backend = self._factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
-        now = self._services.clock()
+        now = self.services.clock()
         record = SessionRecord(session_id, self._scrub_repo(request.repo), request.mode, "idle", now, now, 1, 0)
-        lease = await self._services.log.create(record, self._owner)
-        session = Session(self._services, lease, place, backend, SessionFold(), 0)
+        lease = await self.services.log.create(record, self._owner)
+        session = Session(self.services, lease, place, backend, SessionFold(), 0)
         self._open[session_id] = session
         self._start_heartbeat()
         await session.begin(started, notes)
@@ -106,21 +107,21 @@ class Sessions:
 
         `token` is the one that the copy was requested with, if there was one.
         """
-        from buddy.sessions.fork import fork_events, fork_title
+        from buddy.sessions.fork import fork_events, fork_facts, fork_title
 
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
             raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
-        entries = await read_entries(self._services.log, session_id)
+        entries = await read_entries(self.services.log, session_id)
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = starts[-1] if starts else _unknown_start(record)
-        new, now = self._services.ids("sess"), self._services.clock()
+        new, now = self.services.ids("sess"), self.services.clock()
         copy = fork_events(entries, seq, replace(started, session_id=new, state="idle"), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
-        row = replace(row, title=fork_title(record.title, entries))
-        lease = await self._services.log.create(row, self._owner)
-        await self._services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
-        await self._services.log.release(lease)
+        row = replace(row, title=fork_title(record.title, entries), facts=fork_facts(copy, session_id))
+        lease = await self.services.log.create(row, self._owner)
+        await self.services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
+        await self.services.log.release(lease)
         return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
@@ -138,6 +139,20 @@ class Sessions:
             opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
         return await asyncio.shield(opening)
 
+    async def opened(self, session_id: str) -> Session | None:
+        """The session, if it is open here, being opened, or about to be closed."""
+        if session_id in self._leaving:
+            await asyncio.wait([self._leaving[session_id]])
+        opening = self._opening.get(session_id)
+        return await asyncio.shield(opening) if opening is not None else self.live(session_id)
+
+    async def acquire(self, session_id: str) -> Lease:
+        """The right to write a session's log; refused while another process has it."""
+        lease = await self.services.log.acquire(session_id, self._owner)
+        if lease is None:
+            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
+        return lease
+
     def admit_run(self) -> None:
         """Refuse another run if the maximum is active."""
         if sum(session.runs.is_running for session in self._open.values()) >= self._active_runs:
@@ -145,7 +160,7 @@ class Sessions:
 
     async def record(self, session_id: str) -> SessionRecord:
         """The session's row; anything that is not a session id is refused without a lookup."""
-        record = await self._services.log.get(session_id) if is_id(session_id, "sess") else None
+        record = await self.services.log.get(session_id) if is_id(session_id, "sess") else None
         if record is None:
             raise ProtocolError("SESSION_NOT_FOUND", f"no session {session_id[:80]!r}")
         return record
@@ -153,7 +168,7 @@ class Sessions:
     async def recover(self) -> list[Session]:
         """Continue every session whose run was active when its process died."""
         recovered: list[Session] = []
-        for record in await self._services.log.active():
+        for record in await self.services.log.active():
             try:
                 recovered.append(await self.open(record.session_id))
             except ProtocolError as error:
@@ -167,9 +182,8 @@ class Sessions:
         if session is not None:
             del self._open[session_id]
             await session.close()
-        if await self._services.log.acquire(session_id, self._owner) is None:
-            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
-        return await self._services.log.delete(session_id)
+        await self.acquire(session_id)
+        return await self.services.log.delete(session_id)
 
     async def close(self) -> None:
         """Close all sessions cleanly."""
@@ -186,11 +200,9 @@ class Sessions:
         if broken is not None:
             await broken.abandon()
         record = await self.record(session_id)
-        lease = await self._services.log.acquire(session_id, self._owner)
-        if lease is None:
-            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
+        lease = await self.acquire(session_id)
         record = await self.record(session_id)  # the previous owner may have written until now
-        past = await read_past(self._services.log, session_id, record.last_seq)
+        past = await read_past(self.services.log, session_id, record.last_seq)
         fold = past.fold()
         try:
             place, backend = await self._rebuild(record, fold, past, model)
@@ -201,10 +213,10 @@ class Sessions:
 
                 place = Place(Local(), record.repo.root_path)
                 backend = UnavailableBackend(str(error))
-                unavailable = Session(self._services, lease, place, backend, fold, record.last_seq)
+                unavailable = Session(self.services, lease, place, backend, fold, record.last_seq, ListedRow(record))
                 await unavailable.runs.end_unrecoverable()
             raise
-        opened = Session(self._services, lease, place, backend, fold, record.last_seq)
+        opened = Session(self.services, lease, place, backend, fold, record.last_seq, ListedRow(record))
         self._open[session_id] = opened
         self._start_heartbeat()
         if opened.journal.last_seq == 0 and fold.started is not None:
@@ -237,14 +249,14 @@ class Sessions:
 
     def _scrub_repo(self, repo: Repo) -> Repo:
         """The repo as it may be stored: a URL may contain a password. The folder's path must stay as it is."""
-        scrubber = self._services.scrubber
+        scrubber = self.services.scrubber
         if scrubber.is_clean(repo):
             return repo
         return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
     def forget_dormant(self) -> None:
         """Close sessions that nobody has used for a while; they are opened from the log when needed."""
-        since = self._services.clock() - DORMANT_MS
+        since = self.services.clock() - DORMANT_MS
         for session_id, session in list(self._open.items()):
             if not session.runs.is_running:
                 session.audience.rest()
@@ -262,7 +274,7 @@ class Sessions:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with suppress(LogError):  # a full disk; the next beat may find room
-                await self._services.log.renew(self._owner)
+                await self.services.log.renew(self._owner)
             self.forget_dormant()
             for session in self.open_sessions:
                 if session.broken:

@@ -29,8 +29,10 @@ from buddy.protocol.events import (
     RunCancelling,
     RunComplete,
     RunStarted,
+    SessionArchived,
     SessionCompacted,
     SessionForked,
+    SessionRenamed,
     SessionResumed,
     SessionSnapshot,
     SessionStarted,
@@ -76,7 +78,7 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return _run_note(body, style)
         case ApprovalPolicyChanged() | ModelSwitched() | SessionStarted():
             return _settings_note(body, style, ts)
-        case SessionResumed() | SessionCompacted() | SessionForked():
+        case SessionResumed() | SessionCompacted() | SessionForked() | SessionRenamed() | SessionArchived():
             return _session_note(body, style)
         case (
             AssistantToken()
@@ -145,7 +147,9 @@ def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted,
             return style.dim(watch) if body.watch else None
 
 
-def _session_note(body: SessionResumed | SessionCompacted | SessionForked, style: Style) -> str:
+def _session_note(
+    body: SessionResumed | SessionCompacted | SessionForked | SessionRenamed | SessionArchived, style: Style
+) -> str:
     match body:
         case SessionResumed():
             return style.dim("  ↻ Session resumed")
@@ -154,6 +158,10 @@ def _session_note(body: SessionResumed | SessionCompacted | SessionForked, style
             return style.dim(f"  {'Compaction undone' if body.undo else 'Compacted'}: {sizes}")
         case SessionForked():
             return style.dim(f"  Forked from {escape(body.from_session_id)} at event {body.from_seq}")
+        case SessionRenamed():
+            return style.dim(f"  Title: {one_line(body.title, LINE)}{_changed_by(body.by)}")
+        case SessionArchived():
+            return style.dim(f"  {'Archived' if body.archived else 'No longer archived'}{_changed_by(body.by)}")
 
 
 def _stop_reason(body: RunCancelling) -> str:

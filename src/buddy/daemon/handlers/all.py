@@ -16,7 +16,7 @@ from buddy.sessions.sessions import Sessions
 def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: Host) -> Handlers:
     return {
         **DaemonRequests(clock, host).handlers(),
-        **SessionRequests(sessions, log, host).handlers(),
+        **SessionRequests(sessions, host).handlers(),
         **RunRequests(sessions, host).handlers(),
         **ReadRequests(sessions, log, clock).handlers(),
         **TokenRequests(sessions, log, host).handlers(),

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from buddy.daemon.agents import Agents
+from buddy.daemon.session_list import SessionList
 from buddy.protocol.requests import DaemonStatusReply
 
 
@@ -16,6 +17,9 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_observer_slot(self, session_id: str) -> bool: ...
+
+    @property
+    def session_list(self) -> SessionList: ...
 
     @property
     def agents(self) -> Agents: ...

@@ -4,25 +4,29 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
+from buddy.daemon.session_list import Watcher, query_of
 from buddy.errors import ProtocolError
-from buddy.log.contract import Log, SessionRecord
+from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
-from buddy.protocol.shapes import Replay, SessionSummary, Shape
+from buddy.protocol.shapes import Replay, Shape
+from buddy.sessions.naming import archive, rename
 from buddy.sessions.pruning import prune
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
 
 class SessionRequests:
-    def __init__(self, sessions: Sessions, log: Log, host: Host) -> None:
+    def __init__(self, sessions: Sessions, host: Host) -> None:
         self._sessions = sessions
-        self._log = log
         self._host = host
 
     def handlers(self) -> Handlers:
         return {
             "start_session": on_runtime(ask.StartSession, self.start_session),
             "list_sessions": on_runtime(ask.ListSessions, self.list_sessions),
+            "watch_sessions": on_runtime(ask.WatchSessions, self.watch_sessions),
+            "rename_session": on_record(ask.RenameSession, self.rename_session),
+            "archive_session": on_record(ask.ArchiveSession, self.archive_session),
             "attach_session": on_record(ask.AttachSession, self.attach_session),
             "resume_session": on_record(ask.ResumeSession, self.attach_session),
             "fork_session": on_record(ask.ForkSession, self.fork_session),
@@ -39,11 +43,29 @@ class SessionRequests:
 
     async def list_sessions(self, peer: PeerConnection, request: ask.ListSessions) -> Shape:
         """All of them for the owner; for others, those they have a role on."""
-        if peer.roles.is_owner:
-            records = await self._log.newest(request.limit, request.root_path)
-        else:
-            records = await self._visible_to(peer, request)
-        return ask.ListSessionsReply(tuple(map(_summary_of, records)))
+        return await self._host.session_list.page(request, _visible_to(peer))
+
+    async def watch_sessions(self, peer: PeerConnection, request: ask.WatchSessions) -> Shape:
+        """The rows now, and then each that changes, until the connection ends or watches something else."""
+        rows = self._host.session_list
+
+        def may_see(session_id: str) -> bool:
+            return peer.roles.is_owner or session_id in peer.roles.sessions
+
+        wanted = ask.ListSessions(request.limit, request.root_path, request.query, request.state, request.archived)
+        reply = await rows.page(wanted, _visible_to(peer))
+        watcher = Watcher(query_of(request), reply.sessions, may_see, peer.send_soon)
+        rows.watch(peer, watcher)
+        peer.on_close(lambda: rows.unwatch(peer))
+        peer.after_reply(watcher.open)
+        return reply
+
+    async def rename_session(self, peer: PeerConnection, request: ask.RenameSession, record: SessionRecord) -> Shape:
+        return ask.RenameSession(await rename(self._sessions, record.session_id, request.title, peer.name))
+
+    async def archive_session(self, peer: PeerConnection, request: ask.ArchiveSession, record: SessionRecord) -> Shape:
+        wanted = request.archived
+        return ask.ArchiveSession(await archive(self._sessions, record.session_id, peer.name, archived=wanted))
 
     async def attach_session(self, peer: PeerConnection, request: ask.AttachSession, record: SessionRecord) -> Shape:
         session_id = record.session_id
@@ -77,11 +99,6 @@ class SessionRequests:
     async def prune_session(self, _peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
         return ask.PruneSessionReply(await prune(session, request.before_seq))
 
-    async def _visible_to(self, peer: PeerConnection, request: ask.ListSessions) -> list[SessionRecord]:
-        found = [await self._log.get(session_id) for session_id in peer.roles.sessions]
-        records = [record for record in found if record and request.root_path in (None, record.repo.root_path)]
-        return sorted(records, key=lambda record: -record.updated_at)[: request.limit]
-
     async def _open_if_possible(self, session_id: str, by: str) -> Session | None:
         """The session where this process may write it; one that it cannot continue can still be read.
 
@@ -102,13 +119,5 @@ class SessionRequests:
         return (await self._sessions.record(session_id)).last_seq
 
 
-def _summary_of(record: SessionRecord) -> SessionSummary:
-    return SessionSummary(
-        record.session_id,
-        record.state,
-        record.updated_at,
-        record.repo,
-        record.title,
-        record.mode,
-        record.last_seq,
-    )
+def _visible_to(peer: PeerConnection) -> tuple[str, ...] | None:
+    return None if peer.roles.is_owner else peer.roles.sessions

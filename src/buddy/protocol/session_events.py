@@ -1,0 +1,29 @@
+"""What happens to a session as a whole: it is resumed, copied, renamed, archived."""
+
+from buddy.protocol.facts import EventFacts, Informational, Payload
+from buddy.protocol.ids import SessionId
+from buddy.protocol.shapes import Count
+
+
+class SessionResumed(Informational, frozen=True, kw_only=True):
+    by: str
+    last_seq: Count
+
+
+class SessionForked(Payload, frozen=True, kw_only=True):
+    facts = EventFacts(lasts_for_agents=True)
+    from_session_id: SessionId
+    from_seq: Count
+    by: str
+
+
+class SessionRenamed(Informational, frozen=True, kw_only=True):
+    title: str
+    by: str
+
+
+class SessionArchived(Informational, frozen=True, kw_only=True):
+    """`archived` is false when it was brought back."""
+
+    archived: bool
+    by: str

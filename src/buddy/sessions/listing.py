@@ -1,0 +1,56 @@
+"""What the list of sessions shows of one: kept in its row, and written with the events that change it.
+
+Invariants: a title that somebody gave is never replaced by a made one; the totals are those of the log, because each
+event is counted in the transaction that records it; nothing here is read from the log again.
+"""
+
+from msgspec.structs import replace
+
+from buddy.log.contract import RowFacts, SessionRecord
+from buddy.protocol.events import EventBody, SessionArchived, SessionCompacted, SessionRenamed, Usage, UserMessage
+from buddy.protocol.shapes import ContextState
+from buddy.protocol.titles import title_of
+
+
+class ListedRow:
+    """The row of a session; starts as its record has it."""
+
+    def __init__(self, record: SessionRecord | None = None) -> None:
+        self.title = record.title if record else None
+        self.facts = record.facts if record else RowFacts()
+        self._written = self.title, self.facts
+
+    def apply(self, body: EventBody) -> None:
+        match body:
+            case UserMessage():
+                self.title = self.title or title_of(body.text) or None
+            case SessionRenamed():
+                self.title = body.title
+            case SessionArchived():
+                self.facts = replace(self.facts, archived=body.archived)
+            case Usage():
+                self._count(body.input_tokens, body.output_tokens, body.cost_usd)
+                self._fill(body.context.used, body.context.limit, assumed=body.context.assumed)
+            case SessionCompacted():
+                self._count(body.input_tokens, body.output_tokens, body.cost_usd)
+                known = self.facts.context
+                if known is not None:
+                    self._fill(body.after_tokens, known.limit, assumed=known.assumed)
+            case _:
+                pass
+
+    def take_changes(self, waiting: int) -> tuple[str | None, RowFacts | None]:
+        """The title and the facts, each None if it is as it was written last."""
+        if waiting != self.facts.waiting:
+            self.facts = replace(self.facts, waiting=waiting)
+        title, facts = self._written
+        self._written = self.title, self.facts
+        return None if self.title == title else self.title, None if self.facts is facts else self.facts
+
+    def _count(self, read: int | None, written: int | None, cost_usd: float | None) -> None:
+        tokens = self.facts.tokens + (read or 0) + (written or 0)
+        cost = self.facts.cost_usd if cost_usd is None else (self.facts.cost_usd or 0.0) + cost_usd
+        self.facts = replace(self.facts, tokens=tokens, cost_usd=cost)
+
+    def _fill(self, used: int, limit: int, *, assumed: bool) -> None:
+        self.facts = replace(self.facts, context=ContextState(used, limit, assumed=assumed))
