@@ -1,6 +1,7 @@
 """Replay from any cursor, complete and in order, even while the session continues."""
 
 import asyncio
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -115,3 +116,23 @@ async def begin(client: WireClient, daemon: Daemon) -> str:
     await send(client, session_id, "count")
     await client.wait_for("run_complete")
     return session_id
+
+
+async def test_a_gap_is_told_even_if_the_sessions_folder_is_gone(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon:
+        async with wire_client(daemon) as client:
+            session_id = await begin(client, daemon)
+            await send(client, session_id, "count")
+            done = await client.wait_for("run_complete")
+            await client.ask("prune_session", {"beforeSeq": done["seq"]}, session_id)
+        daemon.stop()
+        shutil.rmtree(daemon.workspace)
+        daemon.start()
+        for _ in range(2):  # the session is left as it was, so the next client is told the same
+            async with wire_client(daemon) as late:
+                reply = await attach(late, session_id, 0)
+                assert reply["replay"]["gap"] is True
+                warning, snapshot = await late.wait_for("warning"), await late.wait_for("session_snapshot")
+                assert warning["payload"]["code"] == "EVENT_GAP"
+                assert reply["replay"]["fromSeq"] == warning["seq"] == snapshot["seq"] - 1
+                assert snapshot["payload"]["state"] == "idle"

@@ -208,13 +208,9 @@ class Sessions:
             place, backend = await self._rebuild(record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
-                from buddy.sessions.unavailable import UnavailableBackend
-                from buddy.targets.local import Local
-
-                place = Place(Local(), record.repo.root_path)
-                backend = UnavailableBackend(str(error))
-                unavailable = Session(self.services, lease, place, backend, fold, record.last_seq, ListedRow(record))
-                await unavailable.runs.end_unrecoverable()
+                await self._unavailable(record, lease, fold, str(error)).runs.end_unrecoverable()
+            else:
+                await self.services.log.release(lease)
             raise
         opened = Session(self.services, lease, place, backend, fold, record.last_seq, ListedRow(record))
         self._open[session_id] = opened
@@ -223,6 +219,26 @@ class Sessions:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
         await opened.runs.recover()
         return opened
+
+    async def announce_gap(self, session_id: str, requested: int) -> None:
+        """Record a gap in a session that cannot be opened; one that another process drives is left alone."""
+        lease = await self.services.log.acquire(session_id, self._owner)
+        if lease is None:
+            return
+        record = await self.record(session_id)
+        fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
+        await self._unavailable(record, lease, fold, "").announce_gap(requested, record.first_seq)
+        await self.services.log.release(lease)
+
+    def _unavailable(self, record: SessionRecord, lease: Lease, fold: SessionFold, why: str) -> Session:
+        """A session that can record something and do nothing."""
+        from buddy.sessions.unavailable import UnavailableBackend
+        from buddy.targets.local import Local
+
+        place = Place(Local(), record.repo.root_path)
+        return Session(
+            self.services, lease, place, UnavailableBackend(why), fold, record.last_seq, ListedRow(record)
+        )
 
     async def _rebuild(
         self, record: SessionRecord, fold: SessionFold, past: RecordedSession, instead: SwitchModel | None

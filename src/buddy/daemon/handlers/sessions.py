@@ -73,9 +73,8 @@ class SessionRequests:
         session = await self._open_if_possible(session_id, peer.name)
         gap = request.last_seen_seq + 1 < record.first_seq
         cursor = min(request.last_seen_seq, await self._last_seq(session_id))
-        if gap and session is not None:
-            cursor = await self._last_seq(session_id)
-            await session.announce_gap(request.last_seen_seq, record.first_seq)
+        if gap:
+            cursor = await self._announce_gap(record, session, request.last_seen_seq)
         last = await self._last_seq(session_id)
         if not peer.is_attached(session_id) and not self._host.has_observer_slot(session_id):
             raise ProtocolError("OVERLOADED", "too many clients are attached to this session", retryable=True)
@@ -114,6 +113,15 @@ class SessionRequests:
                 raise
             return None
         return session
+
+    async def _announce_gap(self, record: SessionRecord, session: Session | None, requested: int) -> int:
+        """Record the gap and a snapshot; returns the cursor from which the client receives them."""
+        cursor = await self._last_seq(record.session_id)
+        if session is not None:
+            await session.announce_gap(requested, record.first_seq)
+        else:
+            await self._sessions.announce_gap(record.session_id, requested)
+        return cursor
 
     async def _last_seq(self, session_id: str) -> int:
         return (await self._sessions.record(session_id)).last_seq
