@@ -38,9 +38,9 @@ class Line:
         assert request["type"] == kind
         return request
 
-    def reply(self, request: Fields, payload: Fields | None = None, refusal: str = "") -> None:
+    def reply(self, request: Fields, payload: Fields | None = None, refusal: str = "", version: str = VERSION) -> None:
         error = {"code": refusal, "message": f"no: {refusal}", "retryable": False} if refusal else None
-        head = {"v": VERSION, "kind": "response", "requestId": request["requestId"], "type": request["type"]}
+        head = {"v": version, "kind": "response", "requestId": request["requestId"], "type": request["type"]}
         self._write({**head, "ok": not refusal, "payload": payload or {}, "error": error})
 
     def welcome(self, version: str = VERSION) -> None:
@@ -257,4 +257,12 @@ def test_a_runtime_of_another_version_is_not_used(driver: Driver, tmp_path: Path
     runtime = FakeRuntime(tmp_path / "s", lambda line: line.welcome("push.v9"))
     with pytest.raises(ProtocolError, match=r"speaks push\.v9"):
         driver.run(runtime.path)
+    runtime.finish()
+
+
+def test_frames_of_another_version_are_named_as_such(driver: Driver, tmp_path: Path) -> None:
+    runtime = FakeRuntime(tmp_path / "s", lambda line: line.reply(line.expect("hello"), version="push.v9"))
+    with pytest.raises(ProtocolError, match=r"not 'push\.v9'") as refused:
+        driver.run(runtime.path)
+    assert refused.value.code == "UNSUPPORTED_PROTOCOL_VERSION"
     runtime.finish()

@@ -232,7 +232,12 @@ class Client:
         return False
 
     def _handle_line(self, line: bytes) -> None:
-        match parse_incoming(line):
+        try:
+            received = parse_incoming(line)
+        except ProtocolError as error:
+            self._core.refuse(error)
+            return
+        match received:
             case Response() as response:
                 self._core.answer(response.request_id, response.payload, _error_of(response))
             case Event() as event:

@@ -91,6 +91,11 @@ class Core(Generic[Payload]):
         for request_id in lost:
             self.answer(request_id, None, ConnectionResetError("the connection was lost"))
 
+    def refuse(self, error: ProtocolError) -> None:
+        """What arrives cannot be understood: this connection cannot be used."""
+        self.refusal = self.refusal or error
+        self.is_joined = False
+
     def request(
         self,
         kind: str,
