@@ -89,6 +89,21 @@ async def test_queued_messages_run_in_their_order(tmp_path: Path) -> None:
         assert await client.send("second", message_id="msg_2") == client.bodies(RunComplete)[1].run_id
 
 
+async def test_steering_does_not_count_as_a_place_in_the_queue(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    model = StepModel([gate, *answer("one")], answer("steered"), answer("two"), answer("three"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("first")
+        await model.waiting.wait()
+        await steer(client, run_id, "another way")
+        assert await queue(client, "second", "msg_2") == 1
+        await steer(client, run_id, "and yet another")
+        assert [await queue(client, "third", "msg_3"), await queue(client, "second", "msg_2")] == [2, 1]
+        gate.set()
+        assert [(await client.wait_for(RunComplete)).summary for _ in range(3)] == ["steered", "two", "three"]
+
+
 async def test_a_message_that_is_queued_while_nothing_runs_starts_at_once(tmp_path: Path) -> None:
     async with checked_host(tmp_path, StepModel(answer("at once"))) as host, host.client() as client:
         await client.start()

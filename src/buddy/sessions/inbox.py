@@ -31,8 +31,13 @@ class MessageQueue:
         self._scrubber = scrubber
 
     async def queue(self, message: QueueMessage, by: str) -> int:
-        """Store a message for a run of its own; returns its position in the queue."""
-        return await self._put(_MESSAGE, message, by)
+        """Store a message for a run of its own; returns its position in the queue, in which no steering counts."""
+        place = await self._put(_MESSAGE, message, by)
+        if place <= 1:
+            return place
+        waiting = await self._log.waiting(self._session_id)
+        queued = [item.key for item in waiting if item.kind.startswith(_MESSAGE)]
+        return queued.index(message.client_message_id) + 1 if message.client_message_id in queued else place
 
     async def steer(self, message: QueueMessage, by: str) -> None:
         await self._put(_STEER, message, by)
