@@ -60,9 +60,14 @@ async def test_session_cancellation(tmp_path: Path) -> None:
         await until(executor, Delta)
         await executor.cancel()
         assert await until(executor, Completion) == Completion("cancelled")
+        assert executor.done.is_set()
+        assert await executor.wait() == 0
+        assert executor.can_continue
+        assert Completion("completed", "again") in await send(executor, "say again")
         assert not executor.done.is_set()
         await executor.close()
         assert executor.done.is_set()
+        assert not executor.can_continue
 
 
 async def test_opencode_event_normalization(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from buddy.errors import ProviderError, UserError
 from buddy.targets.programs import Program
 
 START_SECONDS = 60.0
+CLOSE_SECONDS = 0.5
 AUTH_REQUIRED = -32000
 MAX_ID = 1000
 PLANNING = ("plan", "spec", "ask", "architect")
@@ -142,7 +143,7 @@ class AcpSession(EventChannel):
         return self._closed
 
     async def send_message(self, text: str) -> None:
-        if self.done.is_set():
+        if not self.reopen():
             raise ProviderError(f"{self._name} has exited: {self._program.stderr_tail}", retryable=False)
         self._is_cancelling = False
         before = self._prompt
@@ -157,16 +158,16 @@ class AcpSession(EventChannel):
 
     async def wait(self) -> int:
         await self.done.wait()
-        return await self._program.wait()
+        return 0 if self.can_continue else await self._program.wait()
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        if not self.done.is_set():
+        if self.can_continue:
             await self.cancel()
         await self._connection.close()
-        await self._program.end()
+        await self._program.end(grace=CLOSE_SECONDS)
         for task in (self._prompt, self._watch):
             if task is not None:
                 task.cancel()

@@ -90,7 +90,7 @@ class DroidSession(EventChannel):
     # --- outgoing ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, text: str) -> None:
-        if self.done.is_set() or self.is_closed:
+        if self.is_closed or not self.reopen():
             raise DroidExited
         self._is_cancelling = False
         self._post(text)
@@ -106,7 +106,7 @@ class DroidSession(EventChannel):
         if self.is_closed:
             return
         self.is_closed = True
-        if not self.done.is_set():
+        if self.can_continue:
             with suppress(ProviderError):
                 await self._rpc.request("interrupt_session", patience=CLOSE_SECONDS)
                 await self._rpc.request("close_session", patience=CLOSE_SECONDS)
@@ -120,6 +120,8 @@ class DroidSession(EventChannel):
 
     async def wait(self) -> int:
         await self.done.wait()
+        if self.can_continue:
+            return 0
         await asyncio.wait({self._listening})
         return self._code
 

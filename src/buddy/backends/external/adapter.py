@@ -33,7 +33,8 @@ from buddy.targets.contract import Target
 
 ASSUMED_WINDOW = 200_000
 """Used if an agent does not report its model's context window."""
-PATIENCE = 5.0
+PATIENCE = 2.0
+"""So long an agent may take to stop when it is told to; then its process is ended."""
 
 StartAgent = Callable[[Target, str], Awaitable[Agent]]
 
@@ -145,7 +146,7 @@ class ExternalBackend:
 
     async def _ready(self, run: Run) -> Executor:
         """The conversation, resumed from the log if there is one."""
-        if self._executor is not None and not self._executor.is_closed and not self._executor.done.is_set():
+        if self._executor is not None and not self._executor.is_closed and self._executor.can_continue:
             return self._executor
         await self._close_executor()
         Budget.of(run).check()

@@ -165,7 +165,7 @@ class Executor(Protocol):
         ...
 
     async def cancel(self) -> None:
-        """Interrupt its current work; the completion follows."""
+        """Interrupt its current work; the completion follows, and with it `done`."""
         ...
 
     def events(self) -> AsyncIterator[AgentEvent]:
@@ -179,11 +179,16 @@ class Executor(Protocol):
 
     @property
     def done(self) -> asyncio.Event:
-        """Set when nothing more will come."""
+        """Set when nothing more will come: it is gone, or its work was cancelled and nothing was sent since."""
+        ...
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether it takes another message."""
         ...
 
     async def wait(self) -> int:
-        """Wait until it is gone; returns its exit code, or 0 if it has none."""
+        """Wait until it is done; returns its exit code, or 0 if it has none or still runs."""
         ...
 
     async def close(self) -> None:

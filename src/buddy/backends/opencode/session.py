@@ -79,7 +79,7 @@ class OpenCodeSession(EventChannel):
         return self._closed
 
     async def send_message(self, text: str) -> None:
-        if self.done.is_set():
+        if not self.reopen():
             raise ProviderError("OpenCode's server has exited", retryable=True)
         if not self._is_pending:
             self._is_pending, self._is_busy, self._is_cancelled, self._unseen = True, False, False, 0
@@ -103,7 +103,7 @@ class OpenCodeSession(EventChannel):
         if self._closed:
             return
         self._closed = True
-        if self._is_pending and not self.done.is_set():
+        if self._is_pending and self.can_continue:
             with suppress(BuddyError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self.cancel()
