@@ -11,13 +11,18 @@ import pytest
 
 from buddy.backends.acp.agent import Acp
 from buddy.backends.acp.presets import PRESETS
+from buddy.backends.external import adapter
 from buddy.backends.external.contract import AgentRequest, Completion, Delta, Executor, SessionLost
 from buddy.errors import ProtocolError, ProviderError, UserError
 from buddy.protocol.events import (
+    ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
+    AssistantToken,
     RunComplete,
+    SessionStarted,
     ToolClaimed,
+    ToolOutput,
     ToolResult,
     WarningRaised,
 )
@@ -199,6 +204,70 @@ async def test_plan_selects_the_agents_planning_mode(tmp_path: Path) -> None:
     async with talking(tmp_path, plan=True) as executor:
         asked = json.loads((tmp_path / ".fake-agent.asked").read_text())
         assert asked == ["session/set_mode", {"sessionId": executor.backend_session_id, "modeId": "plan"}]
+
+
+async def test_a_planning_session_of_an_agent_without_a_planning_mode_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "planless")
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        with pytest.raises(ProtocolError, match="has no planning mode") as refused:
+            await client.start(plan=True)
+        assert refused.value.code == "INVALID_REQUEST"
+        assert "--unsafe-agent" in (refused.value.detail or "")
+        await client.start(plan=True, unsafe_agent=True)
+        assert (await ask(client, "run touch made")).outcome == "success"
+        assert [decision.by for decision in client.bodies(ApprovalReceived)] == ["rule:plan"]
+        assert [warning.code for warning in client.bodies(WarningRaised)] == ["UNSAFE_AGENT"]
+        started = client.bodies(SessionStarted)[0].options
+        assert started is not None
+        assert started.unsafe_agent
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_mode_that_skips_questions_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", "yolo")
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        await ask(client, "say hello")
+        method, params = json.loads((tmp_path / ".fake-agent.asked").read_text())
+        assert (method, params["modeId"]) == ("session/set_mode", "read-only")
+
+
+async def test_an_agent_that_does_what_was_denied_is_stopped(tmp_path: Path) -> None:
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        await decide(client, await client.send("anyway touch made"), "deny")
+        ended = await client.wait_for(RunComplete)
+        assert ended.outcome == "failed"
+        assert "did what was denied" in ended.summary
+        assert "--unsafe-agent" in ended.summary
+        assert (await ask(client, "say still here")).outcome == "success"
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start(unsafe_agent=True)
+        await decide(client, await client.send("anyway touch made"), "deny")
+        assert (await client.wait_for(RunComplete)).outcome == "success"
+        assert any("did what was denied" in warning.message for warning in client.bodies(WarningRaised))
+
+
+async def test_the_output_of_a_call_is_not_the_text_of_its_question(tmp_path: Path) -> None:
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        await decide(client, await client.send("codex echo real"), "approve")
+        await client.wait_for(RunComplete)
+        assert [result.text for result in client.bodies(ToolResult)] == ["real\n"]
+        assert "May I" not in "".join(output.text for output in client.bodies(ToolOutput))
+
+
+async def test_a_cancel_that_is_ignored_ends_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "PATIENCE", 0.05)
+    async with agent_host(ACP, tmp_path) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("deaf")
+        await client.wait_for(AssistantToken)
+        await client.api.cancel(client.session_id, run_id)
+        assert (await client.wait_for(RunComplete)).outcome == "cancelled"
+        assert (await ask(client, "recall")).summary == "1 before"
 
 
 async def test_a_model_is_a_config_option_of_the_session(tmp_path: Path) -> None:

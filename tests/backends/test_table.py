@@ -12,6 +12,7 @@ from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.protocol.events import (
+    ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
     AssistantToken,
@@ -124,6 +125,11 @@ async def test_a_planning_session_changes_nothing_even_if_approved(agent: Agent,
         await ask(client, "run touch made", RunOptions(approval_policy="all"))
         assert not client.bodies(ApprovalRequired)
         assert not (tmp_path / "made").exists()
+        for denied in client.bodies(ApprovalReceived):
+            assert (denied.decision, denied.by) == ("deny", "rule:plan")
+        if agent.name != "native":  # whose model is not even offered the tool
+            assert client.bodies(ApprovalReceived)
+            assert "plan mode" in client.bodies(ToolResult)[0].text
 
 
 async def test_a_cancelled_run_ends_and_the_next_one_works(agent: Agent, tmp_path: Path) -> None:

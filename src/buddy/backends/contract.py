@@ -4,7 +4,7 @@ Invariants: a backend does no I/O on the log. It emits, asks and claims through 
 the process died is in `Run.state`, so starting and resuming are the same code.
 """
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -138,7 +138,7 @@ class Backend(Protocol):
         """How the history could be shortened; None if that would not make it smaller."""
         ...
 
-    async def is_priced(self) -> bool:
+    async def is_priced(self, place: Place) -> bool:
         """Whether the cost of a run is known, so that a limit on it can be enforced."""
         ...
 
@@ -147,3 +147,12 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class VerifiableBackend(Protocol):
+    """A backend that may be unable to do what a session asks for."""
+
+    async def verify(self, place: Place) -> None:
+        """UserError if the session should not be created."""
+        ...

@@ -14,6 +14,7 @@ def check_fixed(options: Options) -> None:
     """Refuse what was decided when the session was started."""
     fixed = {
         "--agent-runtime": options.agent_runtime,
+        "--unsafe-agent": options.unsafe_agent,
         "--container": options.container,
         "--ssh": options.ssh,
         "--tmux": options.tmux,

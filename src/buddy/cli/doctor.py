@@ -26,6 +26,8 @@ from buddy.config.load import load_config
 from buddy.config.places import Places, find_places
 from buddy.config.resolve import Resolved, resolve_profile
 from buddy.config.settings import Config
+from buddy.daemon.agents import Agents
+from buddy.daemon.projects import Projects
 from buddy.errors import BuddyError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.room import MIN_FREE
@@ -34,6 +36,7 @@ from buddy.log.statedir import check_private
 from buddy.models.login.issuer import find_issuer
 from buddy.models.login.tokens import AuthFile
 from buddy.models.script import load_script
+from buddy.protocol.ids import Ulids
 from buddy.scrub import Scrubber
 from buddy.targets.choose import probe_levels
 from buddy.terminal.escape import escape, escape_json
@@ -80,6 +83,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _configuration(config, places)
         yield from _rules(config)
         yield _model(config, scrubber, places)
+        yield from _agents(config, places)
     yield from _programs()
     yield from _sandboxes()
     yield _interrupted(places.state_dir / DATABASE)
@@ -186,6 +190,20 @@ def _scripted(resolved: Resolved) -> Check:
         return Check("model", "ok", f"{resolved.profile}: scripted, echoes each message")
     load_script(resolved.script)
     return Check("model", "ok", f"{resolved.profile}: scripted by {resolved.script}")
+
+
+def _agents(config: Config, places: Places) -> Iterator[Check]:
+    """The agent that sessions get by default, and for each other whether it could be used."""
+    agents = Agents(config, places, os.environ, Projects(None, Ulids()), lambda: True)
+    default, found = config.server.agent_runtime, agents.missing()
+    if default in found:
+        yield Check("agent", "fail", f"{default} is the default: {found[default][0]}", found[default][1])
+    else:
+        yield Check("agent", "ok", f"{default} is the default")
+    there = [name for name in agents.names() if name not in found]
+    away = [f"{name} ({why})" for name, (why, _) in found.items()]
+    text = f"available: {', '.join(('native', *there))}" + (f"; not: {', '.join(away)}" if away else "")
+    yield Check("agents", "info", text)
 
 
 def _programs() -> Iterator[Check]:

@@ -32,6 +32,7 @@ class Options(argparse.Namespace):
     profile: str | None = None
     model: str | None = None
     agent_runtime: str | None = None
+    unsafe_agent: bool = False
     container: str | None = None
     ssh: str | None = None
     tmux: bool | str | None = None

@@ -77,6 +77,7 @@ def session_payload(options: Options, mode: str, level: str | None, policy: str)
         "tmux": pane_of(options),
         "sandbox": level,
         "plan": options.plan or None,
+        "unsafeAgent": options.unsafe_agent or None,
         "approvalPolicy": policy,
         "budget": budget_of(options),
     }

@@ -1,16 +1,20 @@
 """External agents: which are available, which one a session gets, and the backend for it."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from buddy.backends.choose import ACP, AUTO, NATIVE, OTHERS, Choice, choose
 from buddy.config.places import Places
+from buddy.config.settings import Config
 from buddy.daemon.projects import Project, Projects
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import AgentRuntimes
 from buddy.protocol.shapes import SessionOptions
+
+UNSAFE = "{} was started with --unsafe-agent: it may do what was denied, or more than plan"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,16 +22,27 @@ if TYPE_CHECKING:
     from buddy.backends.external.contract import Agent
     from buddy.backends.external.pool import AgentPool
 
+    MakeAgent = Callable[[], Agent]
+
 
 class Agents:
     """The agents of one daemon. Their packages are imported when a session first uses one."""
 
     def __init__(
-        self, default: str, places: Places, env: Mapping[str, str], projects: Projects, has_room: Callable[[], bool]
+        self,
+        config: Config,
+        places: Places,
+        env: Mapping[str, str],
+        projects: Projects,
+        has_room: Callable[[], bool],
+        own: "Mapping[str, MakeAgent] | None" = None,
     ) -> None:
+        """`own` are the agents of the program that Buddy runs in, by name; each is made once per target."""
         self.projects = projects
-        self._default = default
+        self._default = config.server.agent_runtime
+        self._own = own or {}
         self._places = places
+        self._folders = credential_folders(config, places)
         self._env = env
         self._has_room = has_room
         self._pool: AgentPool | None = None
@@ -45,8 +60,10 @@ class Agents:
         if project is not None and project.agent_runtime and _is_local(started):
             self._check_project(project, choice.name)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
-        notes = (WarningRaised(code="AGENT_RUNTIME", message=choice.note),) if choice.note else ()
-        return msgspec.structs.replace(started, options=fixed), notes
+        notes = [WarningRaised(code="AGENT_RUNTIME", message=choice.note)] if choice.note else []
+        if fixed.unsafe_agent and choice.name != NATIVE:
+            notes.append(WarningRaised(code="UNSAFE_AGENT", message=UNSAFE.format(choice.name)))
+        return msgspec.structs.replace(started, options=fixed), tuple(notes)
 
     def backend(self, started: SessionStarted, model: str | None) -> "ExternalBackend | None":
         """The backend of a session that an external agent runs; None for the native one."""
@@ -71,6 +88,8 @@ class Agents:
             model or (options.model if options else None),
             options.system_prompt if options else None,
             agent.reports_cost,
+            bool(options and options.unsafe_agent),
+            name.startswith(ACP),
         )
 
         return ExternalBackend(
@@ -102,16 +121,33 @@ class Agents:
             ) from error
 
     def runtimes(self) -> AgentRuntimes:
+        names = (name for name in self.names() if self._make(name).is_available)
+        return AgentRuntimes((NATIVE, *names), self._default)
+
+    def names(self) -> tuple[str, ...]:
+        """All agents that have a name, but for the native one."""
         from buddy.backends.acp.presets import PRESETS
 
-        names = [*OTHERS, *(f"{ACP}{preset}" for preset in PRESETS if preset not in OTHERS)]
-        return AgentRuntimes((NATIVE, *(name for name in names if self._make(name).is_available)), self._default)
+        return (*self._own, *OTHERS, *(f"{ACP}{preset}" for preset in PRESETS if preset not in OTHERS))
+
+    def missing(self) -> dict[str, tuple[str, str]]:
+        """The agents that cannot be used here, the default one among them: why, and what to do about it."""
+        found: dict[str, tuple[str, str]] = {}
+        default = () if self._default in (AUTO, NATIVE) else (self._default,)
+        for name in dict.fromkeys((*default, *self.names())):
+            try:
+                self._make(name).check()
+            except UserError as error:
+                found[name] = str(error), error.hint
+        return found
 
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
 
     def _choose(self, asked: str, started: SessionStarted) -> Choice:
+        if asked in self._own:
+            return Choice(asked)
         try:
             return choose(
                 asked,
@@ -124,16 +160,18 @@ class Agents:
     def _factory_key(self) -> str:
         from buddy.backends.droid.credentials import factory_key
 
-        return factory_key(self._env, self._places.config_dir)
+        return factory_key(self._env, *self._folders)
 
     def _make(self, name: str) -> "Agent":
+        if name in self._own:
+            return self._own[name]()
         from buddy.approvals.trust import Trust
 
         salt, is_trusted = str(self._places.state_dir), Trust(self._places.state_dir).is_trusted
         if name == "droid":
             from buddy.backends.droid.agent import Droid
 
-            return Droid(self._env, self._places.config_dir, salt=salt, is_trusted=is_trusted)
+            return Droid(self._env, *self._folders, salt=salt, is_trusted=is_trusted)
         if name == "opencode":
             from buddy.backends.opencode.agent import OpenCode
 
@@ -141,6 +179,12 @@ class Agents:
         from buddy.backends.acp.agent import Acp
 
         return Acp(name.removeprefix(ACP), self._env, is_trusted)
+
+
+def credential_folders(config: Config, places: Places) -> tuple[Path, ...]:
+    """Where the files with credentials of other agents are: next to the configuration that is used."""
+    beside = (Path(config.source).parent,) if config.source else ()
+    return tuple(dict.fromkeys((*beside, places.config_dir)))
 
 
 def _is_local(started: SessionStarted) -> bool:

@@ -11,12 +11,13 @@ from msgspec import Struct
 from buddy.approvals.rulebook import RuleBook
 from buddy.backends.contract import Backend
 from buddy.backends.droid.credentials import factory_key
+from buddy.backends.external.contract import Agent
 from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
 from buddy.config.resolve import LOCAL_URL, Resolved, configured_keys, resolve_profile
 from buddy.config.settings import Config
-from buddy.daemon.agents import Agents
+from buddy.daemon.agents import Agents, credential_folders
 from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Dispatcher
@@ -60,9 +61,10 @@ OWNER_RESERVE = 16
 
 
 class RuntimeOverrides(Struct, frozen=True):
-    """What can be replaced: the clocks, the ids, the log, the models, the memory's directory, and additional tools.
+    """What can be replaced: the clocks, the ids, the log, the models, the memory's directory; more tools and agents.
 
-    With another log, there is no memory unless `memory_dir` is set.
+    With another log, there is no memory unless `memory_dir` is set. `agents` are functions that make an agent, by the
+    name that sessions ask for (`options.agentRuntime`).
     """
 
     clock: Callable[[], int] = unix_ms
@@ -71,6 +73,7 @@ class RuntimeOverrides(Struct, frozen=True):
     provider: Callable[[Resolved], Provider] | None = None
     memory_dir: Path | None = None
     tools: tuple[ToolSource, ...] = ()
+    agents: Mapping[str, Callable[[], Agent]] = {}
     boot_clock: Callable[[], BootTime | None] = boot_time
 
 
@@ -83,7 +86,7 @@ class Runtime:
         overrides = overrides or RuntimeOverrides()
         self.scrubber = Scrubber()
         self.scrubber.register_environment(env)
-        for key in (*configured_keys(config, env), factory_key(env, places.config_dir)):
+        for key in (*configured_keys(config, env), factory_key(env, *credential_folders(config, places))):
             self.scrubber.register(key)
         self.log = overrides.log or _open_log(places, overrides.clock)
         self._config = config
@@ -124,7 +127,7 @@ class Runtime:
         self._encoded = LineCache()
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
-        self.agents = Agents(config.server.agent_runtime, places, env, projects, self.log.has_room)
+        self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle)
         self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
         self._dispatch = Dispatcher(

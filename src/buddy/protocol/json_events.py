@@ -65,6 +65,7 @@ class SessionOptions(TypedDict):
     attended: NotRequired[bool]
     budget: NotRequired[BudgetLimits | None]
     systemPrompt: NotRequired[str | None]
+    unsafeAgent: NotRequired[bool]
 
 
 class SessionStarted(Payload):

@@ -156,6 +156,7 @@ class SessionOptions(Shape, frozen=True):
     """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement.
 
     `attended`: in a headless session with the policy `auto`, somebody answers what the sandbox does not cover.
+    `unsafe_agent`: another agent is used although it cannot be held to plan mode or to a denial.
     """
 
     agent_runtime: Text | None = None
@@ -169,6 +170,7 @@ class SessionOptions(Shape, frozen=True):
     attended: bool = False
     budget: BudgetLimits | None = None
     system_prompt: str | None = None
+    unsafe_agent: bool = False
 
 
 class DecisionMade(Shape, frozen=True):

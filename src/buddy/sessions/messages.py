@@ -15,6 +15,7 @@ from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
 from buddy.scrub import Scrubber
+from buddy.tools.contract import Place
 
 
 def check_text(text: str) -> None:
@@ -46,13 +47,13 @@ def stored_id(scrubber: Scrubber, client_message_id: str, known: Container[str])
     return client_message_id if is_clean and digest not in known else digest
 
 
-async def check_cost(backend: Backend, limits: BudgetLimits) -> None:
+async def check_cost(backend: Backend, place: Place, limits: BudgetLimits) -> None:
     """Refuse a cost limit that could not be enforced; getting the price may take a moment."""
-    if limits.max_cost_usd is None or await backend.is_priced():
+    if limits.max_cost_usd is None or await backend.is_priced(place):
         return
     model = backend.model()
     ours = f"set input_price and output_price in [models.{model.profile}], or use budget.maxTokens"
-    theirs = f"{model.profile} does not report its cost: use budget.maxTurns, maxTokens or maxSeconds"
+    theirs = f"{model.profile} does not report its cost: use budget.maxTurns, maxTokens or maxSeconds instead"
     raise ProtocolError(
         "INVALID_REQUEST",
         f"budget.maxCostUsd cannot be enforced: the price of {model.model or model.profile} is unknown",

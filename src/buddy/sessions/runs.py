@@ -90,7 +90,7 @@ class Runs:
         """Accept a message and start its run; the same clientMessageId gives the same run."""
         session = self._session
         message = replace(message, client_message_id=_stored_id(session, message))
-        await check_cost(session.backend, _options(session, message).budget)
+        await check_cost(session.backend, session.place, _options(session, message).budget)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
             await session.commit()
@@ -109,7 +109,7 @@ class Runs:
         message = replace(message, client_message_id=_stored_id(session, message))
         check_text(message.text)
         as_sent = SendUserMessage(session.session_id, message.client_message_id, message.text)
-        await check_cost(session.backend, _options(session, as_sent).budget)
+        await check_cost(session.backend, session.place, _options(session, as_sent).budget)
         if message.client_message_id in session.fold.runs:
             return 0
         position = await self._inbox.queue(message, by)

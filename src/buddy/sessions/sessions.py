@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
-from buddy.backends.contract import Backend
+from buddy.backends.contract import Backend, VerifiableBackend
 from buddy.errors import LogError, ProtocolError
 from buddy.log.contract import Batch, Lease, SessionRecord, TokenRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
@@ -27,6 +27,7 @@ from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
 from buddy.sessions.tokens import AttachTokens
+from buddy.sessions.unavailable import unavailable_session
 from buddy.targets.choose import verify_target
 from buddy.targets.contract import Terminal
 from buddy.tools.contract import Place
@@ -93,6 +94,8 @@ class Sessions:
         backend = self._factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
+        if isinstance(backend, VerifiableBackend):
+            await backend.verify(place)
         now = self.services.clock()
         record = SessionRecord(session_id, self._scrub_repo(request.repo), request.mode, "idle", now, now, 1, 0)
         lease = await self.services.log.create(record, self._owner)
@@ -208,7 +211,7 @@ class Sessions:
             place, backend = await self._rebuild(record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
-                await self._unavailable(record, lease, fold, str(error)).runs.end_unrecoverable()
+                await unavailable_session(self.services, record, lease, fold, str(error)).runs.end_unrecoverable()
             else:
                 await self.services.log.release(lease)
             raise
@@ -227,18 +230,8 @@ class Sessions:
             return
         record = await self.record(session_id)
         fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
-        await self._unavailable(record, lease, fold, "").announce_gap(requested, record.first_seq)
+        await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
         await self.services.log.release(lease)
-
-    def _unavailable(self, record: SessionRecord, lease: Lease, fold: SessionFold, why: str) -> Session:
-        """A session that can record something and do nothing."""
-        from buddy.sessions.unavailable import UnavailableBackend
-        from buddy.targets.local import Local
-
-        place = Place(Local(), record.repo.root_path)
-        return Session(
-            self.services, lease, place, UnavailableBackend(why), fold, record.last_seq, ListedRow(record)
-        )
 
     async def _rebuild(
         self, record: SessionRecord, fold: SessionFold, past: RecordedSession, instead: SwitchModel | None

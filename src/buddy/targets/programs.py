@@ -56,6 +56,11 @@ class Program:
         await asyncio.wait({self._drain}, timeout=GRACE)
         return code
 
+    def kill(self) -> None:
+        """Stop it and what it started at once; `end` releases the rest."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     async def end(self, grace: float = GRACE) -> int:
         """End it and everything it started: close stdin, then SIGTERM, then SIGKILL."""
         return await finish_despite_cancel(self._end(grace))

@@ -8,7 +8,12 @@ import pytest
 from buddy.approvals.trust import Trust
 from buddy.backends.droid.agent import Droid
 from buddy.backends.droid.credentials import factory_key, has_own_credentials
+from buddy.config.places import Places
+from buddy.config.settings import Config
+from buddy.daemon.agents import credential_folders
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
 from buddy.errors import UserError
+from buddy.log.memory import MemoryLog
 from buddy.protocol.events import Error, RunComplete
 from buddy.targets.launchers import LocalLauncher
 from buddy.targets.local import Local
@@ -27,6 +32,25 @@ def test_the_key_in_the_environment_takes_precedence_over_the_file(tmp_path: Pat
     assert factory_key({}, tmp_path) == "fk-file"
     assert factory_key({"FACTORY_API_KEY": " "}, tmp_path) == "fk-file"
     assert factory_key({"FACTORY_API_KEY": "fk-env"}, tmp_path) == "fk-env"
+
+
+def test_the_first_file_that_has_a_key_is_used(tmp_path: Path) -> None:
+    for name in ("empty", "first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "factory.json").write_text(json.dumps({} if name == "empty" else {"api_key": f"fk-{name}"}))
+    folders = [tmp_path / name for name in ("missing", "empty", "first", "second")]
+    assert factory_key({}, *folders) == "fk-first"
+
+
+def test_a_key_beside_a_named_configuration_file_is_found_and_redacted(tmp_path: Path) -> None:
+    beside, own = tmp_path / "project", tmp_path / "config"
+    beside.mkdir()
+    (beside / "factory.json").write_text('{"api_key": "fk-beside-the-file"}')
+    places = Places(own, tmp_path / "state", tmp_path / "socket")
+    config = Config(source=str(beside / "buddy.toml"))
+    assert credential_folders(config, places) == (beside, own)
+    runtime = Runtime(config, places, {}, RuntimeOverrides(log=MemoryLog(unix_ms)))
+    assert "fk-beside" not in runtime.scrubber.text("the key is fk-beside-the-file")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"api_key": 7}', '{"api_key": ""}'])

@@ -1,8 +1,8 @@
 """An agent that speaks ACP on stdin and stdout and does what the first word of a message says.
 
 say, think, look, run COMMAND, edit PATH TEXT, patch PATHS, there DIRECTORY COMMAND, fetch URL, always COMMAND, wait,
-die, mute, fail, garbage, recall, refuse; its sessions are stored in .fake-agent.json in its working directory, so that
-they can be resumed.
+die, mute, fail, garbage, recall, refuse, codex COMMAND, anyway COMMAND, deaf; its sessions are stored in
+.fake-agent.json in its working directory, so that they can be resumed.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 
 MODE = os.environ.get("FAKE_AGENT", "")
 STORE = Path(".fake-agent.json")
+MODES = {"planless": ("normal",), "yolo": ("full-access", "auto", "read-only")}
 output = threading.Lock()
 waiting: dict[int, "list[Any]"] = {}
 answered = threading.Condition()
@@ -109,6 +110,29 @@ def obey(session: str, text: str) -> str:
     return "end_turn"
 
 
+def codex(session: str, command: str) -> None:
+    """As Codex does it: its question is the content, and the output comes raw."""
+    question = [{"type": "content", "content": {"type": "text", "text": "May I do it?"}}]
+    raw = {"command": ["/bin/bash", "-lc", command], "reason": "May I do it?"}
+    started = {"toolCallId": f"call-{next(numbers)}", "title": command, "kind": "execute", "status": "pending"}
+    chosen = ask(session, {**started, "rawInput": raw, "content": question})
+    if chosen == "allow_once":
+        update(session, sessionUpdate="tool_call", **{**started, "status": "in_progress"}, rawInput=raw)
+        text = shell(command)
+        output = {"stdout": text, "formatted_output": text, "exit_code": 0}
+        ended = {"toolCallId": started["toolCallId"], "status": "completed", "rawOutput": output}
+        update(session, sessionUpdate="tool_call_update", **ended)
+    chunk(session, "ran")
+
+
+def anyway(session: str, command: str) -> None:
+    """It asks, and does not listen."""
+    started = call(session, "execute", "bash", {"command": command})
+    ask(session, started)
+    end(session, started, shell(command))
+    chunk(session, "ran it anyway")
+
+
 def think(session: str, text: str) -> None:
     chunk(session, text, "agent_thought_chunk")
     chunk(session, "thought")
@@ -179,6 +203,13 @@ def garbage(session: str, _rest: str) -> None:
     chunk(session, "still here")
 
 
+def deaf(session: str) -> str:
+    """It ignores a cancel."""
+    chunk(session, "not listening\n")
+    threading.Event().wait()
+    return "end_turn"
+
+
 def wait(session: str) -> str:
     chunk(session, "waiting for it\n")
     cancelled.wait()
@@ -187,6 +218,8 @@ def wait(session: str) -> str:
 
 ACTIONS: dict[str, Callable[[str, str], None]] = {
     "think": think,
+    "codex": codex,
+    "anyway": anyway,
     "look": look,
     "run": run,
     "always": lambda session, command: run(session, command, "allow_always", "reject_once"),
@@ -199,7 +232,12 @@ ACTIONS: dict[str, Callable[[str, str], None]] = {
     "garbage": garbage,
     "recall": lambda session, _: chunk(session, f"{len(sessions[session]) - 1} before"),
 }
-STOPS: dict[str, Callable[[str], str]] = {"wait": wait, "fail": lambda _: "", "refuse": lambda _: "refusal"}
+STOPS: dict[str, Callable[[str], str]] = {
+    "wait": wait,
+    "deaf": deaf,
+    "fail": lambda _: "",
+    "refuse": lambda _: "refusal",
+}
 
 
 def prompt(number: int, session: str, text: str) -> None:
@@ -222,8 +260,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         case "session/new":
             session = "" if MODE == "nameless" else f"theirs-{os.getpid()}-{len(sessions)}"
             sessions[session] = []
-            modes = [{"id": "normal", "name": "Normal"}, {"id": "plan", "name": "Plan"}]
-            return {"sessionId": session, "modes": {"currentModeId": "normal", "availableModes": modes}}
+            current, *others = MODES.get(MODE, ("normal", "plan"))
+            modes = [{"id": name, "name": name} for name in (current, *others)]
+            return {"sessionId": session, "modes": {"currentModeId": current, "availableModes": modes}}
         case "session/load":
             for text in sessions[session]:
                 chunk(session, f"again: {text}")

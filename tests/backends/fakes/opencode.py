@@ -70,6 +70,11 @@ async def stream_to(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     await reader.read()
 
 
+PRICES = {"paid": {"input": 1, "output": 2}, "free": {"input": 0, "output": 0}, "plain": {}}
+MODELS = {name: {"id": name, "cost": cost, "limit": {"context": 128_000}} for name, cost in PRICES.items()}
+CATALOG = {"providers": [{"id": "fake", "models": MODELS}], "default": {"fake": "paid"}}
+
+
 async def answer(method: str, path: str, directory: str, body: Json) -> tuple[int, object]:
     match [method, *path.strip("/").split("/")]:
         case ["GET", "global", "health"]:
@@ -82,6 +87,8 @@ async def answer(method: str, path: str, directory: str, body: Json) -> tuple[in
             sessions[session.id] = session
             session.save()
             return 200, session.info()
+        case ["GET", "config", *rest]:
+            return 200, CATALOG if rest else {}
         case ["GET", "session", "status"]:
             return 200, {one.id: {"type": one.status} for one in sessions.values() if one.status != "idle"}
         case ["GET", "permission"]:

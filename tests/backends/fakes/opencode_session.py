@@ -30,7 +30,8 @@ class Session(Transcript):
         asked = self.message("user")
         self.part(asked, type="text", text=text)
         self.set_status("busy")
-        message = self.message("assistant", parentID=asked["info"]["id"])
+        chosen = body.get("model") or {"providerID": "fake", "modelID": "paid"}
+        message = self.message("assistant", parentID=asked["info"]["id"], **chosen)
         self.set_status("busy")
         self.part(message, type="step-start")
         try:
@@ -121,6 +122,18 @@ class Session(Transcript):
             case _:
                 raise ValueError(word)
 
+    async def run_unasked(self, message: Json, command: str) -> Json:
+        return await self.call(message, "bash", {"command": command}, "")
+
+    async def lack(self, message: Json, tool: str) -> Json:
+        """A call of a tool that it does not have."""
+        state = {"input": {"tool": tool, "error": "no such tool"}, "time": {"start": 1, "end": 2}}
+        call = self.part(message, type="tool", tool=tool, callID="call-0", state={"status": "pending", "input": {}})
+        self.change(call, tool="invalid", state={"status": "running", **state})
+        output = "The arguments provided to the tool are invalid: no such tool"
+        self.change(call, state={"status": "completed", "output": output, **state})
+        return message
+
     async def ask_or_fail(self, message: Json, word: str, rest: str) -> None:
         match word:
             case "look":
@@ -137,8 +150,8 @@ class Session(Transcript):
                 self.run(call, {"filePath": "x"})
                 self.change(text, text=rest, time={"start": 1, "end": 2})
                 self.end(call, "contents")
-            case "unasked":
-                message = await self.call(message, "bash", {"command": rest}, "")
+            case "unasked" | "lacks":
+                message = await (self.lack(message, rest) if word == "lacks" else self.run_unasked(message, rest))
                 self.say(message, "done")
             case "sub":
                 message = await self.delegate(message, rest)

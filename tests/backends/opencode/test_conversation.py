@@ -22,7 +22,7 @@ from tests.backends.opencode.serving import conversation, kinds, request, servin
 from tests.backends.talking import listen, no, send, until
 
 DIALECTS = pytest.mark.parametrize("dialect", ["", "old"])
-SPENT = UsageReport(20, 10, 4, 0.25)
+SPENT = UsageReport(20, 10, 4, 0.25, 128_000)
 
 
 @DIALECTS
@@ -162,6 +162,21 @@ async def test_a_call_made_without_asking_is_reported(tmp_path: Path) -> None:
         warned = [event for event in await send(executor, "unasked > emptied") if isinstance(event, Failure)]
         assert [("without asking" in event.message, "> emptied" in event.message) for event in warned] == [(True, True)]
         assert not [event for event in await send(executor, "run echo x") if isinstance(event, Failure)]
+
+
+async def test_a_call_of_a_tool_that_it_lacks_failed_and_did_nothing(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        events = await send(executor, "lacks write")
+        assert [(event.is_error, "no such tool" in event.text) for event in events if isinstance(event, ToolEnded)] == [
+            (True, True)
+        ]
+        assert not [event for event in events if isinstance(event, Failure)]
+
+
+async def test_usage_is_measured_against_the_models_own_window(tmp_path: Path) -> None:
+    async with conversation(tmp_path) as executor:
+        used = [event for event in await send(executor, "say hello") if isinstance(event, UsageReport)]
+        assert [event.context_limit for event in used] == [128_000]
 
 
 async def test_a_question_to_the_user_is_shown_and_declined(tmp_path: Path) -> None:

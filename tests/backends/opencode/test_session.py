@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from buddy.errors import ProtocolError
 from buddy.protocol.events import ApprovalRequired, AssistantMessage, AssistantToken, Error, RunComplete, WarningRaised
 from buddy.protocol.requests import SubmitApproval
+from buddy.protocol.shapes import BudgetLimits
 from tests.backends.agents import AGENTS, agent_host
 
 OPENCODE = next(agent for agent in AGENTS if agent.name == "opencode")
@@ -33,6 +37,20 @@ async def test_text_that_ends_after_a_call_began_is_shown_once(tmp_path: Path) -
         assert (await client.wait_for(RunComplete)).outcome == "success"
         assert "".join(body.text for body in client.bodies(AssistantToken)) == "let me see"
         assert [body.text for body in client.bodies(AssistantMessage) if body.text] == ["let me see"]
+
+
+async def test_a_cost_limit_needs_a_model_with_a_price(tmp_path: Path) -> None:
+    async with agent_host(OPENCODE, tmp_path) as host, host.client() as client:
+        for model in ("fake/free", "fake/plain", "fake/unheard-of"):
+            await client.start(model=model, budget=BudgetLimits(max_cost_usd=1.0))
+            with pytest.raises(ProtocolError, match=f"the price of {model} is unknown") as refused:
+                await client.send("say hello")
+            assert refused.value.code == "INVALID_REQUEST"
+            assert "maxTokens" in (refused.value.detail or "")
+        for model in ("fake/paid", None):
+            await client.start(model=model, budget=BudgetLimits(max_cost_usd=1.0))
+            await client.send("say hello")
+            assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
 async def test_calls_made_without_asking_and_refusals_are_recorded(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ class Acp:
             raise UserError(f"acp:{command[:80]} is not a valid command: {error}", hint="check the quoting") from error
         self._env = env
         self._command = command
+        self._settings = preset.settings if preset else ()
         self._is_trusted = is_trusted
         self._environment = _opencode_environment() if command == "opencode" else {}
         self._target: Target | None = None
@@ -75,6 +76,10 @@ class Acp:
             from buddy.backends.opencode.settings import with_guard
 
             words = with_guard(words)
+        elif self._command == "droid":
+            from buddy.backends.droid.agent import with_settings
+
+            words = with_settings(words)
         program = await start_program(self._target, words, cwd=request.cwd, nonce=request.nonce, env=self._environment)
         session = AcpSession(program, self.name, self._login)
         try:
@@ -97,6 +102,13 @@ class Acp:
             from buddy.backends.droid.project import check_project
 
             await check_project(target, request.cwd, self._is_trusted)
+        elif self._settings:
+            from buddy.backends.droid.project import check_project
+
+            await check_project(target, request.cwd, self._is_trusted, self._command, self._settings)
+
+    async def is_priced(self, model: str | None, cwd: str) -> bool:  # noqa: ARG002 - the contract's
+        return self.reports_cost
 
     async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)

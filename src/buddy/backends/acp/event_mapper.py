@@ -1,7 +1,8 @@
 """Maps ACP updates to our events.
 
 Invariants: nothing here trusts the shape of incoming data; a field of another type counts as missing. Approval
-requests are built from the call's own input, never from its title, which is only for display.
+requests are built from the call's own input, never from its title, which is only for display. The words of a
+permission request are not the call's output.
 """
 
 import difflib
@@ -37,6 +38,8 @@ _FILES = (
     *("filePath", "file_path", "path", "absolute_path", "abs_path", "notebook_path", "target_file", "from", "to"),
     *("old_path", "new_path", "oldPath", "newPath", "source", "destination", "source_path", "destination_path"),
 )
+# Where they put the output of a command, the most complete first.
+_RAW_TEXTS = ("formatted_output", "aggregated_output", "output", "stdout", "stderr")
 _DIRECTORIES = ("cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir_path")
 
 
@@ -90,7 +93,9 @@ class AcpEventMapper:
         events = self._call(call)
         known = self._calls[text(call.get("toolCallId"))]
         events += self._announce(text(call.get("toolCallId")), known)
-        return events, _subject(known.fields, self.directory)
+        subject = _subject(known.fields, self.directory)
+        known.fields["content"] = [one for one in mappings(known.fields.get("content")) if one.get("type") == "diff"]
+        return events, subject
 
     def _text(self, update: dict[str, Any], *, thinking: bool) -> list[AgentEvent]:
         piece = _content_text(update.get("content"))
@@ -204,14 +209,19 @@ def _diffs(call: dict[str, Any]) -> str:
 
 
 def _output(call: dict[str, Any]) -> str:
-    blocks = mappings(call.get("content"))
+    """What it printed, as exactly as the agent reports it: some agents decorate `content` for display."""
+    blocks, raw = mappings(call.get("content")), call.get("rawOutput")
     pieces = [_content_text(block.get("content")) for block in blocks if block.get("type") == "content"]
-    said = "\n".join(piece for piece in pieces if piece) or _diffs(call)
-    raw = call.get("rawOutput")
-    if said or raw is None:
-        in_terminal = any(block.get("type") == "terminal" for block in blocks)
-        return said or ("[the output went to the agent's own terminal]" if in_terminal else "")
-    return text(raw) or text(mapping(raw).get("output")) or msgspec.json.encode(raw).decode()
+    said = _raw_text(raw) or "\n".join(piece for piece in pieces if piece) or _diffs(call)
+    if said or raw is not None:
+        return said or msgspec.json.encode(raw).decode()
+    in_terminal = any(block.get("type") == "terminal" for block in blocks)
+    return "[the output went to the agent's own terminal]" if in_terminal else ""
+
+
+def _raw_text(raw: object) -> str:
+    fields = mapping(raw)
+    return text(raw) or next((found for key in _RAW_TEXTS if (found := text(fields.get(key)))), "")
 
 
 def _content_text(content: object) -> str:

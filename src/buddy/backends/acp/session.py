@@ -1,7 +1,8 @@
 """One conversation with an ACP agent: its process, the SDK connection, and its updates as our events.
 
 Invariant: a denial does not end the work in silence. The protocol has no field for a comment, and many agents stop at a
-denial without a word, so the agent is then prompted to continue without the call.
+denial without a word, so the agent is then prompted to continue without the call. An agent that reports success for
+what was denied is ended.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from buddy.backends.acp.event_mapper import AcpEventMapper, usage_of
+from buddy.backends.acp.opening import open_session
 from buddy.backends.acp.transport import AcpTransport
 from buddy.backends.external.contract import (
     AgentRequest,
@@ -17,7 +19,7 @@ from buddy.backends.external.contract import (
     Failure,
     Permission,
     PermissionAnswer,
-    SessionLost,
+    ToolEnded,
 )
 from buddy.backends.external.event_channel import EventChannel
 from buddy.backends.external.lenient import mapping, mappings, text
@@ -27,8 +29,6 @@ from buddy.targets.programs import Program
 START_SECONDS = 60.0
 CLOSE_SECONDS = 0.5
 AUTH_REQUIRED = -32000
-MAX_ID = 1000
-PLANNING = ("plan", "spec", "ask", "architect")
 REASONS = {"end_turn": "completed", "cancelled": "cancelled", "max_tokens": "truncated"}
 
 
@@ -47,6 +47,8 @@ class AcpSession(EventChannel):
         self._prompt: asyncio.Task[None] | None = None
         self._denials: list[str] = []
         """The comments on what was denied, empty or not, that the agent has not been told."""
+        self._denied: set[str] = set()
+        self._is_unsafe = False
         self._has_spoken = False
         self._is_cancelling = False
         self._is_open = False
@@ -60,11 +62,10 @@ class AcpSession(EventChannel):
     async def open(self, request: AgentRequest) -> None:
         """Initialize the connection and start or resume a session of the agent."""
         self._mapper.directory = request.cwd
+        self._is_unsafe = request.unsafe
         try:
             async with asyncio.timeout(START_SECONDS):
-                capabilities = await self._initialize()
-                opened = await self._session(request, capabilities)
-                await self._prepare(request, opened)
+                self._session_id = await open_session(self._name, self._ask, request)
         except TimeoutError:
             raise ProviderError(f"{self._name} did not answer within {START_SECONDS:g} s", retryable=True) from None
         except ConnectionError:
@@ -74,52 +75,6 @@ class AcpSession(EventChannel):
                 f"{self._name} exited with code {code} while starting: {why}", retryable=False
             ) from None
         self._is_open = True
-
-    async def _initialize(self) -> dict[str, Any]:
-        reply = await self._ask(
-            "initialize",
-            {
-                "protocolVersion": 1,
-                "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
-                "clientInfo": {"name": "buddy", "version": "1"},
-            },
-        )
-        version = reply.get("protocolVersion")
-        if version != 1:
-            raise ProviderError(f"{self._name} speaks ACP {version}, not 1", retryable=False)
-        return mapping(reply.get("agentCapabilities"))
-
-    async def _session(self, request: AgentRequest, capabilities: dict[str, Any]) -> dict[str, Any]:
-        place: dict[str, Any] = {"cwd": request.cwd, "mcpServers": []}
-        if request.session_id is None:
-            opened = await self._ask("session/new", place)
-            self._session_id = text(opened.get("sessionId"))
-            if not 0 < len(self._session_id) <= MAX_ID:
-                raise ProviderError(f"{self._name} started a session without an id", retryable=False)
-            return opened
-        sessions = mapping(capabilities.get("sessionCapabilities"))
-        if sessions.get("resume") is None and not capabilities.get("loadSession"):
-            raise SessionLost(f"{self._name} cannot resume a session")
-        method = "session/resume" if sessions.get("resume") is not None else "session/load"
-        try:
-            opened = await self._ask(method, {**place, "sessionId": request.session_id})
-        except ProviderError as error:
-            raise SessionLost(str(error)) from error
-        self._session_id = request.session_id
-        return opened
-
-    async def _prepare(self, request: AgentRequest, opened: dict[str, Any]) -> None:
-        if request.plan:
-            modes = mappings(mapping(opened.get("modes")).get("availableModes"))
-            found = next((mode["id"] for mode in modes if text(mode.get("id")).lower() in PLANNING), None)
-            if found is None:
-                raise UserError(f"{self._name} has no planning mode", hint="omit --plan or use native")
-            await self._ask("session/set_mode", {"sessionId": self._session_id, "modeId": found})
-        if request.model:
-            await self._ask(
-                "session/set_config_option",
-                {"sessionId": self._session_id, "configId": "model", "value": request.model},
-            )
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         from acp.exceptions import RequestError
@@ -236,6 +191,19 @@ class AcpSession(EventChannel):
             for event in self._mapper.read(mapping(said.get("update"))):
                 self._has_spoken = self._has_spoken or (isinstance(event, Delta) and not event.thinking)
                 await self.publish(event)
+                if isinstance(event, ToolEnded) and event.call_id in self._denied and not event.is_error:
+                    await self._object(event.call_id)
+
+    async def _object(self, call_id: str) -> None:
+        """It did what was denied: it can't be held to our decisions, so it goes no further."""
+        why = f"{self._name} reports that it did what was denied (call {call_id[:80]})"
+        if self._is_unsafe or self._prompt is None:
+            await self.publish(Failure(why))
+            return
+        self._prompt.cancel()
+        await self.publish(Completion("error", error=f"{why}; it is only used with --unsafe-agent"))
+        self.end()
+        self._program.kill()
 
     async def _permission(self, said: dict[str, Any]) -> dict[str, Any]:
         call = mapping(said.get("toolCall"))
@@ -274,6 +242,7 @@ class AcpSession(EventChannel):
             self._asked.discard(answer)
         if not decided.approved:
             self._denials.append(decided.comment)
+            self._denied.add(call_id)
             self._has_spoken = False
         return await self._outcome(said, approved=decided.approved)
 

@@ -6,7 +6,7 @@ ask); a key reaches a process through its environment only.
 
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from buddy.approvals.digest import nonce_of
@@ -33,6 +33,11 @@ _SHELL = (
 )
 
 
+def with_settings(words: Sequence[str]) -> list[str]:
+    """The command that starts Droid with our settings in place, on any target."""
+    return ["sh", "-c", _SHELL, "sh", _SETTINGS, *words]
+
+
 class Droid:
     """Satisfies `Agent`; `program` is looked up on the PATH of `env` by default."""
 
@@ -42,15 +47,17 @@ class Droid:
     def __init__(
         self,
         env: Mapping[str, str],
-        config_dir: Path,
-        *,
+        *folders: Path,
         salt: str = "",
         program: str | None = None,
         is_trusted: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`is_trusted` says whether a folder's own settings for Droid may take effect."""
+        """`is_trusted` says whether a folder's own settings for Droid may take effect.
+
+        A `factory.json` is looked for in `folders`.
+        """
         self._env = env
-        self._config_dir = config_dir
+        self._folders = folders
         self._machine_id = nonce_of(salt, self.name)
         self._program = program or self.name
         self._is_trusted = is_trusted
@@ -68,10 +75,10 @@ class Droid:
     def check(self) -> None:
         if self._find_program() is None:
             raise UserError(f"the program {self._program} was not found", hint=INSTALL)
-        if not factory_key(self._env, self._config_dir) and not has_own_credentials(self._env):
+        if not factory_key(self._env, *self._folders) and not has_own_credentials(self._env):
             raise UserError(
                 f"droid has no credentials: {KEY} is not set",
-                hint=f"set {KEY}, or write it to {self._config_dir / 'factory.json'} as api_key, or log in with droid",
+                hint=f"set {KEY}, or write it to {self._folders[0] / 'factory.json'} as api_key, or log in with droid",
             )
 
     async def start(self, target: Target, project: str) -> None:
@@ -104,6 +111,9 @@ class Droid:
             await session.send_message(request.text)
         return session
 
+    async def is_priced(self, model: str | None, cwd: str) -> bool:  # noqa: ARG002 - the contract's
+        return self.reports_cost
+
     async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)
 
@@ -127,14 +137,14 @@ class Droid:
 
     def _words(self, target: Target, cwd: str) -> list[str]:
         program = (self._find_program() if runs_locally(target) else None) or self._program
-        return ["sh", "-c", _SHELL, "sh", _SETTINGS, program, *ARGUMENTS, "--cwd", cwd]
+        return with_settings([program, *ARGUMENTS, "--cwd", cwd])
 
     def _environment(self, target: Target) -> dict[str, str]:
         """Its own variables, plus this machine's if it runs locally."""
         env = {name: value for name, value in self._env.items() if name.startswith("FACTORY_")}
         if runs_locally(target):
             env |= {name: self._env[name] for name in ("HOME", "PATH") if name in self._env}
-        if key := factory_key(self._env, self._config_dir):
+        if key := factory_key(self._env, *self._folders):
             env[KEY] = key
         return {**env, "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
 

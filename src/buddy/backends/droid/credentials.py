@@ -23,12 +23,16 @@ class _Settings(Struct, frozen=True):
     customModels: tuple[dict[str, object], ...] = ()  # noqa: N815 - the spelling in the file
 
 
-def factory_key(env: Mapping[str, str], config_dir: Path) -> str:
-    """The key from the environment, else from `factory.json`; empty if there is none."""
+def factory_key(env: Mapping[str, str], *folders: Path) -> str:
+    """The key from the environment, else from the first `factory.json` that has one; empty if there is none."""
     if key := env.get(KEY, "").strip():
         return key
+    return next((key for folder in folders if (key := _key_in(folder / "factory.json"))), "")
+
+
+def _key_in(file: Path) -> str:
     try:
-        found = msgspec.json.decode((config_dir / "factory.json").read_bytes(), type=_Factory)
+        found = msgspec.json.decode(file.read_bytes(), type=_Factory)
     except (OSError, msgspec.MsgspecError):
         return ""
     return (found.api_key or found.apiKey).strip()

@@ -1,7 +1,7 @@
-"""Keeps a folder's own Droid settings without effect until the folder is trusted.
+"""Keeps a folder's own settings for an agent without effect until the folder is trusted.
 
 Droid follows settings in the workspace (`.factory/`): commands to run without asking, hooks that run when a session
-starts, servers to start. All of that would bypass our approvals.
+starts, servers to start. All of that would bypass our approvals. Other agents have such files, too.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,17 +14,23 @@ from buddy.targets.programs import runs_locally
 FILES = tuple(f".factory/{name}.json" for name in ("settings", "settings.local", "hooks", "mcp"))
 
 
-async def check_project(target: Target, cwd: str, is_trusted: Callable[[str], bool]) -> None:
+async def check_project(
+    target: Target,
+    cwd: str,
+    is_trusted: Callable[[str], bool],
+    agent: str = "droid",
+    files: tuple[str, ...] = FILES,
+) -> None:
     """UserError if an untrusted folder has such settings; inside a container they can do no harm."""
     if target.name.startswith("container:"):
         return
     is_local = runs_locally(target)
     for folder in _folders(cwd) if is_local else (cwd,):
-        for name in FILES:
+        for name in files:
             if await target.stat(name, root=folder) is None or (is_local and is_trusted(folder)):
                 continue
             raise UserError(
-                f"{folder}/{name} can make droid run commands without asking, and the folder is not trusted",
+                f"{folder}/{name} can make {agent} run commands without asking, and the folder is not trusted",
                 hint=f"review the file, then run: buddy trust {folder}"
                 if is_local
                 else "remove the file, or use a container",

@@ -7,6 +7,7 @@ next process resumes the same conversation and reports unknown outcomes.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from buddy.backends.external.event_recorder import EventRecorder
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.interrupted import unknown_outcome
-from buddy.errors import ProviderError, RunEnded, ToolError, UserError
+from buddy.errors import BuddyError, ProviderError, RunEnded, ToolError, UserError
 from buddy.protocol.events import (
     AssistantRestart,
     EventBody,
@@ -30,11 +31,12 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ToolFailure
 from buddy.targets.cancellation import finish_despite_cancel
 from buddy.targets.contract import Target
+from buddy.tools.contract import Place
 
 ASSUMED_WINDOW = 200_000
 """Used if an agent does not report its model's context window."""
 PATIENCE = 2.0
-"""So long an agent may take to stop when it is told to; then its process is ended."""
+"""How long an agent may take to stop after a cancel; then its process is ended."""
 
 StartAgent = Callable[[Target, str], Awaitable[Agent]]
 
@@ -46,6 +48,9 @@ class AgentOptions(Struct, frozen=True):
     model: str | None = None
     instructions: str | None = None
     reports_cost: bool = False
+    unsafe: bool = False
+    plans_if_offered: bool = False
+    """Whether only the agent itself can say that it has a mode that plans."""
 
 
 class ExternalBackend:
@@ -84,11 +89,27 @@ class ExternalBackend:
         """It compacts its own history."""
         return None
 
-    async def is_priced(self) -> bool:
-        return self._options.reports_cost
+    async def is_priced(self, place: Place) -> bool:
+        if not self._options.reports_cost:
+            return False
+        try:
+            agent = await self._start_agent(place.target, place.root)
+            return await agent.is_priced(self._model, place.root)
+        except BuddyError:
+            return True  # it cannot start either: the run says why
 
     async def close(self) -> None:
         await self._close_executor()
+
+    async def verify(self, place: Place) -> None:
+        """Refuse a planning session of an agent without a planning mode; other failures are left to the run."""
+        if not (self._options.plan and self._options.plans_if_offered) or self._options.unsafe:
+            return
+        nonce = agent_nonce(self._session_id, 0)
+        request = AgentRequest("", place.root, nonce, plan=True)
+        with suppress(ProviderError, ToolError):
+            agent = await self._start_agent(place.target, place.root)
+            await (await agent.execute(request)).close()
 
     def permission_bridge(self, run: Run) -> PermissionBridge:
         """What answers the permission requests of the agent."""
@@ -176,6 +197,7 @@ class ExternalBackend:
             self._options.plan,
             self._model,
             self._options.instructions,
+            self._options.unsafe,
         )
         try:
             return await agent.execute(request)

@@ -26,6 +26,8 @@ class AgentRequest(Struct, frozen=True):
     plan: bool = False
     model: str | None = None
     instructions: str | None = None
+    unsafe: bool = False
+    """Whether to go on even if it cannot be held to plan mode."""
 
 
 class AgentResult(Struct, frozen=True):
@@ -208,6 +210,10 @@ class Agent(Protocol):
     @property
     def is_available(self) -> bool:
         """Its program is installed and its credentials exist."""
+        ...
+
+    async def is_priced(self, model: str | None, cwd: str) -> bool:
+        """Whether it reports what a model costs; without one, the model that it would choose."""
         ...
 
     def check(self) -> None:

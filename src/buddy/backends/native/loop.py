@@ -17,6 +17,7 @@ from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import LASTING, AssistantRestart, EventBody
+from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
 from buddy.tools.source import ToolSource
 
@@ -67,7 +68,8 @@ class Native:
     async def compact(self) -> Compaction | None:
         return await self._prompts.compact(self._provider)
 
-    async def is_priced(self) -> bool:
+    async def is_priced(self, place: Place) -> bool:
+        del place  # the price is the same everywhere
         return await cost_of(self._provider, TokenUsage(0, 0)) is not None
 
     async def execute(self, run: Run) -> None:

@@ -9,6 +9,7 @@ import logging
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from buddy.approvals.digest import nonce_of
 from buddy.backends.external import lenient
@@ -23,6 +24,7 @@ from buddy.tools.contract import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from buddy.backends.opencode.catalog import ModelKey
     from buddy.backends.opencode.server import OpenCodeServer
     from buddy.backends.opencode.session import OpenCodeSession
 
@@ -88,33 +90,56 @@ class OpenCode:
     async def execute(self, request: AgentRequest) -> Executor:
         from buddy.backends.opencode.session import OpenCodeSession, PromptOptions
 
-        server, target = self._server, self._target
-        if server is None or target is None:
-            raise ProviderError("OpenCode was not started", retryable=False)
-        await check_repository(target, request.cwd, request.nonce, self._env.get("HOME", ""), self._is_trusted)
-        notes = render_notes(await find_notes(Place(target, request.cwd), None), MAX_BYTES)
+        server, target = await self._open_directory(request.cwd, request.nonce), self._target
+        notes = render_notes(await find_notes(Place(target, request.cwd), None), MAX_BYTES) if target else ""
         prompt = PromptOptions(
             request.cwd,
             "plan" if request.plan else "build",
             _model_of(request.model),
             "\n\n".join(text for text in (request.instructions, notes) if text),
         )
+        limits = await self._context_limits(server, request.cwd)
         if request.session_id is None:
             rules = {"permission": session_rules(plan=request.plan)}
             created = read_object(await server.call("POST", "/session", request.cwd, rules))
             session_id = lenient.text(created.get("id"))
             if not re.fullmatch(r"[\w-]{1,200}", session_id):  # it becomes part of URLs
                 raise ProviderError("OpenCode created no session", retryable=True)
-            session = OpenCodeSession(server, prompt, session_id)
+            session = OpenCodeSession(server, prompt, session_id, limits=limits)
         else:
             anchor, children = await _load_session(server, request.cwd, request.session_id)
-            session = OpenCodeSession(server, prompt, request.session_id, anchor)
+            session = OpenCodeSession(server, prompt, request.session_id, anchor, limits)
             session.sessions |= children
         known = {name: one for name, one in self._sessions.items() if not one.is_closed}
         self._sessions = {**known, session.backend_session_id: session}
         if request.text:
             await session.send_message(request.text)
         return session
+
+    async def is_priced(self, model: str | None, cwd: str) -> bool:
+        """By its own catalog: for a model without a price it reports a cost of 0."""
+        server = await self._open_directory(cwd, nonce_of(self._salt, cwd))
+        from buddy.backends.opencode.catalog import read_catalog
+
+        try:
+            return (await read_catalog(server, cwd)).is_priced(_model_of(model))
+        except NotFound:
+            return False  # an older version, which has no catalog
+
+    async def _open_directory(self, cwd: str, nonce: str) -> "OpenCodeServer":
+        """The server, if it may open this directory: it would run the plugins in it."""
+        if self._server is None or self._target is None:
+            raise ProviderError("OpenCode was not started", retryable=False)
+        await check_repository(self._target, cwd, nonce, self._env.get("HOME", ""), self._is_trusted)
+        return self._server
+
+    async def _context_limits(self, server: "OpenCodeServer", cwd: str) -> "Mapping[ModelKey, int]":
+        from buddy.backends.opencode.catalog import read_catalog
+
+        with suppress(ProviderError):
+            models = (await read_catalog(server, cwd)).models
+            return {key: facts.context_limit for key, facts in models.items() if facts.context_limit}
+        return {}
 
     async def execute_once(self, request: AgentRequest) -> AgentResult:
         return await once(self, request)

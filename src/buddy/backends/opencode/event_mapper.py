@@ -24,6 +24,8 @@ from buddy.backends.opencode.wire import Json
 
 EFFECTS = ("bash", "edit", "write", "apply_patch", "webfetch")
 """Tools that need permission; if one ran without, that is at least reported."""
+INVALID = "invalid"
+"""The tool that OpenCode calls instead of one that it does not have; it only says so."""
 LONGEST = 500
 Key = tuple[str, str]
 """A call: its message and its id there. The id alone is not unique."""
@@ -106,8 +108,8 @@ class OpenCodeEventMapper:
         if status == "running":
             return events + self._progress(call, lenient.text(lenient.mapping(state.get("metadata")).get("output")))
         call.is_over = True
-        failed = status == "error"
-        text = lenient.text(state.get("error" if failed else "output"))
+        failed = status == "error" or part.get("tool") == INVALID
+        text = lenient.text(state.get("error" if status == "error" else "output"))
         events.append(ToolEnded(call.call_id, text, failed))
         if not failed and not call.is_asked and call.name in EFFECTS:
             events.append(Failure(f"OpenCode did this without asking: {call.name} {call.args}"[:LONGEST]))

@@ -6,13 +6,16 @@ server is queried, and what was missed is reported once.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.backends.external import lenient
-from buddy.backends.external.contract import Completion, Failure, SystemNote
+from buddy.backends.external.contract import Completion, Failure, SystemNote, UsageReport
 from buddy.backends.external.event_channel import EventChannel
+from buddy.backends.opencode.catalog import ModelKey
 from buddy.backends.opencode.client import SessionClient
 from buddy.backends.opencode.event_mapper import OpenCodeEventMapper
 from buddy.backends.opencode.inbox import GAP, Inbox
@@ -43,7 +46,15 @@ class PromptOptions(Struct, frozen=True):
 class OpenCodeSession(EventChannel):
     """Satisfies `Executor`. `anchor` is the id of its newest message so far; ids only grow."""
 
-    def __init__(self, server: OpenCodeServer, prompt: PromptOptions, session_id: str, anchor: str = "") -> None:
+    def __init__(
+        self,
+        server: OpenCodeServer,
+        prompt: PromptOptions,
+        session_id: str,
+        anchor: str = "",
+        limits: Mapping[ModelKey, int] | None = None,
+    ) -> None:
+        """`limits` are the context windows of the models."""
         super().__init__()
         self.inbox = Inbox()
         self.sessions: set[str] = {session_id}
@@ -58,6 +69,8 @@ class OpenCodeSession(EventChannel):
         self._closed = False
         self._mapper = OpenCodeEventMapper()
         self._roles: dict[str, str] = {}
+        self._limits = limits or {}
+        self._model: ModelKey = ("", "")
         self._is_pending = False
         self._is_busy = False
         self._is_cancelled = False
@@ -173,6 +186,8 @@ class OpenCodeSession(EventChannel):
         if role == "user":
             self._unseen -= is_new
             return
+        if provider := lenient.text(info.get("providerID")):
+            self._model = provider, lenient.text(info.get("modelID"))
         if is_new:
             self._error = ""  # it continued despite the error
         self._finish = lenient.text(info.get("finish"))
@@ -184,7 +199,8 @@ class OpenCodeSession(EventChannel):
         if not self._is_current(message_id):
             return
         for event in self._mapper.part(part, is_own=is_own):
-            await self.publish(event)
+            is_usage = isinstance(event, UsageReport)
+            await self.publish(replace(event, context_limit=self._limits.get(self._model)) if is_usage else event)
         key = message_id, lenient.text(part.get("callID"))
         await self._questions.release(key, self._mapper.calls.get(key))
 

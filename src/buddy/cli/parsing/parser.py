@@ -78,6 +78,9 @@ def add_run_flags(parser: Parser) -> None:
         "-m", "--model", metavar="MODEL", help="model to use: a model of the profile, a profile, or PROFILE/MODEL"
     )
     parser.add_argument("--agent-runtime", metavar="NAME", help=RUNTIMES)
+    parser.add_argument(
+        "--unsafe-agent", action="store_true", help="use an agent that can't be held to plan mode or to a denial"
+    )
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--container", metavar="NAME", help="work in the running container NAME; -C is a path in it")
     place.add_argument("--ssh", metavar="HOST", help="work on HOST over SSH; -C is a path on HOST")
