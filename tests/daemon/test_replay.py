@@ -118,7 +118,7 @@ async def begin(client: WireClient, daemon: Daemon) -> str:
     return session_id
 
 
-async def test_a_gap_is_told_even_if_the_sessions_folder_is_gone(tmp_path: Path) -> None:
+async def test_a_gap_is_announced_even_if_the_sessions_folder_is_gone(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         async with wire_client(daemon) as client:
             session_id = await begin(client, daemon)
@@ -128,7 +128,7 @@ async def test_a_gap_is_told_even_if_the_sessions_folder_is_gone(tmp_path: Path)
         daemon.stop()
         shutil.rmtree(daemon.workspace)
         daemon.start()
-        for _ in range(2):  # the session is left as it was, so the next client is told the same
+        for _ in range(2):  # the session is left as it was, so the next client learns the same
             async with wire_client(daemon) as late:
                 reply = await attach(late, session_id, 0)
                 assert reply["replay"]["gap"] is True

@@ -101,10 +101,10 @@ async def test_a_plan_that_was_asked_for_is_the_answer_and_nothing_is_begun(tmp_
 
 async def test_a_session_that_plans_does_nothing_that_has_to_be_asked(tmp_path: Path) -> None:
     async with conversation(tmp_path, plan=True) as executor:
-        heard = await send(executor, "run touch made", yes)
-        assert not [event for event in heard if isinstance(event, Permission)]
-        assert isinstance(heard[-1], Completion)
-        assert "Execute was not allowed: only read" in heard[-1].text
+        for decide in (yes, no):
+            heard = await send(executor, "run touch made", decide)
+            assert [event.kind for event in heard if isinstance(event, Permission)] == ["exec"]
+            assert [event.is_error for event in heard if isinstance(event, ToolEnded)] == [True]
     assert not (workspace(tmp_path) / "made").exists()
 
 

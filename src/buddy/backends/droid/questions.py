@@ -74,7 +74,10 @@ class DroidQuestions:
         )
 
     async def _ask(self, request_id: RequestId, asked: list[wire.Confirmation]) -> None:
-        if self._plan or not asked:
+        if not asked:
+            self._rpc.write(wire.response(request_id, {"selectedOption": "cancel"}))
+            return
+        if self._plan and all(one.confirmation_type == "exit_spec_mode" for one in asked):
             await self._keep_planning(request_id, asked)
             return
         self._pending.add(request_id)
@@ -91,24 +94,22 @@ class DroidQuestions:
             await self._publish(event)
 
     async def _keep_planning(self, request_id: RequestId, asked: list[wire.Confirmation]) -> None:
-        """In a planning session everything that needs permission is denied; the plan is the answer."""
+        """A planning session never leaves spec mode; the plan is the answer. All else is asked, and denied by rule."""
         for confirmation in asked:
             call, started = self._mapper.announce(confirmation.tool_use)
             for event in started:
                 await self._publish(event)
             plan = confirmation.details.get("plan")
-            if confirmation.confirmation_type == "exit_spec_mode" and isinstance(plan, str):
+            if isinstance(plan, str):
                 self._mapper.last_text = plan
                 await self._publish(Message(plan, f"plan-{call.call_id}"))
-            else:
-                self._undelivered.append(f"{call.name} was not allowed: only read, and describe what you would do.")
         self._rpc.write(wire.response(request_id, {"selectedOption": "cancel"}))
 
     async def _answer(self, request_id: RequestId, decided: PermissionAnswer) -> None:
         if request_id not in self._pending:
             return  # Droid no longer waits: it was interrupted, or has exited
         self._pending.discard(request_id)
-        if decided.approved:
+        if decided.approved and not self._plan:
             self._rpc.write(wire.response(request_id, {"selectedOption": "proceed_once"}))
         else:
             result = {"selectedOption": "cancel"}

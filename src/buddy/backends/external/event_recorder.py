@@ -176,7 +176,7 @@ class EventRecorder:
         call = self._run.state.open_calls.get(self._ours.get(event.call_id, ""))
         if call is None:
             return
-        full, stored = await self._run.scrub_long(event.text), None
+        full, stored = await self._run.scrub_long(_result_text(event, call)), None
         text = shorten_middle(full)
         if text is not full:
             stored = await self._run.store_text(full)
@@ -192,7 +192,7 @@ class EventRecorder:
     def _unknown_result(self, call: OpenCall) -> ToolResult:
         """The result of a call whose end the agent never reported."""
         if call.stage == "denied":
-            text = f"denied by {call.by}"
+            text = _denial(call)
             return self._result_of(call, text, "denied", ToolFailure("AUTH_FAILURE", False, text))
         if call.stage == "awaiting":
             text = "not run: the decision is no longer needed"
@@ -238,3 +238,14 @@ class EventRecorder:
         if not Budget.of(run).fits(Spending(0, 0.0)):
             over: BudgetLimit = "cost" if Budget.of(run).fits(Spending(0, None)) else "tokens"
             raise BudgetExceeded(over, f"{self._model.profile} has used up the budget of tokens or cost")
+
+
+def _result_text(event: ToolEnded, call: OpenCall) -> str:
+    """What the agent reports; of a denied call, who denied it and why, because some agents always blame the user."""
+    if not event.is_error or call.stage != "denied" or (call.comment and call.comment in event.text):
+        return event.text
+    return _denial(call)
+
+
+def _denial(call: OpenCall) -> str:
+    return f"denied by {call.by}: {call.comment}" if call.comment else f"denied by {call.by}"
