@@ -106,7 +106,7 @@ def test_the_old_variable_names_are_a_fallback():
 def test_the_environment_alone_is_a_profile(name: str | None):
     resolved = resolve_profile(Config(), ENV, name=name)
     assert (resolved.profile, resolved.api, resolved.model) == ("env", "completions", "m")
-    assert resolve_profile(Config(), {"BUDDY_BASE_URL": "http://127.0.0.1:1"}).model == "default"
+    assert resolve_profile(Config(), {"BUDDY_BASE_URL": "http://127.0.0.1:1"}).model == ""
 
 
 def test_the_scripted_profile_always_exists_and_ignores_the_environment(two: Config):

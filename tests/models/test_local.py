@@ -150,7 +150,7 @@ def wait_gone(pid: int) -> None:
 
 @installed
 def test_the_profile_exists_without_configuration() -> None:
-    from buddy.daemon.runtime import make_provider
+    from buddy.daemon.providers import make_provider
 
     resolved = resolve_profile(Config(), {}, name="local")
     provider = make_provider(resolved, ApiKey(""), Listings())

@@ -39,6 +39,13 @@ class RuleBook:
         if self._configured:
             self._own = _read(self._configured)
 
+    def configure(self, config: Config) -> None:
+        """Follow the configuration after its file was read again."""
+        if config.source and Path(config.source) != self._path:
+            self._path, self._stamp = Path(config.source), None
+        self._configured = config.permissions
+        self._asks_for_shell = config.tools.shell_confirm
+
     @cached_property
     def _own(self) -> "Rules":
         return _read(self._configured)

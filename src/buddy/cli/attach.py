@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-from buddy.cli.connect import async_client
+from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.client.client import Client
@@ -27,6 +27,8 @@ def attach(options: Options) -> int:
         async with async_client(options, "cli") as client:
             session_id = await client.perform(find_session(options.session_id, options.directory))
             token = await _observer(client, session_id) if options.read_only else None
+            if token is None:
+                offer_endpoint(client)
             await client.attach(session_id, options.after, token)
             report = Report(json=False, stream_json=options.stream_json)
             report.session(session_id)

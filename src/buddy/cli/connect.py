@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from buddy.cli.endpoint import endpoint_for_attach, has_other_config
 from buddy.cli.options import Options
-from buddy.cli.settings import places_of, read_config
+from buddy.cli.settings import config_finder, places_of, read_config
 from buddy.client.blocking import BlockingClient
 from buddy.client.blocking import connect_unix as connect_blocking
 from buddy.config.paths import socket_path
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def blocking_client(options: Options, name: str) -> Generator[BlockingClient, None, None]:
-    """A client without an event loop of its own."""
+def blocking_client(
+    options: Options, name: str, *, needs_own_config: bool = False
+) -> Generator[BlockingClient, None, None]:
+    """A client without an event loop of its own.
+
+    With `needs_own_config`, a daemon that reads another configuration file than this shell names is not used.
+    """
     path = socket_path(os.environ, options.state_dir, options.socket)
-    connection = None if options.config else connect_blocking(path)
-    if connection is None:
+    client = _daemon_client(path, options, name, needs_own_config=needs_own_config)
+    if client is None:
         from buddy.cli.runtime_thread import GATHER_SECONDS, RuntimeThread
 
         with RuntimeThread(options) as runtime:
@@ -37,17 +43,36 @@ def blocking_client(options: Options, name: str) -> Generator[BlockingClient, No
             finally:
                 client.close()
         return
-    client = BlockingClient(connection, name, VERSION, lambda: connect_blocking(path))
     try:
         yield client
     finally:
         client.close()
 
 
+def _daemon_client(path: str, options: Options, name: str, *, needs_own_config: bool) -> BlockingClient | None:
+    """A client of the daemon; None if it is not running, or not to be used."""
+    connection = connect_blocking(path)
+    if connection is None:
+        return None
+    client = BlockingClient(connection, name, VERSION, lambda: connect_blocking(path))
+    try:
+        if options.config or needs_own_config:
+            is_other = has_other_config(options, client.hello().get("config"))
+            if options.config or is_other:
+                client.close()
+                return None
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
 @asynccontextmanager
-async def async_client(options: Options, name: str) -> "AsyncGenerator[Client, None]":
-    """An asyncio client."""
-    link = None if options.config else await find_daemon(options)
+async def async_client(
+    options: Options, name: str, *, needs_own_config: bool = False
+) -> "AsyncGenerator[Client, None]":
+    """An asyncio client; with `needs_own_config`, of a runtime in this process."""
+    link = None if options.config or needs_own_config else await find_daemon(options)
     if link is not None:
         async with daemon_client(link, options, name) as client:
             yield client
@@ -55,7 +80,7 @@ async def async_client(options: Options, name: str) -> "AsyncGenerator[Client, N
     from buddy.client.client import Client
     from buddy.daemon.runtime import Runtime
 
-    runtime = Runtime(read_config(options), places_of(options), os.environ)
+    runtime = Runtime(read_config(options), places_of(options), os.environ, find_config=config_finder(options))
     try:
         async with Client(runtime.connect(), name, VERSION) as client:
             yield client
@@ -82,6 +107,11 @@ async def daemon_client(link: "SocketLink", options: Options, name: str) -> "Asy
         yield client
     finally:
         await client.__aexit__(None, None, None)
+
+
+def offer_endpoint(client: "Client") -> None:
+    """Send what this shell says about the model when the client attaches to a session."""
+    client.offer(endpoint_for_attach(client.runtime.key_variables if client.runtime else None))
 
 
 async def find_daemon(options: Options) -> "SocketLink | None":

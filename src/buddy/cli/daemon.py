@@ -11,7 +11,7 @@ from pathlib import Path
 
 from buddy.cli.connect import daemon_client, find_daemon
 from buddy.cli.options import Options
-from buddy.cli.settings import places_of, preload_certificates, read_config
+from buddy.cli.settings import config_finder, places_of, preload_certificates, read_config
 from buddy.errors import UserError
 from buddy.protocol.requests import AcceptedReply, DaemonStatus, DaemonStatusReply, Shutdown
 from buddy.terminal.escape import escape
@@ -51,7 +51,8 @@ def run(options: Options) -> int:
         listen = parse_listen(
             options.listen, certificate=options.tls_cert, key=options.tls_key, allow_remote=options.allow_remote
         )
-    asyncio.run(serve(config, places_of(options), os.environ, listen=listen, echo=sys.stderr.isatty()))
+    places, find = places_of(options), config_finder(options)
+    asyncio.run(serve(config, places, os.environ, find_config=find, listen=listen, echo=sys.stderr.isatty()))
     return 0
 
 

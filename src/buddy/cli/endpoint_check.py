@@ -6,8 +6,8 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from buddy.cli.server_address import without_credentials
 from buddy.config.resolve import Resolved
+from buddy.config.server_address import without_credentials
 
 SECONDS = 3.0
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from buddy.cli.connect import blocking_client
+from buddy.cli.endpoint import endpoint_for_attach, endpoint_for_start
 from buddy.cli.folder_trust import note_untrusted
 from buddy.cli.options import Options
 from buddy.cli.session_options import (
@@ -47,15 +48,18 @@ def execute(options: Options) -> int:
     check_positive("--max-rounds", options.max_rounds)
     _check_cost(options)
     note_untrusted(options)
-    with _client(options) as (client, live):
+    with _client(options, needs_own_config=True) as (client, live):
+        session["options"]["endpoint"] = endpoint_for_start(client.hello().get("keyVariables"))
         try:
             session_id, why = client.start_session(session), ""
         except ProtocolError as error:
             if error.code != "SANDBOX_UNAVAILABLE" or not (is_default_level(options) and level == "confined"):
                 raise
             # Nobody asked for `confined`: `host` has the stricter policy, and what is chosen is printed.
-            level, why = "host", error.message
-            session_id = client.start_session(_session(options, level))
+            level, why, endpoint = "host", error.message, session["options"]["endpoint"]
+            session = _session(options, level)
+            session["options"]["endpoint"] = endpoint
+            session_id = client.start_session(session)
         _print_session(session_id, live)
         if is_default_level(options):
             _print_level(level, why)
@@ -99,9 +103,9 @@ def _send(options: Options, client: "BlockingClient", live: "LiveReport | None",
     per_run = run_options(options, _policy(options, None) if options.approve else None)
     if client.perform(is_active(session_id)):
         raise busy(session_id)
+    client.attach(session_id, client.ask("read_events", {"after": 0, "limit": 1}, session_id)["lastSeq"])
     if options.profile or options.model:
         client.ask("switch_model", without_none({"profile": options.profile, "model": options.model}), session_id)
-    client.attach(session_id, client.ask("read_events", {"after": 0, "limit": 1}, session_id)["lastSeq"])
     policy = client.ask("get_snapshot", {}, session_id).get("approvalPolicy") or ""
     _print_session(session_id, live)
     message = without_none({**_message(options, session_id, prompt), "options": per_run})
@@ -140,9 +144,12 @@ def _read_stdin() -> bytes:
 
 
 @contextmanager
-def _client(options: Options) -> "Generator[tuple[BlockingClient, LiveReport | None], None, None]":
+def _client(
+    options: Options, *, needs_own_config: bool = False
+) -> "Generator[tuple[BlockingClient, LiveReport | None], None, None]":
     """A client; on a terminal with a report that shows while it waits that it is alive."""
-    with blocking_client(options, _client_name(options)) as client:
+    with blocking_client(options, _client_name(options), needs_own_config=needs_own_config) as client:
+        client.offer(endpoint_for_attach(client.hello().get("keyVariables")))
         if options.stream_json or not sys.stderr.isatty():
             yield client, None
             return

@@ -36,12 +36,6 @@ def choose_model(options: Options, error: UserError | ProtocolError) -> None:
         raise UserError(NOTHING_CONFIGURED, hint=advice(found, file))
     add_profile(file, chosen.name, chosen.block)
     print(f"wrote [models.{chosen.name}] to {escape(str(file))}", file=sys.stderr)
-    if isinstance(error, ProtocolError) and not options.config and _runs_daemon(options):
-        raise UserError(
-            "the running daemon does not know the new profile yet",
-            hint="buddy daemon stop, then try again",
-            exit_code=75,
-        )
 
 
 def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool:
@@ -51,6 +45,8 @@ def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool
 
     if isinstance(error, UserError):
         return isinstance(error, NothingConfigured)
+    if options.last or options.session or options.session_id:
+        return False  # a session that exists has its own model
     config = read_config(options)
     if error.code != "PROVIDER_NOT_CONFIGURED" or (options.agent_runtime or config.server.agent_runtime) != "native":
         return False  # other agents have their own models
@@ -61,17 +57,6 @@ def _is_unconfigured(options: Options, error: UserError | ProtocolError) -> bool
     except UserError:
         return False
     return False
-
-
-def _runs_daemon(options: Options) -> bool:
-    from buddy.client.blocking import connect_unix
-    from buddy.config.paths import socket_path
-
-    connection = connect_unix(socket_path(os.environ, options.state_dir, options.socket))
-    if connection is None:
-        return False
-    connection.close()
-    return True
 
 
 def config_file(options: Options) -> "Path":

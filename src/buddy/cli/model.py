@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from buddy.cli.options import Options
-from buddy.cli.server_address import without_credentials
 from buddy.cli.settings import places_of, read_config
 from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
+from buddy.config.server_address import without_credentials
 from buddy.config.settings import Config
 from buddy.errors import UserError
 from buddy.models.catalog import Facts, Prices, configured_facts, known_offline

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.cli.connect import async_client
+from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.continuing import check_fixed, check_no_run_flags
+from buddy.cli.endpoint import endpoint_for_start, has_other_config
 from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.known_secrets import known_secrets
 from buddy.cli.options import Options
@@ -177,12 +178,15 @@ def _print_all(lines: Iterable[str]) -> None:
 @asynccontextmanager
 async def _connect(options: Options) -> AsyncGenerator[tuple[Client, DaemonLink], None]:
     daemon_link = DaemonLink(places_of(options).socket)
-    if options.config:
-        async with async_client(options, "cli") as client:
-            yield client, daemon_link
-        return
-    link = await _connect_daemon(options)
-    async with Client(link, "cli", VERSION, reconnect=daemon_link.connect, patience=PATIENCE) as client:
+    if not options.config:
+        link = await _connect_daemon(options)
+        async with Client(link, "cli", VERSION, reconnect=daemon_link.connect, patience=PATIENCE) as client:
+            if not has_other_config(options, client.runtime.config if client.runtime else None):
+                offer_endpoint(client)
+                yield client, daemon_link
+                return
+    async with async_client(options, "cli", needs_own_config=True) as client:
+        offer_endpoint(client)
         yield client, daemon_link
 
 
@@ -224,6 +228,7 @@ def _session_access(client: Client, options: Options, level: str | None) -> Sess
         # A shared pane cannot be confined.
         wants_pane = has_terminal() and pane_of(options) is None and not options.no_tmux and level != "confined"
         payload = session_payload(options, "interactive", level, _policy(options, level))
+        payload["options"]["endpoint"] = endpoint_for_start(client.runtime.key_variables if client.runtime else None)
         return await _start(client, payload, wants_pane=wants_pane)
 
     async def find(wanted: str) -> str:
@@ -250,11 +255,21 @@ def _settings(options: Options, config: Config) -> TerminalSettings:
 
         await asyncio.to_thread(launch, options)
 
-    models = {name: _model_of(config, name) for name in profile_names(config, os.environ)}
+    def models() -> dict[str, str]:
+        now = read_config(options)
+        return {name: _model_of(now, name) for name in profile_names(now, os.environ)}
+
+    def describe(profile: str, has_pane: bool) -> ProfileDetails:
+        try:
+            now = read_config(options)
+        except UserError:  # reported where a profile is chosen
+            now = config
+        return _describe(now, profile, has_pane=has_pane)
+
     display = config.display
     return TerminalSettings(
         display=DisplayOptions(display.color, display.show_tokens, display.show_tool_calls),
-        profiles=Profiles(models, lambda profile, has_pane: _describe(config, profile, has_pane=has_pane)),
+        profiles=Profiles(models, describe),
         buddy=BuddyProgram((sys.executable, "-P", "-m", "buddy"), _flags(options), restart_daemon),
     )
 
@@ -266,7 +281,7 @@ def _policy(options: Options, level: str | None) -> str:
 
 def _describe(config: Config, profile: str, *, has_pane: bool) -> ProfileDetails:
     """Slow: it loads the tools to know their names."""
-    from buddy.cli.server_address import without_credentials
+    from buddy.config.server_address import without_credentials
     from buddy.tools.toolbox import PANE_TOOLS, ToolDeps, toolbox
 
     tools = toolbox(config.tools, ToolDeps()).without(set() if has_pane else PANE_TOOLS)

@@ -85,4 +85,4 @@ async def _welcome(runtime: "Runtime", connection: socket.socket) -> None:
 
     link = ServerSocketLink(replace(runtime.limits, stalled_seconds=FOREVER))
     await asyncio.get_running_loop().connect_accepted_socket(lambda: link, connection)
-    runtime.accept(link, trusted=True)
+    runtime.accept(link, trusted=True, is_local=True)

@@ -8,6 +8,9 @@ from buddy.cli.options import Options
 from buddy.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from buddy.config.places import Places
     from buddy.config.settings import Config
 
@@ -24,6 +27,16 @@ def read_config(options: Options) -> "Config":
     from buddy.config.load import load_config
 
     return load_config(os.environ, Path(options.config) if options.config else None, places_of(options))
+
+
+def config_finder(options: Options) -> "Callable[[], Path | None]":
+    """Finds the configuration file again, as `read_config` finds it."""
+    from functools import partial
+    from pathlib import Path
+
+    from buddy.config.load import find_config
+
+    return partial(find_config, os.environ, Path(options.config) if options.config else None, places_of(options))
 
 
 def preload_certificates(config: "Config", profile: str | None = None) -> None:

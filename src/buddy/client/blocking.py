@@ -55,6 +55,7 @@ class BlockingClient:
         self.watched: dict[int, Callable[[], None]] = {}
         self.on_idle: Callable[[], None] | None = None  # called again and again while nothing happens
         self._core: Core[Fields] = Core(name, version, _spoken_version)
+        self.offer = self._core.offer
         self._connection = connection
         self._reconnect = reconnect
         self._gather = gather
@@ -70,6 +71,15 @@ class BlockingClient:
         self._connection.close()
 
     # --- requests ---------------------------------------------------------------------------------------------------
+
+    def hello(self) -> Fields:
+        """The runtime's reply to hello; empty if it refused."""
+        while self._core.welcome is None and self._core.refusal is None and not self._is_gone:
+            line = self._next_line()
+            event = self._handle_line(line) if line is not None else None
+            if event is not None:
+                self._early.append(event)
+        return self._core.welcome or {}
 
     def ask(self, kind: str, payload: Fields, session_id: str | None = None) -> Fields:
         """Send a request and wait for its reply; a refusal is a ProtocolError."""
@@ -118,7 +128,7 @@ class BlockingClient:
 
     def attach(self, session_id: str, after: int = 0) -> Fields:
         """Receive the events after `after`, and those to come."""
-        reply = self.ask("attach_session", {"sessionId": session_id, "lastSeenSeq": after}, session_id)
+        reply = self.ask("attach_session", self._core.attach_payload(session_id, after), session_id)
         self._core.follow(session_id, None)
         self._core.seek(session_id, after)
         return reply

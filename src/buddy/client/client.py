@@ -20,7 +20,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event, Response, RowEvent, encode, parse_incoming
 from buddy.protocol.ids import Ids
 from buddy.protocol.request_table import REQUESTS
-from buddy.protocol.shapes import Shape
+from buddy.protocol.shapes import AttachOptions, Shape
 
 MAX_BUFFERED = 10_000
 
@@ -54,6 +54,7 @@ class Client:
         """With `reconnect`, a lost connection is retried for up to `patience` seconds, from the last seq seen."""
         self.runtime: ask.HelloReply | None = None
         self._core: Core[msgspec.Raw] = Core(name, version, self._read_hello, ids)
+        self.offer = self._core.offer
         self._link = link
         self._reconnect = reconnect
         self._patience = patience
@@ -127,7 +128,8 @@ class Client:
 
     async def attach(self, session_id: str, last_seen_seq: int = 0, token: str | None = None) -> ask.AttachSessionReply:
         self._core.seek(session_id, last_seen_seq)
-        reply = await self.request(ask.AttachSession(session_id, last_seen_seq, token), ask.AttachSessionReply)
+        options = msgspec.convert(self._core.attach_payload(session_id, 0).get("options"), AttachOptions | None)
+        reply = await self.request(ask.AttachSession(session_id, last_seen_seq, token, options), ask.AttachSessionReply)
         self._core.follow(session_id, token)
         return reply
 

@@ -65,6 +65,8 @@ class Core(Generic[Payload]):
         self.outgoing: list[bytes] = []
         self.is_joined = False  # whether hello and every attach of this connection were answered
         self.refusal: ProtocolError | None = None  # why this connection could not be joined
+        self.welcome: Payload | None = None  # the runtime's reply to hello
+        self._endpoint: Fields | None = None
         self._hello = {"clientName": name, "clientVersion": version, "capabilities": CAPABILITIES}
         self._spoken_version = spoken_version
         self._new_id = new_id or Ulids()
@@ -80,9 +82,17 @@ class Core(Generic[Payload]):
         self.is_joined, self.refusal = False, None
         self._join("hello", self._hello)
         for session_id, token in self._tokens.items():
-            place: Fields = {"sessionId": session_id, "lastSeenSeq": self._cursors.get(session_id, 0)}
+            place = self.attach_payload(session_id, self._cursors.get(session_id, 0))
             self._join("attach_session", {**place, "attachToken": token} if token else place, session_id)
         self.outgoing += [pending.line for pending in self._pending.values()]
+
+    def offer(self, endpoint: Fields) -> None:
+        """Send what this client's environment says with every attach, also after a lost connection."""
+        self._endpoint = endpoint
+
+    def attach_payload(self, session_id: str, after: int) -> Fields:
+        place: Fields = {"sessionId": session_id, "lastSeenSeq": after}
+        return place if self._endpoint is None else {**place, "options": {"endpoint": self._endpoint}}
 
     def disconnect(self, *, for_good: bool = False) -> None:
         """The connection was lost: requests that will not be resent fail; with `for_good`, all do."""
@@ -155,7 +165,7 @@ class Core(Generic[Payload]):
 
     def _join_answered(self, kind: str, payload: Payload | None, error: Exception | None) -> None:
         if kind == "hello" and payload is not None and error is None:
-            spoken = self._spoken_version(payload)
+            self.welcome, spoken = payload, self._spoken_version(payload)
             if spoken != VERSION:
                 error = ProtocolError("UNSUPPORTED_PROTOCOL_VERSION", f"the runtime speaks {spoken}, not {VERSION}")
         if isinstance(error, ProtocolError):

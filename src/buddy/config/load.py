@@ -33,7 +33,11 @@ _TABLES = tuple(name for name in Config.__struct_fields__ if name != "source")
 def load_config(env: Mapping[str, str], explicit: Path | None, places: Places) -> Config:
     """Read the named file or the user's; without one, use the defaults."""
     path = find_config(env, explicit, places)
-    return parse_config(_read(path), str(path)) if path else Config()
+    return load_file(path) if path else Config()
+
+
+def load_file(path: Path) -> Config:
+    return parse_config(_read(path), str(path))
 
 
 def parse_config(text: str, source: str) -> Config:

@@ -14,6 +14,14 @@ def config_path(env: "Mapping[str, str]") -> str:
     return f"{_xdg(env, 'XDG_CONFIG_HOME', '.config')}/buddy"
 
 
+def config_file(env: "Mapping[str, str]", given: str | None = None) -> str:
+    """The configuration file that a command line and its environment mean; empty if there is none."""
+    named = _absolute(given or env.get("BUDDY_CONFIG"))
+    folder = config_path(env)
+    candidates = (f"{folder}/buddy.toml", f"{folder}/agent.toml", f"{os.path.dirname(folder)}/agent/agent.toml")  # noqa: PTH120 - as below
+    return named or next((path for path in candidates if os.path.isfile(path)), "")  # noqa: PTH113 - as below
+
+
 def state_path(env: "Mapping[str, str]", given: str | None = None) -> str:
     """Command line over environment over the XDG default."""
     return _own_state(env, given) or f"{_xdg(env, 'XDG_STATE_HOME', '.local/state')}/buddy"

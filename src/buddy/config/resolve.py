@@ -1,9 +1,10 @@
 """Decide which model to use: a profile from the file, the environment, or a built-in model.
 
-Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL`, `BUDDY_API_KEY`
-and `BUDDY_CONTEXT_LIMIT` override the active profile. A profile chosen by name takes precedence over them, and they
-only fill in what it leaves unset, so choosing a profile never sends its requests elsewhere. Login tokens are only sent
-to the server named in the profile: a server or a key from the environment disables the login.
+Invariants: command line over environment over file over defaults. `BUDDY_MODEL`, `BUDDY_BASE_URL`, `BUDDY_API_KEY`,
+`BUDDY_API` and `BUDDY_CONTEXT_LIMIT` override the active profile. A profile chosen by name takes precedence over them,
+and they only fill in what it leaves unset, so choosing a profile never sends its requests elsewhere. Login tokens are
+only sent to the server named in the profile: a server or a key from the environment disables the login. A server that
+is named without a model has the model "": the only one that the server offers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from buddy.config.environment import api_of, override, window_of
+from buddy.config.server_address import without_credentials
 from buddy.config.settings import Api, Auth, Config, Profile
 from buddy.errors import UserError
 
@@ -63,6 +66,10 @@ class Resolved(Struct, frozen=True):
                 hint=f"export {self.unset_variable}=…, or remove api_key_env from [models.{self.profile}]",
             )
 
+    def describe(self) -> str:
+        """The model and its server, for a person."""
+        return " at ".join(filter(None, (self.model, without_credentials(self.base_url)))) or self.profile
+
     def __repr__(self) -> str:
         return f"Resolved(profile={self.profile!r}, api={self.api!r}, base_url={self.base_url!r}, model={self.model!r})"
 
@@ -75,7 +82,7 @@ def resolve_profile(
     profile = _profiles(config, env)[choice.profile]
     if profile.api == "scripted":
         return _build(config, env, choice, profile, base_url="", api_key="")
-    base_url, key = _override(env, "BASE_URL"), _override(env, "API_KEY")
+    base_url, key = override(env, "BASE_URL"), override(env, "API_KEY")
     if profile.auth == "login" and (choice.by_name or not (base_url or key)):
         return _build(config, env, choice, profile, base_url=_login_server(choice, profile), api_key="")
     if profile.auth == "login":
@@ -84,6 +91,7 @@ def resolve_profile(
         base_url, key = profile.api_base_url or base_url, _own_key(config, env, profile) or key
     else:
         base_url, key = base_url or profile.api_base_url, key or _own_key(config, env, profile)
+        profile = replace(profile, api=api_of(env) or profile.api)
     if not base_url:
         raise UserError(
             f"profile {choice.profile!r} has no api_base_url",
@@ -117,7 +125,7 @@ def _choose(config: Config, env: Mapping[str, str], name: str | None, model: str
     wanted, named_model = _split(model or "", profiles, within=name)
     if wanted or name:
         return _Choice(wanted or name or "", named_model, by_name=True)
-    wanted, env_model = _split(_override(env, "MODEL"), profiles)
+    wanted, env_model = _split(override(env, "MODEL"), profiles)
     return _Choice(wanted or _active(config, profiles), named_model or env_model, by_name=False)
 
 
@@ -150,12 +158,11 @@ def _has_local() -> bool:
 
 def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
     found = dict(config.models)
-    base_url = _override(env, "BASE_URL")
+    base_url = override(env, "BASE_URL")
     if base_url and not found:
-        model = _override(env, "MODEL").removeprefix(f"{FROM_ENV}/")
-        found[FROM_ENV] = Profile(
-            api_base_url=base_url, model="default" if model in ("", FROM_ENV, SCRIPTED) else model
-        )
+        model = override(env, "MODEL").removeprefix(f"{FROM_ENV}/")
+        model = "" if model in (FROM_ENV, SCRIPTED) else model
+        found[FROM_ENV] = Profile(api_base_url=base_url, model=model, api=api_of(env) or "completions")
     found.setdefault(SCRIPTED, Profile(api="scripted", model=SCRIPTED))
     if LOCAL not in found and _has_local():
         found[LOCAL] = Profile(
@@ -173,10 +180,6 @@ def _check_known(name: str, profiles: Mapping[str, Profile]) -> None:
         raise UserError(
             f"unknown profile {name!r}. Available: {', '.join(profiles)}", hint="define it as [models.NAME]"
         )
-
-
-def _override(env: Mapping[str, str], name: str) -> str:
-    return env.get(f"BUDDY_{name}") or env.get(f"AGENT_{name}") or ""
 
 
 def _own_key(config: Config, env: Mapping[str, str], profile: Profile) -> str:
@@ -214,12 +217,9 @@ def _relative_to_file(config: Config, path: str) -> Path:
 
 def _window(env: Mapping[str, str], choice: _Choice, profile: Profile) -> int | None:
     """The context window as configured; like the other variables, this one only completes a profile chosen by name."""
-    text = _override(env, "CONTEXT_LIMIT")
-    if not text or (choice.by_name and profile.context_limit):
-        return profile.context_limit
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise UserError(f"BUDDY_CONTEXT_LIMIT {text!r} is not a number of tokens", hint="for example 128000")
-    return int(text)
+    return (
+        profile.context_limit if choice.by_name and profile.context_limit else window_of(env) or profile.context_limit
+    )
 
 
 def _build(
@@ -231,7 +231,7 @@ def _build(
         api=profile.api,
         base_url=base_url,
         api_key=api_key,
-        model=choice.model or profile.model or choice.profile,
+        model=choice.model or profile.model or ("" if choice.profile == FROM_ENV else choice.profile),
         context_limit=limit or UNKNOWN_CONTEXT,
         script=_relative_to_file(config, profile.script) if profile.script else None,
         temperature=config.agent.temperature,

@@ -39,13 +39,17 @@ class Agents:
     ) -> None:
         """`own` are the agents of the program that Buddy runs in, by name; each is made once per target."""
         self.projects = projects
-        self._default = config.server.agent_runtime
         self._own = own or {}
         self._places = places
-        self._folders = credential_folders(config, places)
+        self.configure(config)
         self._env = env
         self._has_room = has_room
         self._pool: AgentPool | None = None
+
+    def configure(self, config: Config) -> None:
+        """Use this configuration for sessions that start from now on."""
+        self._default = config.server.agent_runtime
+        self._folders = credential_folders(config, self._places)
 
     def settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         """The session's start with its backend fixed, and a warning if the user should know why."""

@@ -50,11 +50,13 @@ class PeerConnection:
         dispatch: "Dispatch",
         *,
         trusted: bool,
+        is_local: bool = False,
         scrubber: Scrubber,
         limits: Limits = NO_LIMITS,
         encoded: LineCache | None = None,
     ) -> None:
         self.name = ""
+        self.is_local = is_local
         self.roles = Roles(sessions.tokens, is_owner=trusted, expire=self.close)
         self._limits = limits
         self._encoded = encoded or LineCache()

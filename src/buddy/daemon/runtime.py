@@ -7,18 +7,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.approvals.rulebook import RuleBook
 from buddy.backends.contract import Backend
 from buddy.backends.droid.credentials import factory_key
 from buddy.backends.external.contract import Agent
-from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
-from buddy.config.resolve import LOCAL_URL, Resolved, configured_keys, resolve_profile
-from buddy.config.settings import Config
+from buddy.config.resolve import Resolved
+from buddy.config.settings import Config, ToolSettings
 from buddy.daemon.agents import Agents, credential_folders
 from buddy.daemon.boot_clock import boot_time
+from buddy.daemon.client_keys import ClientKeys
+from buddy.daemon.configuration import Configuration, Find
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
@@ -26,17 +28,15 @@ from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.projects import Projects
+from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
 from buddy.daemon.session_list import SessionList
+from buddy.daemon.session_model import BuddyAgent, SessionModels
 from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log, TokenRecord
 from buddy.log.owners import this_owner
 from buddy.models.contract import Provider
-from buddy.models.credentials import ApiKey, Credentials
-from buddy.models.http.pool import Pool
-from buddy.models.listing import Listings
-from buddy.models.retry import Patience, RetryingProvider
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
@@ -81,28 +81,32 @@ class Runtime:
     """Everything behind the protocol, in one process."""
 
     def __init__(
-        self, config: Config, places: Places, env: Mapping[str, str], overrides: RuntimeOverrides | None = None
+        self,
+        config: Config,
+        places: Places,
+        env: Mapping[str, str],
+        overrides: RuntimeOverrides | None = None,
+        *,
+        find_config: Find | None = None,
     ) -> None:
+        """With `find_config`, the configuration is read again when its file has changed."""
         overrides = overrides or RuntimeOverrides()
         self.scrubber = Scrubber()
         self.scrubber.register_environment(env)
-        for key in (*configured_keys(config, env), factory_key(env, *credential_folders(config, places))):
-            self.scrubber.register(key)
+        self.scrubber.register(factory_key(env, *credential_folders(config, places)))
+        self.configuration = Configuration(config, env, self.scrubber, find_config)
+        self.configuration.on_change = self._reconfigure
         self.log = overrides.log or _open_log(places, overrides.clock)
-        self._config = config
-        self._env = env
-        self._make_provider = overrides.provider or self._make_own
         self._user_folder = places.config_dir
-        self._auth_file = places.config_dir / "auth.json"
+        self._providers = Providers(places.config_dir / "auth.json", self.scrubber)
+        keys = ClientKeys(env, self._hide)
+        make = overrides.provider or self._providers.make
+        self.models = SessionModels(self.configuration, keys, make, self._providers.list_models)
         source = Path(config.source) if config.source else None
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent, source)
-        self._listings = Listings()
-        self._pool = Pool()
-        self._patience: dict[tuple[str, float | None], Patience] = {}
-        deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
-        builtin: ToolSource = FixedSource(toolbox(config.tools, deps))
-        self._all_tools = CombinedSource(builtin, *overrides.tools) if overrides.tools else builtin
-        self._tool_source = functools.cache(self._make_source)
+        self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
+        self._more_tools = overrides.tools
+        self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
@@ -137,12 +141,19 @@ class Runtime:
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
-        peer = PeerConnection(ours, self.sessions, self.log, self._dispatch, trusted=True, scrubber=self.scrubber)
+        peer = PeerConnection(
+            ours, self.sessions, self.log, self._dispatch, trusted=True, is_local=True, scrubber=self.scrubber
+        )
         self._serve(peer)
         return theirs
 
-    def accept(self, link: ServerLink, *, trusted: bool, grant: TokenRecord | None = None) -> bool:
-        """Serve a peer from outside; False if there are too many, or the runtime is stopping."""
+    def accept(
+        self, link: ServerLink, *, trusted: bool, is_local: bool = False, grant: TokenRecord | None = None
+    ) -> bool:
+        """Serve a peer from outside; False if there are too many, or the runtime is stopping.
+
+        `is_local`: it is a process of the owner on this machine, so it may send keys.
+        """
         most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
         if len(self._connections) >= most or self.stopping.is_set():
             return False
@@ -152,6 +163,7 @@ class Runtime:
             self.log,
             self._dispatch,
             trusted=trusted,
+            is_local=is_local,
             scrubber=self.scrubber,
             limits=self.limits,
             encoded=self._encoded,
@@ -207,21 +219,23 @@ class Runtime:
             await self._tracing.close()
         if self.memory is not None:
             await self.memory.close()
-        self._pool.close()
+        self._providers.close()
         await self.log.close()
 
     async def forget(self, session_id: str) -> None:
         """Remove a deleted session from the list and from memory."""
         self.session_list.remove(session_id)
+        self.models.keys.forget(session_id)
         if self.memory is not None:
             await self.memory.forget_session(session_id)
 
     def _settle(self, started: SessionStarted) -> tuple[SessionStarted, tuple[WarningRaised, ...]]:
         settled, notes = self.agents.settle(started)
+        settled, differences = self.models.settle(settled)
         options = started.options
         is_here = ((options.target if options else None) or started.sandbox_provider) in ("local", "confined")
         own = self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()
-        return settled, (*notes, *own, *self.rulebook.dead_rules())
+        return settled, (*notes, *self.configuration.notes(), *differences, *own, *self.rulebook.dead_rules())
 
     def _place(self, started: SessionStarted) -> Place:
         options = started.options
@@ -241,15 +255,16 @@ class Runtime:
         if other is not None:
             return other
         named = profile or (None if started.provider == "default" else started.provider)
-        instructions = (options.system_prompt if options else None) or self._config.agent.system_prompt
+        agent = self.configuration.current.agent
+        instructions = (options.system_prompt if options else None) or agent.system_prompt
         source = self._tool_source(bool(options and options.tmux), bool(options and options.plan))
-        agent = self._config.agent
         root = started.repo.root_path if started.repo else ""
         recall = self.memory.recaller(started.session_id, root) if self.memory else None
         place = (self._user_folder, recall, agent.temperature, agent.top_p)
         settings = PromptSettings(instructions, *place)
         try:
-            return Native(self._provider, source, self.log.has_room, settings, named, model)
+            chosen = named, model
+            return BuddyAgent(self.models.of(started), source, self.log.has_room, settings, chosen)
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
@@ -258,68 +273,27 @@ class Runtime:
         source = self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
         return FilteredSource(source, Registry.read_only) if plan else source
 
-    def _provider(self, profile: str | None, model: str | None) -> Provider:
-        resolved = resolve_profile(self._config, self._env, profile, model)
-        resolved.check_key()
-        self.scrubber.register(resolved.api_key)
-        return self._make_provider(resolved)
+    def _use_tools(self, settings: ToolSettings) -> None:
+        builtin: ToolSource = FixedSource(toolbox(settings, self._tool_deps))
+        self._all_tools = CombinedSource(builtin, *self._more_tools) if self._more_tools else builtin
+        self._tool_source = functools.cache(self._make_source)
+
+    def _reconfigure(self, config: Config) -> None:
+        """Use a changed configuration for what starts from now on."""
+        self._use_tools(config.tools)
+        self.agents.configure(config)
+        self.rulebook.configure(config)
+        agent = config.agent
+        self.sessions.services = replace(
+            self.sessions.services, approval_timeout=agent.approval_timeout_seconds, max_turns=agent.max_turns
+        )
+
+    def _hide(self, secret: str) -> None:
+        if not self._has_secret(secret):
+            self.scrubber.register(secret)
 
     def _has_secret(self, text: str) -> bool:
         return self.scrubber.registered(text) != text
-
-    def _make_own(self, resolved: Resolved) -> Provider:
-        credentials = find_credentials(resolved, self._auth_file, self.scrubber)
-        endpoint = resolved.base_url, resolved.retry_seconds
-        patience = self._patience.setdefault(endpoint, Patience(resolved.retry_seconds))
-        return make_provider(resolved, credentials, self._listings, self._pool, patience)
-
-
-def make_provider(
-    resolved: Resolved,
-    credentials: Credentials,
-    listings: Listings,
-    pool: Pool | None = None,
-    patience: Patience | None = None,
-) -> Provider:
-    """The model of a resolved profile; each wire is imported when it is first needed."""
-    from buddy.models.catalog_provider import CatalogProvider
-    from buddy.models.wires import Endpoint, make_wire
-
-    if resolved.api == "scripted":
-        from buddy.models.script import load_script
-        from buddy.models.scripted import Scripted
-
-        script = load_script(resolved.script) if resolved.script else None
-        limit = resolved.context_limit if resolved.context_known else 128_000
-        scripted = Scripted(resolved.profile, script, context_limit=limit) if script else Scripted.echo()
-        return RetryingProvider(scripted, patience)
-    if resolved.base_url == LOCAL_URL:
-        from buddy.models.local import LocalModel
-
-        api = "responses" if resolved.api == "responses" else "completions"
-        return RetryingProvider(LocalModel(resolved.profile, api=api, context_limit=resolved.context_limit), patience)
-    endpoint = Endpoint(
-        resolved.profile,
-        resolved.base_url,
-        credentials,
-        resolved.model,
-        resolved.context_limit,
-        login=resolved.auth == "login",
-    )
-    provider = RetryingProvider(make_wire(resolved.api, endpoint, pool), patience)
-    return CatalogProvider(provider, resolved, lambda: listings.of(resolved.base_url, credentials))
-
-
-def find_credentials(resolved: Resolved, auth_file: Path, scrubber: Scrubber) -> Credentials:
-    """The profile's key, or its login, whose tokens are registered with the scrubber as they are received."""
-    if resolved.auth == "api-key":
-        return ApiKey(resolved.api_key)
-    from buddy.models.login.bearer import Login
-    from buddy.models.login.issuer import find_issuer
-    from buddy.models.login.tokens import AuthFile
-
-    issuer = find_issuer(resolved.issuer, resolved.client_id)
-    return Login(resolved.profile, issuer, AuthFile(auth_file), learned=scrubber.register)
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

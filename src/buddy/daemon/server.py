@@ -15,6 +15,7 @@ from pathlib import Path
 
 from buddy.config.places import Places
 from buddy.config.settings import Config
+from buddy.daemon.configuration import Find
 from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
@@ -29,12 +30,18 @@ log = logging.getLogger("buddy.daemon")
 
 
 async def serve(
-    config: Config, places: Places, env: Mapping[str, str], *, listen: Listen | None = None, echo: bool = False
+    config: Config,
+    places: Places,
+    env: Mapping[str, str],
+    *,
+    find_config: Find | None = None,
+    listen: Listen | None = None,
+    echo: bool = False,
 ) -> None:
-    """Run the daemon until it is asked to stop."""
+    """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration."""
     lock = lock_state(places.state_dir)
     try:
-        runtime = Runtime(config, places, env)
+        runtime = Runtime(config, places, env, find_config=find_config)
         handler = open_logfile(logfile_of(places), runtime.scrubber)
         if echo:
             logging.getLogger().addHandler(logging.StreamHandler())
@@ -82,6 +89,7 @@ class _Daemon:
         self._handle_signals(loop)
         await self._runtime.clean_up()
         recovered = await self._runtime.sessions.recover()
+        log.info("configuration %s", self._runtime.configuration.describe())
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
         prove_soon(str(self._places.state_dir))
         gc.freeze()  # what the start allocated stays, so the collector can skip it
@@ -138,5 +146,5 @@ class _AcceptedLink(ServerSocketLink):
         if peer_uid(connection) != os.geteuid():
             log.warning("refused a peer with another uid")
             self.abort()
-        elif not self._runtime.accept(self, trusted=True):
+        elif not self._runtime.accept(self, trusted=True, is_local=True):
             self.abort()

@@ -31,6 +31,7 @@ from buddy.protocol.shapes import (
     BudgetState,
     ContextState,
     Count,
+    Endpoint,
     Headless,
     Positive,
     Repo,
@@ -297,6 +298,8 @@ class ModelSwitched(Payload, frozen=True, kw_only=True):
     before: dict[str, str]
     after: dict[str, str]
     by: str
+    endpoint: Endpoint | None = None
+    """The environment's endpoint, if that changed; the model is again the one that the session was started with."""
 
 
 class SessionCompacted(Payload, frozen=True, kw_only=True):

@@ -53,6 +53,16 @@ class BudgetLimits(TypedDict):
     maxToolCalls: NotRequired[int | None]
 
 
+class Endpoint(TypedDict):
+    baseUrl: NotRequired[str | None]
+    model: NotRequired[str | None]
+    api: NotRequired[Literal["completions", "responses"] | None]
+    apiKey: NotRequired[str | None]
+    contextLimit: NotRequired[int | None]
+    keys: NotRequired[dict[str, str] | None]
+    keyed: NotRequired[bool]
+
+
 class SessionOptions(TypedDict):
     agentRuntime: NotRequired[str | None]
     profile: NotRequired[str | None]
@@ -66,6 +76,7 @@ class SessionOptions(TypedDict):
     budget: NotRequired[BudgetLimits | None]
     systemPrompt: NotRequired[str | None]
     unsafeAgent: NotRequired[bool]
+    endpoint: NotRequired[Endpoint | None]
 
 
 class SessionStarted(Payload):
@@ -371,6 +382,7 @@ class ModelSwitched(Payload):
     before: dict[str, str]
     after: dict[str, str]
     by: str
+    endpoint: NotRequired[Endpoint | None]
 
 
 class SessionResumed(Payload):

@@ -11,11 +11,13 @@ from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, Sessio
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
+    AttachOptions,
     BudgetState,
     ContextState,
     Count,
     Criterion,
     DecisionMade,
+    ModelInUse,
     Positive,
     Replay,
     Repo,
@@ -44,6 +46,10 @@ class HelloReply(Shape, frozen=True):
     protocol_version: str
     capabilities: tuple[str, ...]
     sandbox: dict[str, str] | None = None
+    config: str | None = None
+    """The runtime's configuration file, empty if there is none; this and the next are for the owner alone."""
+    key_variables: tuple[str, ...] | None = None
+    """The variables that its profiles read their keys from."""
 
 
 class StartSession(Shape, frozen=True):
@@ -91,6 +97,7 @@ class AttachSession(Shape, frozen=True):
     session_id: SessionId
     last_seen_seq: Count
     attach_token: AttachToken | None = None
+    options: AttachOptions | None = None
 
 
 class AttachSessionReply(Shape, frozen=True):
@@ -173,10 +180,8 @@ class SwitchModel(Shape, frozen=True):
     model: str | None = None
 
 
-class SwitchModelReply(Shape, frozen=True):
-    profile: str
-    model: str
-    api: str
+class SwitchModelReply(ModelInUse, frozen=True):
+    pass
 
 
 class CompactSession(Shape, frozen=True):
@@ -197,6 +202,7 @@ class GetSnapshotReply(SessionSnapshot, frozen=True, kw_only=True):
     context: ContextState
     approvals: tuple[ApprovalRequest, ...]
     approval_policy: Policy | None = None
+    model: ModelInUse | None = None
 
 
 class ReadEvents(Shape, frozen=True):

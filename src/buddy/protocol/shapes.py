@@ -152,6 +152,38 @@ class RunOptions(Shape, frozen=True):
     budget: BudgetLimits | None = None
 
 
+class Endpoint(Shape, frozen=True):
+    """The model's endpoint as a client's own environment names it; accepted on the owner's Unix socket only.
+
+    `keys` are variables that profiles read their keys from. Keys are kept in memory: the recorded form has none, and
+    `keyed` says that some were given.
+    """
+
+    base_url: str | None = None
+    model: str | None = None
+    api: Literal["completions", "responses"] | None = None
+    api_key: str | None = None
+    context_limit: Positive | None = None
+    keys: dict[str, str] | None = None
+    keyed: bool = False
+
+    def __repr__(self) -> str:
+        return f"Endpoint(base_url={self.base_url!r}, model={self.model!r}, api={self.api!r})"
+
+
+class AttachOptions(Shape, frozen=True):
+    endpoint: Endpoint | None = None
+
+
+class ModelInUse(Shape, frozen=True):
+    """The model of a session, and the address of its server without credentials (empty if there is no server)."""
+
+    profile: str
+    model: str
+    api: str
+    base_url: str = ""
+
+
 class SessionOptions(Shape, frozen=True):
     """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement.
 
@@ -171,6 +203,7 @@ class SessionOptions(Shape, frozen=True):
     budget: BudgetLimits | None = None
     system_prompt: str | None = None
     unsafe_agent: bool = False
+    endpoint: Endpoint | None = None
 
 
 class DecisionMade(Shape, frozen=True):

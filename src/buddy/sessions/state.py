@@ -1,6 +1,7 @@
 """The state of a session: a pure fold of its events. The live state and the one rebuilt from the log are equal."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.backends.runstate import OpenCall, RunState
 from buddy.protocol.codes import Outcome, Policy, SessionState
@@ -31,7 +32,7 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
-from buddy.protocol.shapes import ContextState
+from buddy.protocol.shapes import ContextState, SessionOptions
 
 
 class SessionFold(Struct):
@@ -118,8 +119,13 @@ class SessionFold(Struct):
             case ApprovalReceived():
                 if body.scope == "session" and body.digest and body.decision == "approve":
                     self.granted.add(body.digest)
-            case ModelSwitched():
+            case ModelSwitched(endpoint=None):
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
+            case ModelSwitched():
+                self.profile = self.model = None
+                if self.started is not None:
+                    options = replace(self.started.options or SessionOptions(), endpoint=body.endpoint)
+                    self.started = replace(self.started, options=options)
 
     def _fill_context(self, body: Usage | SessionCompacted) -> None:
         if isinstance(body, Usage):

@@ -28,7 +28,7 @@ NEXT_POLICY_ON_HOST = {**NEXT_POLICY, "ask": "all"}
 
 async def switch_model(ui: CommandUI, wanted: str) -> None:
     """Switch to a profile by its name or its number in the list; without either, show the list."""
-    session, models = ui.session, ui.settings.profiles.models
+    session, models = ui.session, ui.settings.profiles.models()
     names = list(models)
     if not wanted:
         if not names:

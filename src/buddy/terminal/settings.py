@@ -21,8 +21,8 @@ class ProfileDetails(Struct, frozen=True):
 class Profiles(Struct, frozen=True):
     """The configured model profiles. `describe(profile, has_pane)` loads the tools, so it belongs in a thread."""
 
-    models: dict[str, str]
-    """Profile name → model name, which may be empty."""
+    models: Callable[[], dict[str, str]]
+    """Profile name → model name, which may be empty; read from the configuration as it is now."""
     describe: Callable[[str, bool], ProfileDetails]
 
 

@@ -78,9 +78,10 @@ async def show_status(ui: CommandUI, _: str) -> None:
     facts, runtime = session.facts, session.client.runtime
     state = session.view.state.replace("_", " ") if session.session_id else "starts with your first message"
     details = await asyncio.to_thread(ui.settings.profiles.describe, facts.profile, bool(facts.watch))
+    endpoint = await _endpoint_in_use(session) if session.session_id else details.endpoint
     rows = [
         ("model", " · ".join(filter(None, (facts.profile, facts.model))) or "the configured default"),
-        ("endpoint", details.endpoint),
+        ("endpoint", endpoint),
         ("session", f"{session.session_id} ({state})" if session.session_id else state),
         ("workspace", facts.root),
         ("target", f"{facts.target}, sandbox {facts.sandbox}"),
@@ -91,6 +92,12 @@ async def show_status(ui: CommandUI, _: str) -> None:
         ("daemon", f"{runtime.runtime_name} {runtime.runtime_version}" if runtime else "not connected"),
     ]
     ui.show("\n".join(f"  {style.dim(f'{name:<10}')} {escape(text)}" for name, text in rows if text))
+
+
+async def _endpoint_in_use(session: CurrentSession) -> str:
+    """Where the session's model is, as the runtime says."""
+    used = (await session.client.request(GetSnapshot(), GetSnapshotReply, session.session_id)).model
+    return used.base_url if used else ""
 
 
 def _tokens_used(session: CurrentSession) -> str:

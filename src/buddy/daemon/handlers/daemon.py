@@ -37,7 +37,11 @@ class DaemonRequests:
     async def hello(self, peer: PeerConnection, request: ask.Hello) -> Shape:
         peer.introduce(request.client_name)
         # The sandbox levels are looked up, not probed: a client that only says hello must not wait for probes.
-        return ask.HelloReply("buddyd", self._host.status().version, VERSION, CAPABILITIES, sandbox_levels())
+        known = ("buddyd", self._host.status().version, VERSION, CAPABILITIES, sandbox_levels())
+        if not peer.is_local:
+            return ask.HelloReply(*known)
+        configuration = self._host.configuration
+        return ask.HelloReply(*known, configuration.current.source, configuration.key_variables)
 
     async def ping(self, _peer: PeerConnection, _request: ask.Ping) -> Shape:
         return ask.PingReply(True, self._clock())

@@ -3,7 +3,9 @@
 from typing import Protocol
 
 from buddy.daemon.agents import Agents
+from buddy.daemon.configuration import Configuration
 from buddy.daemon.session_list import SessionList
+from buddy.daemon.session_model import SessionModels
 from buddy.protocol.requests import DaemonStatusReply
 
 
@@ -23,5 +25,11 @@ class Host(Protocol):
 
     @property
     def agents(self) -> Agents: ...
+
+    @property
+    def models(self) -> SessionModels: ...
+
+    @property
+    def configuration(self) -> Configuration: ...
 
     async def forget(self, session_id: str) -> None: ...

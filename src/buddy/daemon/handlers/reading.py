@@ -7,6 +7,7 @@ import msgspec
 
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
+from buddy.daemon.offered_endpoint import model_in_use
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
@@ -44,6 +45,7 @@ class ReadRequests:
             context=session.fold.context,
             approvals=tuple(session.pending_approvals()),
             approval_policy=session.approvals.policy().at(session.services.now()),
+            model=model_in_use(session),
         )
 
     async def read_events(self, _peer: PeerConnection, request: ask.ReadEvents, record: SessionRecord) -> Shape:

@@ -3,6 +3,7 @@
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
+from buddy.daemon.offered_endpoint import check_key, model_in_use
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Shape
@@ -34,6 +35,7 @@ class RunRequests:
         session_id = session.session_id
         if session.fold.run is None:
             self._sessions.admit_run()
+            check_key(session)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
@@ -64,7 +66,8 @@ class RunRequests:
     async def switch_model(self, peer: PeerConnection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
         session = await self._sessions.open(record.session_id, request)
         chosen = await switch_model(session, request, peer.name)
-        return ask.SwitchModelReply(chosen.profile, chosen.model, chosen.api)
+        used = model_in_use(session)
+        return ask.SwitchModelReply(chosen.profile, chosen.model, chosen.api, used.base_url)
 
     async def compact_session(self, peer: PeerConnection, request: ask.CompactSession, session: Session) -> Shape:
         return await compact(session, peer.name, undo=request.undo)

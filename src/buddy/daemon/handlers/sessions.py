@@ -4,11 +4,12 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
+from buddy.daemon.offered_endpoint import adopt, renew_key
 from buddy.daemon.session_list import Watcher, query_of
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
-from buddy.protocol.shapes import Replay, Shape
+from buddy.protocol.shapes import Endpoint, Replay, Shape
 from buddy.sessions.naming import archive, rename
 from buddy.sessions.pruning import prune
 from buddy.sessions.session import Session
@@ -36,6 +37,11 @@ class SessionRequests:
 
     async def start_session(self, peer: PeerConnection, request: ask.StartSession) -> Shape:
         check_path(request.repo.root_path)
+        _check_local(peer, request.options.endpoint if request.options else None)
+        try:
+            request = await self._host.models.name_model(request)
+        except UserError as error:
+            raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
         session, token = await self._sessions.start(request)
         peer.roles.drive(session.session_id)
         peer.attach(session.session_id, 0)
@@ -70,7 +76,9 @@ class SessionRequests:
     async def attach_session(self, peer: PeerConnection, request: ask.AttachSession, record: SessionRecord) -> Shape:
         session_id = record.session_id
         await peer.roles.admit(session_id, request.attach_token)
-        session = await self._open_if_possible(session_id, peer.name)
+        offered = request.options.endpoint if request.options else None
+        _check_local(peer, offered)
+        session = await self._open(session_id, offered, peer)
         gap = request.last_seen_seq + 1 < record.first_seq
         cursor = min(request.last_seen_seq, await self._last_seq(session_id))
         if gap:
@@ -82,9 +90,22 @@ class SessionRequests:
         state = session.state if session is not None else record.state
         return ask.AttachSessionReply(session_id, state, Replay(cursor + 1, max(last, 1), True, gap))
 
+    async def _open(self, session_id: str, offered: Endpoint | None, peer: PeerConnection) -> Session | None:
+        """Open the session with the endpoint that the client offers: a run that needs its key does not have to wait."""
+        if offered is None:
+            return await self._open_if_possible(session_id, peer.name)
+        peer.roles.require(session_id, "driver")
+        recorded = self._host.models.keys.take(session_id, offered)
+        session = await self._open_if_possible(session_id, peer.name)
+        if session is not None:
+            await adopt(session, offered, recorded, peer.name)
+        return session
+
     async def fork_session(self, peer: PeerConnection, request: ask.ForkSession, record: SessionRecord) -> Shape:
         requested_with = peer.roles.token_of(record.session_id)
         session, token = await self._sessions.fork(record.session_id, request.seq, peer.name, requested_with)
+        self._host.models.keys.copy(record.session_id, session.session_id)
+        await renew_key(session)
         peer.roles.drive(session.session_id)
         if requested_with is not None:
             await peer.roles.admit(session.session_id, token)
@@ -129,3 +150,8 @@ class SessionRequests:
 
 def _visible_to(peer: PeerConnection) -> tuple[str, ...] | None:
     return None if peer.roles.is_owner else peer.roles.sessions
+
+
+def _check_local(peer: PeerConnection, endpoint: Endpoint | None) -> None:
+    if endpoint is not None and not peer.is_local:
+        raise ProtocolError("ATTACH_FORBIDDEN", "options.endpoint is accepted only on the owner's Unix socket")

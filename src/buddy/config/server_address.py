@@ -1,6 +1,6 @@
 """The address of a model's server, as it may be shown."""
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 
 def without_credentials(base_url: str) -> str:
@@ -11,3 +11,12 @@ def without_credentials(base_url: str) -> str:
         return ""
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else ""
+
+
+def password_in(base_url: str) -> str:
+    """The password, or the user name that stands in its place; empty if the address has neither."""
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return ""
+    return unquote(parts.password or parts.username or "")

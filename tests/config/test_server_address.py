@@ -2,7 +2,7 @@
 
 import pytest
 
-from buddy.cli.server_address import without_credentials
+from buddy.config.server_address import without_credentials
 
 
 @pytest.mark.parametrize(

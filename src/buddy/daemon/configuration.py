@@ -1,0 +1,113 @@
+"""The runtime's configuration, read again when its file has changed.
+
+Invariants: whoever needs it asks for `current`, so a session that starts sees the file as it is now, and a run keeps
+what it started with; a file that can no longer be read leaves everything as it was, and `problem` says why; the keys of
+new profiles are registered as secrets before anybody can use them.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from buddy.config.load import load_file
+from buddy.config.resolve import configured_keys, resolve_profile
+from buddy.config.server_address import without_credentials
+from buddy.config.settings import Config
+from buddy.errors import UserError
+from buddy.protocol.events import WarningRaised
+from buddy.scrub import Scrubber
+
+log = logging.getLogger("buddy.daemon")
+
+Find = Callable[[], Path | None]
+"""Finds the configuration file; UserError if it cannot be used."""
+
+
+class Stamp(Struct, frozen=True):
+    path: Path
+    modified_ns: int
+    size: int
+    inode: int
+
+
+class Configuration:
+    def __init__(self, config: Config, env: Mapping[str, str], scrubber: Scrubber, find: Find | None = None) -> None:
+        """Without `find`, the configuration never changes."""
+        self.problem = ""
+        self.on_change: Callable[[Config], None] = lambda _: None
+        self._config = config
+        self._env = env
+        self._scrubber = scrubber
+        self._find = find
+        self._stamp: Stamp | None = None
+        self._stamp = self._stamp_now() if find else None
+        self._register()
+
+    @property
+    def current(self) -> Config:
+        """The configuration as the file has it now; the last one that could be read if it is broken."""
+        if self._find is not None:
+            self._refresh()
+        return self._config
+
+    def notes(self) -> tuple[WarningRaised, ...]:
+        """A warning if the file has a mistake, so that what a person edited last is not in force."""
+        if not self.problem:
+            return ()
+        message = f"{self.problem}. Until it is corrected, the previous configuration is used"
+        return (WarningRaised(code="CONFIG_INVALID", message=message),)
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The variables that profiles read their keys from."""
+        named = (profile.api_key_env for profile in self.current.models.values())
+        return tuple(sorted({name for name in named if name}))
+
+    def describe(self) -> str:
+        """Which file, which profiles, and the model that a session gets if it names none."""
+        config = self._config
+        try:
+            active = resolve_profile(config, self._env)
+            model = f"{active.profile} ({active.model or 'no model named'} at {without_credentials(active.base_url)})"
+        except UserError as error:
+            model = f"none: {error}"
+        profiles = ", ".join(config.models) or "none"
+        return f"{config.source or 'no file'}; profiles: {profiles}; model: {model}"
+
+    def _refresh(self) -> None:
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            config = load_file(stamp.path) if stamp else Config()
+        except UserError as error:
+            self.problem = str(error)
+            log.warning("configuration not changed: %s", error)
+            return
+        before, self._config, self.problem = self._config, config, ""
+        self._register()
+        log.info("configuration read again from %s", self.describe())
+        if (before.memory, before.limits) != (config.memory, config.limits):
+            log.warning("changes of [memory] and [limits] take effect when the daemon is restarted")
+        self.on_change(config)
+
+    def _register(self) -> None:
+        for key in configured_keys(self._config, self._env):
+            self._scrubber.register(key)
+
+    def _stamp_now(self) -> Stamp | None:
+        """What the file is like now; None if there is none. One that may not be used counts as unchanged."""
+        try:
+            path = self._find() if self._find else None
+            status = path.stat() if path else None
+        except UserError as error:
+            self.problem = str(error)
+            return self._stamp
+        except OSError:
+            return None
+        if path is None or status is None:
+            return None
+        return Stamp(path, status.st_mtime_ns, status.st_size, status.st_ino)
