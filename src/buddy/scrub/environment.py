@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from buddy.scrub.lazy import LazyPattern
 
-_NAME = LazyPattern(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_NAME = LazyPattern(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:^|_)(?:PASS|AUTH)$", re.IGNORECASE)
 _PATH = LazyPattern(r"~?\.{0,2}/[^\s]*|[A-Za-z]:\\.*")
 
 

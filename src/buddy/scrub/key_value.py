@@ -11,21 +11,21 @@ is linear in the text: where a word ends is found once for all names in it, and 
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from buddy.scrub.entropy import bits
-from buddy.scrub.key_names import ENDING, Kind, kind_of
+from buddy.scrub.key_names import ENDING, SUFFIX, Kind, kind_of
 from buddy.scrub.lazy import LazyPattern
-from buddy.scrub.marks import OPENING, Span
+from buddy.scrub.marks import Span
+from buddy.scrub.secret_values import LONGEST_IN_PROSE, Form, is_code, is_credential, is_login, is_secret
 
 LONGEST = 200
-LONGEST_IN_PROSE = 16
 SHORTEST = 6
+SHORTEST_SETTING = 4
 JUDGED = 256
-JUDGED_FIELD = 4096
 
 _SIGN = r"(?:=>|:=|={1,3}|:|>)"
 _CLOSED = r"[\"'\\\]]{0,4}"
-_NAMED = LazyPattern(rf"(?:{ENDING})(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
+_NAMED = LazyPattern(rf"(?:{ENDING}){SUFFIX}(?:{_CLOSED}[ \t]{{0,8}}{_SIGN}|(?=[ \t]))[ \t]{{0,8}}")
 _NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _LONGEST_NAME = 60
 
@@ -35,7 +35,7 @@ _QUOTED = LazyPattern(
 )
 _BARE = LazyPattern(r"[A-Za-z0-9_+/=~!@%^*#-]*+")
 _CONTINUED = LazyPattern(r"[\w.(\[{$:\\]")  # after a bare value: it is code
-_SETTING = LazyPattern(r"[^\s\"'\\`;,(){}\[\]<>$]*+")  # NAME=value, as in an environment: no code follows
+_WHOLE = LazyPattern(r"[^\s\"'\\`;,\[\]<>]*+")  # NAME=value, as in an environment, or `name: value` as a line
 _QUERY = LazyPattern(r"[^\s\"'\\&#<>\[]*+")
 _SCHEME = LazyPattern(
     r"(\\?[\"']?)((?:bearer|basic|token|digest|negotiate|api-?token|api-?key|key|hmac|jwt|oauth|ntlm|splunk|bot)"
@@ -52,27 +52,12 @@ _UNCLOSED = (
     rf"\"(?:[^\"\\\n]|\\[^\n]){{0,{LONGEST}}}+|'(?:[^'\\\n]|\\[^\n]){{0,{LONGEST}}}+|\\[\"'][^\"'\\\n]{{0,{LONGEST}}}+"
 )
 _OPEN = LazyPattern(
-    rf"(?:{ENDING}){_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?"
+    rf"(?:{ENDING}){SUFFIX}{_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?"
     rf"(?:{_UNCLOSED}|\\?[\"']?[A-Za-z-]{{3,9}}[ \t]{{1,2}})?\Z"
     r"|(?:-u|--user)[ \t=]{0,2}\Z"
 )
 _OPEN_WITHIN = 64
 _OPEN_QUOTE_WITHIN = 500
-
-_PLACEHOLDER = LazyPattern(
-    r"[\[<{$%(*&\s,:;)\]}]|your|example|change_?me|none\b|null\b|true\b|false\b|undefined\b"
-    r"|(?:~|\.{1,2})?/[^\s]*/|[a-z]+://|os\.|self\.|process\.",
-    re.IGNORECASE,
-)
-_ELISIONS = ("${", "{{", "...", "…", "***")
-_EXAMPLE = LazyPattern(r"(?i:pass|passw(?:or)?d|pw|pwd|secret|token|user|pat|key|api_?key|staff|root|admin|wheel)")
-_BRACED = LazyPattern(r"\{(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9]{8,}\}")
-_ONE_WORD = "[A-Za-z][a-z]*+(?:[A-Z][a-z]{2,}+)*+"
-_WORD = LazyPattern(rf"{_ONE_WORD}(?:[ _.,:;!?'-]++{_ONE_WORD})*+[.!?:]?|[A-Z_]+|[\d.,:-]+")
-_LETTER_AND_DIGIT = LazyPattern(r"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])")
-_TOKENISH = LazyPattern(r"[A-Za-z0-9+/=_.~|-]{16,}")
-_HASH = LazyPattern(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CAMEL = LazyPattern(r"(?:[A-Z]?[a-z]{2,}+\d{0,2}+|[A-Z]{2,}+\d{0,2}+|[._-])++")
 
 
 class RunEnds:
@@ -98,7 +83,7 @@ def spans(text: str) -> Iterator[Span]:
         if span:
             yield span
     if "://" in text:
-        yield from (hit.span(2) for hit in _USERINFO.finditer(text) if _is_login(hit[1], hit[2]))
+        yield from (hit.span(2) for hit in _USERINFO.finditer(text) if is_login(hit[1], hit[2]))
     if "-u" in text:
         yield from _users(text)
 
@@ -128,62 +113,10 @@ def _is_waiting(text: str, found: re.Match[str], following: str, start: int) -> 
     if not is_header and kind_of(name.lstrip("-")) is None:
         return False
     if _SIGNED.match(rest):
-        return is_header or not _WORD_AND_BLANK.search(rest)
+        return is_header or not _COMPLETE.fullmatch(rest)
     if _is_flag(name) or _may_be_flag(name):
-        return not _WORD_AND_BLANK.search(rest)
+        return not _COMPLETE.fullmatch(rest)
     return _UNSIGNED.fullmatch(rest) is not None and (not following or following in "=:>\"'\\] \t")
-
-
-def is_secret(kind: Kind, value: str, *, quoted: bool) -> bool:
-    """Whether a value that follows a name of this kind must be hidden."""
-    value = value[:JUDGED_FIELD]
-    if OPENING in value or _is_placeholder(value):
-        return False
-    if kind == "password":
-        return _is_password(value) if quoted else _is_bare_password(value)
-    if len(value) < 8 or not _LETTER_AND_DIGIT.match(value) or " " in value:
-        return False
-    if kind != "key":
-        return quoted or not _CAMEL.fullmatch(value)
-    return bool(_TOKENISH.fullmatch(value)) and not _HASH.fullmatch(value) and _is_mixed(value)
-
-
-def _is_password(value: str) -> bool:
-    if len(value) < 4:
-        return False
-    is_phrase = " " in value
-    return not _WORD.fullmatch(value) and (not is_phrase or bool(_LETTER_AND_DIGIT.match(value) and len(value) >= 12))
-
-
-def _is_bare_password(value: str) -> bool:
-    """Without quotes it may be a name in code, but those seldom have a digit."""
-    return bool(_LETTER_AND_DIGIT.match(value)) and " " not in value
-
-
-def _is_placeholder(value: str) -> bool:
-    if _PLACEHOLDER.match(value):
-        return True
-    line = value.partition("\n")[0]
-    return any(sign in line for sign in _ELISIONS) or "xxxx" in line.lower()
-
-
-def _is_set(kind: Kind, value: str) -> bool:
-    """A password as it is given to a program: of words, too."""
-    is_example = value.isupper() or _EXAMPLE.fullmatch(value) or _is_placeholder(value)
-    return kind == "password" and not is_example
-
-
-def _is_login(user: str, password: str) -> bool:
-    """Whether `user:password` is more than an example, a port or a group."""
-    if len(password) < 3 or password in (user, "$") or password.isdigit():
-        return False
-    if _BRACED.fullmatch(password):
-        return True
-    return not _is_placeholder(password) and not _EXAMPLE.fullmatch(password)
-
-
-def _is_mixed(value: str) -> bool:
-    return bits(value) >= 3.3 and not _CAMEL.fullmatch(value) and sum(map(str.isdigit, value)) >= 3
 
 
 def _name_start(text: str, end: int, start: int = 0) -> int | None:
@@ -203,22 +136,22 @@ def _value(text: str, named: re.Match[str], ends: RunEnds) -> Span | None:
     begin = _name_start(text, named.start())
     if begin is None:
         return None
-    gap = _NAMED_GAP.search(named[0])
-    name = text[begin : named.start()] + named[0][: gap.start() if gap else None]
-    sign = gap[0].strip(" \t\"'\\]") if gap else ""
+    end = _NAME_END.match(named[0])
+    size = end.end() if end else 0
+    name, gap = text[begin : named.start() + size], named[0][size:]
+    sign = gap.strip(" \t\"'\\]")
     if name.lower().endswith("authorization") and sign:
         return _credential(text, named.end(), ends)
     kind = kind_of(name.lstrip("-"))
     if kind is None or not (sign or _is_flag(name)):
         return None
-    return _literal(text, named.end(), kind, name, gap[0] if gap else "", ends)
+    return _literal(text, named.end(), Named(name, gap, sign, kind), ends)
 
 
-_NAME_END = LazyPattern(r"[A-Za-z]+")
+_NAME_END = LazyPattern(rf"[A-Za-z]+{SUFFIX}")
 _UNSIGNED = LazyPattern(rf"{_CLOSED}[ \t]{{0,8}}")
 _SIGNED = LazyPattern(rf"{_CLOSED}[ \t]{{0,8}}{_SIGN}")
-_WORD_AND_BLANK = LazyPattern(r"[A-Za-z-]{3,9}[ \t]{1,2}\Z")
-_NAMED_GAP = LazyPattern(r"[^A-Za-z][^\n]*\Z")
+_COMPLETE = LazyPattern(rf"{_CLOSED}[ \t]{{0,8}}(?:{_SIGN}[ \t]{{0,8}})?[A-Za-z-]{{3,9}}[ \t]{{1,2}}")  # with its value
 
 
 def _is_flag(name: str) -> bool:
@@ -230,25 +163,76 @@ def _may_be_flag(name: str) -> bool:
     return len(name) > LONGEST_IN_PROSE and ("-" in name or name.lower().endswith("bearer"))
 
 
-def _literal(text: str, at: int, kind: Kind, name: str, gap: str, ends: RunEnds) -> Span | None:
+class Named(NamedTuple):
+    """A telling name, and what stands between it and its value."""
+
+    name: str
+    gap: str
+    sign: str
+    kind: Kind
+
+
+def _literal(text: str, at: int, named: Named, ends: RunEnds) -> Span | None:
     quoted = _QUOTED.match(text, at)
     if quoted:
         found = quoted.lastindex or 0
-        return quoted.span(found) if is_secret(kind, quoted[found], quoted=True) else None
-    form = _bare(text, at, name, gap)
-    end = ends.find(form, at)
-    if end - at < SHORTEST or (form is _BARE and _CONTINUED.match(text, end)):
+        form: Form = "compared" if named.sign in _COMPARISONS else "quoted"
+        return quoted.span(found) if is_secret(named.kind, quoted[found], form=form) else None
+    start = at - len(named.gap) - len(named.name)
+    if named.gap == "=" and start > 0 and text[start - 1] in "?&":
+        return _judge(text, (at, ends.find(_QUERY, at)), named, "bare")
+    return _unquoted(text, at, named, ends) or _word(text, at, named, ends)
+
+
+def _word(text: str, at: int, named: Named, ends: RunEnds) -> Span | None:
+    """A value without quotes, somewhere in a line."""
+    end = ends.find(_BARE, at)
+    return None if _CONTINUED.match(text, end) else _judge(text, (at, end), named, "bare")
+
+
+def _unquoted(text: str, at: int, named: Named, ends: RunEnds) -> Span | None:
+    """A complete value in a format that needs no quotes: `NAME=value`, `name=value`, `name: value`, `name = value`."""
+    form = _form(named)
+    if form is None:
         return None
-    value = text[at : min(end, at + JUDGED)]
-    is_hidden = is_secret(kind, value, quoted=False) or (form is _SETTING and _is_set(kind, value))
-    return (at, end) if is_hidden else None
+    end = ends.find(_WHOLE, at)
+    following = text[end : end + 1]
+    if is_code(text[at : min(end, at + JUDGED)], following):
+        return None
+    if form == "setting":
+        return _judge(text, (at, _without_closing(text, at, end)), named, form)
+    is_markup = named.gap == ">" and text.startswith("</", end)
+    is_end = following in ("", "\n", "\r") or (named.gap == "=" and following in _AFTER_SETTING)
+    return _judge(text, (at, end), named, form) if is_end or is_markup else None
 
 
-def _bare(text: str, at: int, name: str, gap: str) -> LazyPattern:
-    start = at - len(gap) - len(name)
-    if gap == "=" and start > 0 and text[start - 1] in "?&":
-        return _QUERY
-    return _SETTING if gap == "=" and name.isupper() else _BARE
+def _form(named: Named) -> Form | None:
+    if named.gap == "=" and named.name.isupper():
+        return "setting"
+    if named.gap in ("=", ">", ":"):
+        return "line"
+    is_data = named.sign == ":" or (named.sign == "=" and "." not in named.name)
+    return "line" if is_data and named.gap[-1:] in (" ", "\t") else None
+
+
+def _without_closing(text: str, at: int, end: int) -> int:
+    """Without the brackets that close what the setting is in."""
+    for last in range(end, max(at, end - 4), -1):
+        if text[last - 1] not in ")}" or text.find(_OPENED[text[last - 1]], at, min(last, at + JUDGED)) >= 0:
+            return last
+    return end
+
+
+def _judge(text: str, span: Span, named: Named, form: Form) -> Span | None:
+    start, end = span
+    value = text[start : min(end, start + JUDGED)]
+    shortest = SHORTEST_SETTING if form == "setting" and not value.isalpha() else SHORTEST
+    return span if end - start >= shortest and is_secret(named.kind, value, form=form) else None
+
+
+_COMPARISONS = ("==", "===", ">")
+_AFTER_SETTING = (" ", "\t", '"', "'", ";")
+_OPENED = {")": "(", "}": "{"}
 
 
 def _credential(text: str, at: int, ends: RunEnds) -> Span | None:
@@ -261,19 +245,13 @@ def _credential(text: str, at: int, ends: RunEnds) -> Span | None:
         start, has_scheme = opening.end(1), False
         end = ends.find(_CREDENTIAL, start)
     word = text[start : min(end, start + JUDGED)]
-    if len(word) < SHORTEST or _is_placeholder(word) or _is_prose(word):
-        return None
-    if not has_scheme and not _LETTER_AND_DIGIT.match(word):
+    if len(word) < SHORTEST or not is_credential(word, has_scheme=has_scheme):
         return None
     return opening.end(1), end
-
-
-def _is_prose(word: str) -> bool:
-    return len(word) < LONGEST_IN_PROSE and _WORD.fullmatch(word) is not None
 
 
 def _users(text: str) -> Iterator[Span]:
     for hit in _USER.finditer(text):
         group = 2 if hit[2] else 1
-        if _is_login(hit[3 - group], hit[group]):
+        if is_login(hit[3 - group], hit[group]):
             yield hit.span(group)

@@ -21,9 +21,9 @@ from buddy.scrub import heuristics
 from buddy.scrub.encodings import MIN_LENGTH
 from buddy.scrub.environment import secrets_of
 from buddy.scrub.key_names import Kind, kind_of
-from buddy.scrub.key_value import is_secret
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, OPENING
+from buddy.scrub.secret_values import is_secret
 from buddy.scrub.streams import Stream
 from buddy.scrub.text_fields import text_fields
 from buddy.scrub.values import Values
@@ -179,7 +179,7 @@ def _is_secret_field(kind: Kind, value: str) -> bool:
     """Whether the complete value of a field is hidden because of its name: of a password, always."""
     if kind == "password":
         return bool(value) and OPENING not in value
-    return is_secret(kind, value, quoted=True)
+    return is_secret(kind, value, form="quoted")
 
 
 def _differ(scrubbed: Iterable[Json], value: Iterable[Json]) -> bool:
