@@ -10,13 +10,14 @@ from bench.benchmarks import Benchmark, measure
 from bench.confinement import BENCHMARKS as CONFINEMENT
 from bench.figures import Row, table
 from bench.page import write
+from bench.pauses import BENCHMARKS as PAUSES
 from bench.peers import PEERS
 from bench.processes import BENCHMARKS as PROCESSES
 from bench.servers import BENCHMARKS as SERVERS
 from bench.setup import BenchmarkError, Setup
 from bench.storage import BENCHMARKS as STORAGE
 
-BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT)
+BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *PAUSES)
 NAMES = [peer.name for peer in PEERS]
 USAGE = 64
 

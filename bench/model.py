@@ -2,7 +2,9 @@
 
 `[[bench KEY turns=10 call=read_file args=… parallel=2 deltas=20 think=0.1]]` anywhere in the first message is a script:
 `turns` replies that call the tool (`parallel` of them each, `args` percent-encoded), then an answer of `deltas`
-words; every reply `think` seconds after its request. A key is one conversation. `GET /bench/KEY` gives its requests.
+words; every reply `think` seconds after its request. With `fill` and `size`, that much of the text `fill` is the
+answer, in one delta (with `raw=1`, the data of an event before it), or takes the place of `@fill` in the arguments.
+A key is one conversation. `GET /bench/KEY` gives its requests.
 
 Invariants: a request is received when its last byte is here, and a reply is sent when its last write begins
 (where the client reads slower than that, when its last byte left). Nothing that is done between the two depends on who
@@ -18,7 +20,7 @@ from time import perf_counter_ns
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from bench.replies import Api, Call, call, complete, say
+from bench.replies import Api, Call, call, complete, say, say_at_once, send_data
 
 # As wide as any turn number: a reply is built once, then only its number is filled in.
 FIRST = "000000"
@@ -37,11 +39,20 @@ class Script(NamedTuple):
     parallel: int = 1
     deltas: int = 1
     think: float = 0.0
+    fill: str = ""
+    size: int = 0
+    raw: int = 0
 
     def prompt(self) -> str:
         """The prompt text that makes the model play this script."""
         words = [f"turns={self.turns}", f"parallel={self.parallel}", f"deltas={self.deltas}", f"think={self.think}"]
+        if self.fill:
+            words += [f"fill={quote(self.fill)}", f"size={self.size}", f"raw={self.raw}"]
         return f"[[bench {self.key} call={self.call} args={quote(self.arguments)} {' '.join(words)}]]"
+
+    def filling(self) -> str:
+        """The text `fill` over and over, `size` characters of it."""
+        return (self.fill * (self.size // max(1, len(self.fill)) + 1))[: self.size]
 
 
 def parse(tag: str) -> Script:
@@ -55,6 +66,9 @@ def parse(tag: str) -> Script:
         int(given.get("parallel", 1)),
         int(given.get("deltas", 1)),
         float(given.get("think", 0)),
+        unquote(given.get("fill", "")),
+        int(given.get("size", 0)),
+        int(given.get("raw", 0)),
     )
 
 
@@ -68,8 +82,13 @@ class Conversation:
     def reply(self, api: Api, *, stream: bool) -> bytes:
         script, turn = self.script, len(self.requests)
         if turn > script.turns:
-            return say(api, script.deltas, stream=stream)
-        wanted = tuple(Call(f"call_{FIRST}_{at}", script.call, script.arguments) for at in range(script.parallel))
+            if not script.fill or script.call:
+                return say(api, script.deltas, stream=stream)
+            if script.raw:
+                return send_data(script.filling()) if turn == 1 else say(api, script.deltas, stream=stream)
+            return say_at_once(script.filling())
+        arguments = script.arguments.replace("@fill", script.filling())
+        wanted = tuple(Call(f"call_{FIRST}_{at}", script.call, arguments) for at in range(script.parallel))
         return call(api, wanted, stream=stream).replace(b"call_" + FIRST.encode(), b"call_%06d" % turn)
 
 

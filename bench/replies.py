@@ -48,6 +48,16 @@ def say(api: Api, deltas: int, *, stream: bool = True) -> bytes:
     return _number(events)
 
 
+def say_at_once(text: str) -> bytes:
+    """An answer in one delta, over Chat Completions."""
+    return _stream([_event({**_SERVED, "choices": [_choice({"content": text})]}), *_completions_end("stop")])
+
+
+def send_data(text: str) -> bytes:
+    """An event that nobody should send: its data is this text."""
+    return _stream([b"data: " + text.encode() + b"\n\n"])
+
+
 @functools.cache
 def call(api: Api, calls: tuple[Call, ...], *, stream: bool = True) -> bytes:
     """A reply that calls these tools."""
