@@ -1,10 +1,14 @@
 """Replies that are too long or ask for too much: the run goes on, and the model learns of it."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from buddy.models.limits import MAX_ARGUMENTS, MAX_CALLS
 from buddy.protocol.events import AssistantToken, RunComplete, ToolCall, ToolResult
 from buddy.protocol.shapes import ToolCallItem
+from buddy.scrub import heuristics
 from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.runtime import checked_host
 
@@ -56,3 +60,32 @@ async def test_a_long_delta_is_recorded_in_small_events(tmp_path: Path) -> None:
         tokens = [body.text for body in client.bodies(AssistantToken)]
         assert "".join(tokens) == "word " * 100_000
         assert max(map(len, tokens)) <= 16 * 1024
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write_file", {"path": "new.txt", "content": "name = value\n" * 100_000}),
+        ("run_shell", {"command": "yes secret=secret= | head -c 1000000"}),
+    ],
+)
+async def test_nothing_long_is_scrubbed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, object]
+) -> None:
+    longest = 0
+    mask = heuristics.mask
+
+    def spy(text: str, *, random: bool = True) -> str:
+        nonlocal longest
+        longest = max(longest, len(text))
+        return mask(text, random=random)
+
+    monkeypatch.setattr(heuristics, "mask", spy)
+    model = StepModel(asks_for(call(tool, arguments)), answer())
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        (result,) = client.bodies(ToolResult)
+        assert not result.is_error, json.dumps(result.text[:200])
+    assert longest <= 128 * 1024

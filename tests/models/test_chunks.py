@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.errors import ProviderError
+from buddy.models import lenient
 from buddy.models.chunks import read_chunk, read_fault
 from buddy.models.folding import Fold
 
@@ -70,6 +71,14 @@ def test_json_that_is_nested_too_deep_is_a_provider_error() -> None:
     for data in (b"[" * 100_000, b'{"choices":' * 100_000, b'{"choices":[{"delta":{"x":' + b"[" * 100_000):
         with pytest.raises(ProviderError, match="invalid JSON"):
             read_chunk(data)
+
+
+def test_a_long_text_is_not_repaired_but_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lenient, "MAX_REPAIRED", 100)
+    half = rb'{"choices":[{"delta":{"content":"\ud83d%s"}}]}'
+    assert read_chunk(half % b"").choices
+    with pytest.raises(ProviderError, match="bytes of invalid JSON"):
+        read_chunk(half % (b"a" * 100))
 
 
 def test_an_invalid_field_does_not_affect_the_others() -> None:

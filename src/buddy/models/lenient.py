@@ -14,6 +14,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from buddy.errors import ProviderError
 
 REST = "*"
+MAX_REPAIRED = 256 * 1024
+"""Bytes of a text that is repaired; repairing takes its time, and what needs it is short."""
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
@@ -84,6 +86,9 @@ _LONE_SURROGATE = r"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[8
 
 
 def _repair(data: bytes) -> bytes:
+    if len(data) > MAX_REPAIRED:
+        shown = data[:200].decode("utf-8", "replace")
+        raise ProviderError(f"the server sent {len(data)} bytes of invalid JSON: {shown!r}", retryable=True)
     text = re.sub(_LONE_SURROGATE, r"\\ufffd", data.decode("utf-8", "replace"))
     repaired = text.encode()
     try:

@@ -5,12 +5,20 @@ nothing.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from buddy.scrub.scrubber import Json, Scrubber
 
 SLICE = 8 * 1024
 """Characters at once: some milliseconds of ordinary text, some more of the worst."""
+
+
+async def slices(text: str) -> AsyncIterator[str]:
+    """The text bit by bit; others get their turn in between."""
+    yield text[:SLICE]
+    for start in range(SLICE, len(text), SLICE):
+        await asyncio.sleep(0)
+        yield text[start : start + SLICE]
 
 
 async def scrub_in_slices(scrubber: Scrubber, text: str) -> str:
@@ -19,14 +27,13 @@ async def scrub_in_slices(scrubber: Scrubber, text: str) -> str:
     if (known := scrubber.scrubbed_ahead(text)) is not None:
         return known
     stream = scrubber.stream()
-    pieces: list[str] = []
-    for start in range(0, len(text), SLICE):
-        pieces.append(stream.feed(text[start : start + SLICE]))
-        await asyncio.sleep(0)
+    pieces = [stream.feed(part) async for part in slices(text)]
+    await asyncio.sleep(0)
     masked = "".join([*pieces, stream.finish()])
     if masked == text:
         masked = text
     scrubber.remember(text, masked)
+    await asyncio.sleep(0)
     return masked
 
 
@@ -39,7 +46,7 @@ def long_texts(tree: Json) -> Iterator[str]:
                 yield text
             case dict() as parts:
                 pending += parts.values()
-            case list() as parts:
+            case list() | tuple() as parts:
                 pending += parts
             case _:
                 pass

@@ -37,7 +37,7 @@ from buddy.sessions.spill import SPILL_ABOVE, spill
 MERGE_SECONDS = 0.016
 """Pieces this close together become one event: a frame of a screen. The first after a pause is recorded at once."""
 MERGE_CHARACTERS = 8 * 1024
-MAX_HELD = 8 * MERGE_CHARACTERS
+MAX_HELD = 2 * MERGE_CHARACTERS
 
 
 class KeyReused(LogError):

@@ -41,6 +41,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolFailure
+from buddy.scrub.slices import slices
 
 
 class EventRecorder:
@@ -168,7 +169,8 @@ class EventRecorder:
                 self._announce(event.call_id, event.name, event.args)
             case ToolProgress():
                 if event.call_id in self._ours:
-                    self._run.stream_output(self._ours[event.call_id], "stdout", event.text)
+                    async for part in slices(event.text):
+                        self._run.stream_output(self._ours[event.call_id], "stdout", part)
             case ToolEnded():
                 await self._result(event)
 

@@ -29,6 +29,7 @@ from buddy.models.limits import find_refusal
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.shapes import ToolFailure
+from buddy.scrub.slices import SLICE, slices
 from buddy.tools.contract import Call, Output, Tool
 from buddy.tools.registry import Registry
 
@@ -146,7 +147,11 @@ class Dispatch:
         if problem := find_refusal(arguments):
             raise ToolError(problem)
         args = self._registry.parse(tool, arguments)
+        if len(arguments) > SLICE:
+            await asyncio.sleep(0)  # each of these steps takes a while for megabytes of arguments
         intent = await tool.intent(args, run.place)
+        if len(arguments) > SLICE:
+            await asyncio.sleep(0)
         digest, tier = digest_of(tool.name, arguments, intent, run.place), self._registry.tier_of(tool.name)
         return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
 
@@ -169,8 +174,8 @@ class Dispatch:
             if stream not in decoders:
                 decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
             text = decoders[stream].decode(data)
-            if text:
-                run.stream_output(call.item.call_id, stream, text)
+            async for part in slices(text):
+                run.stream_output(call.item.call_id, stream, part)
 
         nonce = nonce_of(run.session_id, call.item.call_id)
         under_way = Call(call.item.call_id, run.place, nonce, on_output, call.by)

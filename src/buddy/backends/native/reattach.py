@@ -8,6 +8,7 @@ from typing import Literal
 
 from buddy.backends.contract import Run
 from buddy.protocol.events import Recovery
+from buddy.scrub.slices import slices
 from buddy.targets.contract import Reattachable
 from buddy.tools.contract import Output
 from buddy.tools.output_buffer import OutputBuffer
@@ -24,9 +25,8 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
 
     async def on_output(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         output.add(stream, chunk)
-        text = decoder.decode(chunk)
-        if text:
-            run.stream_output(call_id, stream, text)
+        async for part in slices(decoder.decode(chunk)):
+            run.stream_output(call_id, stream, part)
 
     finished = await target.reattach(nonce, on_output)
     if finished is None:

@@ -1,6 +1,5 @@
 """One model call: its pieces become events, the complete reply becomes `assistant_message`."""
 
-import asyncio
 from typing import Literal
 
 from msgspec import Struct
@@ -33,8 +32,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolCallItem
-
-SLICE = 8 * 1024
+from buddy.scrub.slices import SLICE, slices
 
 
 class ModelCall(Struct, frozen=True):
@@ -70,10 +68,11 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
 
 async def _stream(run: Run, kind: str, text: str) -> None:
     """Record a delta; a long one in parts, so that others get their turn in between."""
-    run.stream(kind, text[:SLICE])
-    for start in range(SLICE, len(text), SLICE):
-        await asyncio.sleep(0)
-        run.stream(kind, text[start : start + SLICE])
+    if len(text) <= SLICE:
+        run.stream(kind, text)
+        return
+    async for part in slices(text):
+        run.stream(kind, part)
 
 
 def request_of(
