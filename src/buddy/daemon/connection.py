@@ -68,6 +68,8 @@ class PeerConnection:
         self._scrubber = scrubber
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._request_ids = 0
+        self.heard_at = time.monotonic()
+        self._answering = 0
         self._on_close: list[Callable[[], None]] = []
         self._late: LateLines | None = None
 
@@ -84,6 +86,7 @@ class PeerConnection:
     async def _serve_lines(self, apart: LongRequests) -> None:
         try:
             while (line := await self._link.read_line()) is not None:
+                self.heard_at = time.monotonic()
                 if line.strip():
                     await self._serve_line(line, apart)
         except LineTooLong:
@@ -112,8 +115,13 @@ class PeerConnection:
     async def _exchange(self, request: IncomingRequest) -> None:
         steps: list[Callable[[], None]] = []
         _after_reply.set(steps)
-        response = await self._answer(request)
-        await self._link.write(response.line())
+        self._answering += 1
+        try:
+            response = await self._answer(request)
+            await self._link.write(response.line())
+        finally:
+            self._answering -= 1
+            self.heard_at = time.monotonic()
         for step in steps:
             step()
 
@@ -158,6 +166,11 @@ class PeerConnection:
 
     def close(self) -> None:
         self._link.close()
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it waits for events or for an answer."""
+        return bool(self._pumps) or self._answering > 0
 
     def is_attached(self, session_id: str) -> bool:
         return session_id in self._pumps

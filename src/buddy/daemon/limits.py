@@ -14,6 +14,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     frame: int = 1024 * 1024
     connections: int = 1024
     hello_seconds: float = 10.0
+    idle_seconds: float = 300.0
     in_flight: int = 32
     requests_per_second: float = 100.0
     burst: int = 200
