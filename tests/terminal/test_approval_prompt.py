@@ -188,3 +188,15 @@ def test_shift_tab_changes_the_policy(home: Home) -> None:
         terminal.keys("BTab")
         terminal.wait_for("approvals: ask (shift-tab)")
     assert (home.work / "ran").exists()
+
+
+def test_always_says_that_it_covers_scripts_that_are_not_known(home: Home) -> None:
+    (home.work / "task.sh").write_text(". ./$NAME\n")
+    home.script(shell("bash task.sh"), {"text": "over"})
+    with Tmux(home, rows=60) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_until(lambda screen: "bash task.sh" in screen and CHOICES in screen)
+        assert "it may run scripts that could not be read" in terminal.screen()
+        assert "the rule would also cover those scripts, as they are then" in terminal.screen()
+        terminal.keys("5")

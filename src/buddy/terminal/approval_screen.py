@@ -95,6 +95,8 @@ def approval_text(request: Request, columns: int, *, prompt: str = "$ ", rule: s
     facts = [("title", _flat(request.title)), *facts] if is_cut else facts
     if rule:
         facts.append(('"Always" adds this rule', rule))
+        if request.details.get("scriptsComplete") is False:
+            facts.append(("note", "the rule would also cover those scripts, as they are then"))
     body = [*action, *(line for name, value in facts for line in _wrap(f"{name}: {value}", width, "fact"))]
     body += _scripts(request.details, width)
     return ApprovalText((Line(title, "title"), *body, Line("", "end")), min(head, len(action)), columns)
