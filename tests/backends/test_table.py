@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,11 +13,13 @@ from buddy.daemon.runtime import unix_ms
 from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.protocol.events import (
+    ApprovalExpired,
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
     AssistantToken,
     Error,
+    ModelRequest,
     Recovery,
     RunComplete,
     ToolCall,
@@ -176,6 +179,36 @@ async def test_a_call_running_during_a_crash_has_an_unknown_outcome_and_is_not_r
             assert "unknown_outcome" in [body.action for body in later.bodies(Recovery)]
             assert later.bodies(AssistantMessage)[-1].text == "went on"
     assert ledger.read_text() == "once\n"
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+@pytest.mark.parametrize("when", ["after it is asked again", "before"])
+async def test_a_question_that_was_open_during_a_crash_keeps_its_id_and_its_answer(
+    agent: Agent, tmp_path: Path, verdict: Literal["approve", "deny"], when: str
+) -> None:
+    log = MemoryLog(unix_ms)
+    async with agent_host(agent, tmp_path, log) as host, host.client() as client:
+        session_id = await client.start()
+        run_id = await client.send("run echo once >> ledger.txt")
+        asked = await client.wait_for(ApprovalRequired)
+        await crash(host, session_id)
+        async with agent_host(agent, tmp_path, log) as after, after.client() as later:
+            await later.api.attach(session_id, client.received[-1].seq)
+            later.session_id = session_id
+            if when != "before":
+                await later.wait_for(Recovery if agent.name == "native" else ModelRequest)
+            await later.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, verdict))
+            assert (await later.wait_for(RunComplete)).outcome == "success"
+            assert [(body.action, body.call_id) for body in later.bodies(Recovery)] == [("continued", asked.call_id)]
+            assert not [body for body in later.bodies(ApprovalRequired) if body.approval_id != asked.approval_id]
+            assert not later.bodies(ApprovalExpired)
+            assert [body.approval_id for body in later.bodies(ApprovalReceived)] == [asked.approval_id]
+            assert [(body.call_id, body.is_error) for body in later.bodies(ToolResult)] == [
+                (asked.call_id, verdict == "deny")
+            ]
+            calls = [event for event in await read_all(log, session_id) if event.type == "tool_call"]
+            assert len(calls) == 1
+    assert (tmp_path / "ledger.txt").exists() == (verdict == "approve")
 
 
 async def test_concurrent_sessions_do_not_see_each_others_events(agent: Agent, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from buddy.daemon.runtime import unix_ms
 from buddy.log.memory import MemoryLog
-from buddy.protocol.events import ApprovalRequired, AssistantToken, RunComplete
+from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import BudgetLimits, Criterion, RunOptions
 from buddy.replay.verify import Recording, Verdict, verify
@@ -98,6 +98,29 @@ async def test_a_crash_of_the_agent_and_what_followed_are_replayed(cast: Agent, 
             await later.wait_for(RunComplete)
             later.session_id = session_id
             await say(later, "say more")
+            await assert_same(after, session_id)
+
+
+@OTHERS
+@pytest.mark.parametrize("is_decided", [True, False], ids=["decided", "withdrawn"])
+async def test_a_question_that_was_open_during_a_crash_is_replayed(
+    cast: Agent, tmp_path: Path, *, is_decided: bool
+) -> None:
+    log = MemoryLog(unix_ms)
+    async with agent_host(cast, tmp_path, log) as host, host.client() as client:
+        session_id = await client.start()
+        run_id = await client.send("run touch made")
+        asked = await client.wait_for(ApprovalRequired)
+        await crash(host, session_id)
+        async with agent_host(cast, tmp_path, log) as after, after.client() as later:
+            await later.api.attach(session_id, client.received[-1].seq)
+            later.session_id = session_id
+            await later.wait_for(ModelRequest)
+            if is_decided:
+                await later.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+            else:
+                await later.api.cancel(session_id, run_id)
+            await later.wait_for(RunComplete)
             await assert_same(after, session_id)
 
 

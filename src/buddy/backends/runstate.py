@@ -74,10 +74,17 @@ class OpenCall(Struct):
     comment: str = ""
     stop: bool = False
     source: Source = "unknown"
+    is_claimed: bool = False
+    """Whether it ever was: some agents ask again about a call that they may have begun."""
 
     @property
     def is_delegate(self) -> bool:
         return self.source == "delegate"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits at its question, decided or not, and cannot have started."""
+        return self.stage in ("awaiting", "approved", "denied") and not self.is_claimed
 
 
 class RunState(Struct):
@@ -186,7 +193,7 @@ class RunState(Struct):
                     self.tool_calls += 1
             case ToolClaimed():
                 if call is not None:
-                    call.stage = "claimed"
+                    call.stage, call.is_claimed = "claimed", True
             case ToolResult():
                 self._finish(self.open_calls.pop(body.call_id, None), body)
 

@@ -11,6 +11,7 @@ from buddy.backends.budget import BudgetExceeded
 from buddy.backends.contract import Run
 from buddy.backends.external.adapter import AgentOptions, ExternalBackend
 from buddy.backends.external.contract import Agent
+from buddy.backends.runstate import OpenCall
 from buddy.errors import RunDenied, RunEnded
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
@@ -24,6 +25,7 @@ from buddy.protocol.events import (
     EventBody,
     ModelRequest,
     Progress,
+    Recovery,
     RunCancelling,
     RunComplete,
     Status,
@@ -65,6 +67,12 @@ class RecordedExternal(ExternalBackend):
     def observe(self, seq: int, body: EventBody) -> None:
         super().observe(seq, body)
         self._cursor.advance(seq)
+
+    def is_held(self, call: OpenCall) -> bool:
+        """Earlier versions ended such a call with an unknown outcome."""
+        recovered = (body for _, body in self._cursor.rest_of_run() if isinstance(body, Recovery))
+        action = next((body.action for body in recovered if body.call_id == call.item.call_id), "")
+        return super().is_held(call) and action != "unknown_outcome"
 
     async def work(self, run: Run, *, interrupted: bool) -> None:
         del interrupted
@@ -131,7 +139,8 @@ class _RecordedWork:
 
     async def _result(self, seq: int, body: ToolResult) -> None:
         call_id = body.call_id or ""
-        if body.outcome == "rejected" and call_id in self._asks:
+        call = self._run.state.open_calls.get(call_id)
+        if body.outcome == "rejected" and call is not None and call.stage == "awaiting":
             # The agent no longer waited for the decision: recording the result withdraws the question before it.
             self._stop_asking(call_id)
             seq -= 1
@@ -162,7 +171,7 @@ class _RecordedWork:
             await asyncio.wait(asks)
 
     def _stop_asking(self, call_id: str) -> None:
-        for ask in self._asks[call_id]:
+        for ask in self._asks.get(call_id, ()):
             ask.cancel()
 
     async def _end(self, complete: RunComplete) -> None:

@@ -144,7 +144,8 @@ def _announcement(run: Run, call: OpenCall) -> ToolCall:
 
 
 def _closing_result(run: Run, call: OpenCall) -> ToolResult:
-    started = call.stage == "claimed" or (call.is_delegate and call.stage in ("called", "approved"))
+    begun = call.stage == "called" or (call.stage == "approved" and call.is_claimed)
+    started = call.stage == "claimed" or (call.is_delegate and begun)
     if started:
         text = _STOPPED
     elif call.stage == "denied":

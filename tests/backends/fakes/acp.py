@@ -96,7 +96,7 @@ def _get(url: str) -> str:
 
 def obey(session: str, text: str) -> str:
     """Do what the message says; returns the stop reason."""
-    if "You were interrupted" in text:
+    if "You were interrupted" in text and "have not started" not in text:
         chunk(session, "went on")
         return "end_turn"
     word, _, rest = text.strip().split("\n")[-1].partition(" ")

@@ -139,6 +139,8 @@ def other(name: str, kind: str, args: dict[str, Any], **details: Any) -> bool:
 
 def work(text: str) -> str:
     """Do what a message says; returns the reason why its turn ends."""
+    if "have not started" in text:  # "You were interrupted …": it makes its call again
+        text = text.strip().split("\n")[-1]
     word, _, rest = text.partition(" ")
     if word in REPLIES:
         return REPLIES[word](rest)

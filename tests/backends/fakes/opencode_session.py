@@ -21,7 +21,8 @@ class Session(Transcript):
 
     async def prompt(self, body: Json) -> None:
         text = body["parts"][0]["text"]
-        word, _, rest = text.partition(" ")
+        makes_again = "have not started" in text
+        word, _, rest = (text.strip().split("\n")[-1] if makes_again else text).partition(" ")
         if word == "refuse":
             error = {"name": "UnknownError", "data": {"message": f"{rest}\n    at <anonymous> (x.js:1:1)"}}
             self.report("session.error", error=error)
@@ -35,7 +36,7 @@ class Session(Transcript):
         self.set_status("busy")
         self.part(message, type="step-start")
         try:
-            if "You were interrupted" in text:
+            if "You were interrupted" in text and not makes_again:
                 self.say(message, "went on")
             else:
                 await self.act(message, word, rest, body, before)

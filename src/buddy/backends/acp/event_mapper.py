@@ -38,6 +38,7 @@ _FILES = (
     *("filePath", "file_path", "path", "absolute_path", "abs_path", "notebook_path", "target_file", "from", "to"),
     *("old_path", "new_path", "oldPath", "newPath", "source", "destination", "source_path", "destination_path"),
 )
+_VOLATILE = ("call_id", "turn_id", "process_id", "started_at_ms")
 # Where they put the output of a command, the most complete first.
 _RAW_TEXTS = ("formatted_output", "aggregated_output", "output", "stdout", "stderr")
 _DIRECTORIES = ("cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir_path")
@@ -120,7 +121,7 @@ class AcpEventMapper:
             return []
         known.announced = True
         self._part += 1
-        return [ToolStarted(call_id, _name(known.fields), mapping(known.fields.get("rawInput")))]
+        return [ToolStarted(call_id, _name(known.fields), _arguments(known.fields))]
 
     def _progress(self, call_id: str, known: ToolCallState) -> list[AgentEvent]:
         status, output = known.fields.get("status"), _output(known.fields)
@@ -158,7 +159,7 @@ def usage_of(reply: dict[str, Any]) -> list[AgentEvent]:
 
 
 def _subject(call: dict[str, Any], directory: str) -> PermissionSubject:
-    args, name = mapping(call.get("rawInput")), _name(call)
+    args, name = _arguments(call), _name(call)
     details: dict[str, Any] = {"title": text(call.get("title"))}
     match KINDS.get(text(call.get("kind"))):
         case "exec" if command := _command(args):
@@ -172,6 +173,11 @@ def _subject(call: dict[str, Any], directory: str) -> PermissionSubject:
         case _:
             details["content"] = _output(call)
             return PermissionSubject(name, "tool", args, details)
+
+
+def _arguments(call: dict[str, Any]) -> dict[str, Any]:
+    """What the model wrote; what an agent adds each time would make every call another one."""
+    return {name: value for name, value in mapping(call.get("rawInput")).items() if name not in _VOLATILE}
 
 
 def _name(call: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 Invariants: its permission requests are decided by our policy, rules and users, and claimed before it may proceed;
 whatever ends a run interrupts the agent first; its session id is in the log before it works, so that after a crash the
-next process resumes the same conversation and reports unknown outcomes.
+next process resumes the same conversation and reports unknown outcomes; a question that was open keeps its id.
 """
 
 import asyncio
@@ -20,10 +20,12 @@ from buddy.backends.external.event_recorder import EventRecorder
 from buddy.backends.external.history import LASTING, LOST, SESSION, STARTING, History
 from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.interrupted import unknown_outcome
+from buddy.backends.runstate import OpenCall
 from buddy.errors import BuddyError, ProviderError, RunEnded, ToolError, UserError
 from buddy.protocol.events import (
     AssistantRestart,
     EventBody,
+    Recovery,
     Status,
     ToolResult,
     WarningRaised,
@@ -119,7 +121,7 @@ class ExternalBackend:
         interrupted = run.state.turns > 0 and not run.state.answered
         if run.state.partial:
             run.emit(AssistantRestart(reason="interrupted"))
-        self._report_unknown_outcomes(run)
+        self._recover_calls(run)
         while not run.state.answered or await run.record_steering():
             await self.work(run, interrupted=interrupted)
             interrupted = False
@@ -132,7 +134,7 @@ class ExternalBackend:
         `interrupted`: the agent had begun with it when its process died.
         """
         executor = await self._ready(run)
-        text = self._history.message(interrupted=interrupted)
+        text = self._history.message(interrupted=interrupted, held=tuple(run.state.open_calls.values()))
         bridge = self.permission_bridge(run)
         recorder = EventRecorder(run, self.model(), self._history.calls, bridge)
         await recorder.begin_turn()
@@ -211,9 +213,19 @@ class ExternalBackend:
             )
             return await agent.execute(replace(request, session_id=None))
 
-    def _report_unknown_outcomes(self, run: Run) -> None:
-        """Calls that were running when we crashed: the agent died too, or continued unseen until it was killed."""
+    def is_held(self, call: OpenCall) -> bool:
+        """Whether a call of an earlier process waits for the agent to ask again; a replay looks it up."""
+        return call.is_held
+
+    def _recover_calls(self, run: Run) -> None:
+        """What was open when we crashed. A call that was claimed may have run until its agent was killed.
+
+        One that waited at its question did not: its approval stays as it is until the agent, resumed, asks again.
+        """
         for call in list(run.state.open_calls.values()):
+            if self.is_held(call):
+                run.emit(Recovery(action="continued", call_id=call.item.call_id))
+                continue
             text = str(unknown_outcome(run, call))
             run.emit(
                 ToolResult(

@@ -1,11 +1,13 @@
 """Records what an external agent does with one message as our events.
 
-Invariants: each of its calls is announced once and ends with exactly one result; text that came in pieces is not
-repeated when the complete message arrives.
+Invariants: each of its calls is announced once and ends with exactly one result, also if an interrupted agent makes it
+again; text that came in pieces is not repeated when the complete message arrives.
 """
 
 import asyncio
 from typing import Any
+
+import msgspec
 
 from buddy.backends.budget import Budget, BudgetExceeded
 from buddy.backends.contract import ModelName, Run
@@ -152,6 +154,10 @@ class EventRecorder:
         if theirs in self._ours:
             return
         self._flush()
+        if (held := self._find_held(name, args)) is not None:
+            self._ours[theirs] = held.item.call_id
+            self._started[held.item.call_id] = self._run.seconds()
+            return
         Budget.of(self._run).reserve_tool_call()
         call_id, tail = theirs, 1
         while call_id in self._known:
@@ -162,6 +168,16 @@ class EventRecorder:
         self._started[call_id] = self._run.seconds()
         target = self._run.place.target.name
         self._run.emit(ToolCall(source="delegate", tool_name=name, args=args, call_id=call_id, target=target))
+
+    def _find_held(self, name: str, args: dict[str, Any]) -> OpenCall | None:
+        """The same call from before an interruption, whose question may still be open, or decided by now."""
+        text = msgspec.json.encode(args)
+        wanted = [msgspec.json.decode(text), self._run.scrub(text.decode())]
+        for call in self._run.state.open_calls.values():
+            is_other = call.item.call_id in self._ours.values() or not call.is_held or call.item.name != name
+            if not is_other and (msgspec.json.decode(call.item.arguments) in wanted or call.item.arguments in wanted):
+                return call
+        return None
 
     async def _tool(self, event: ToolStarted | ToolProgress | ToolEnded) -> None:
         match event:
@@ -196,7 +212,7 @@ class EventRecorder:
         if call.stage == "denied":
             text = _denial(call)
             return self._result_of(call, text, "denied", ToolFailure("AUTH_FAILURE", False, text))
-        if call.stage == "awaiting":
+        if call.is_held:
             text = "not run: the decision is no longer needed"
             return self._result_of(call, text, "rejected", ToolFailure("UNKNOWN", False, text))
         text = str(OutcomeUnknown(f"{self._model.profile} did not report how this call ended"))

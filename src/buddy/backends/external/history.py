@@ -1,5 +1,8 @@
 """Which messages an external agent has received, and its session id: a fold of the session's events."""
 
+from collections.abc import Sequence
+
+from buddy.backends.runstate import OpenCall
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalExpired,
@@ -34,6 +37,7 @@ LASTING = events_where(lambda facts: facts.lasts_for_agents)
 SESSION = "backend session"
 STARTING = "starting backend"
 LOST = "BACKEND_SESSION_LOST"
+MAX_CALL = 4000
 MAX_REPLAYED = 24_000
 """How many characters of an earlier conversation a new agent session receives."""
 
@@ -97,13 +101,14 @@ class History:
         elif report.source == "delegate" and report.phase == STARTING:
             self.starts += 1
 
-    def message(self, *, interrupted: bool) -> str:
-        """The next message for the agent."""
+    def message(self, *, interrupted: bool, held: Sequence[OpenCall] = ()) -> str:
+        """The next message for the agent; `held` are calls that waited for a decision when it was interrupted."""
         text = "\n\n".join(self._unsent)
         if interrupted:
             text = (
                 "You were interrupted while working, and what was in progress may or may not have completed: "
-                f"check before you repeat it, then continue. The task was:\n\n{self._current}\n\n{text}"
+                f"check before you repeat it, then continue. {_request_again(held)}"
+                f"The task was:\n\n{self._current}\n\n{text}"
             ).rstrip()
         if self._is_new_session and self._said:
             earlier = "\n\n".join(self._said)[-MAX_REPLAYED:]
@@ -126,3 +131,11 @@ class History:
         self._said.append(said)
         while len(self._said) > 1 and sum(map(len, self._said)) > MAX_REPLAYED:
             del self._said[0]
+
+
+def _request_again(held: Sequence[OpenCall]) -> str:
+    """A call that is made again as it was finds its question, and perhaps the decision, where it was."""
+    if not held:
+        return ""
+    calls = "\n".join(f"{call.item.name} {call.item.arguments[:MAX_CALL]}" for call in held)
+    return f"These calls waited for a decision and have not started; make them again, exactly as they were:\n{calls}\n"
