@@ -150,6 +150,8 @@ async def _race_decisions() -> None:
                 accepted = await _decide_at_once(crowd, table.session_id, run_id, asked, moment, chance)
                 assert accepted <= 1
                 decided["accepted" if accepted else "expired"] += 1
+                if not accepted:
+                    break  # a question that expires ends its run
             await table.until_complete(run_id)
         events = await table.check()
     bodies = [event.body() for event in events]

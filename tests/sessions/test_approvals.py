@@ -109,7 +109,7 @@ async def test_an_approval_of_another_run_or_session_is_not_found(tmp_path: Path
         assert (await client.wait_for(RunComplete)).outcome == "success"
 
 
-async def test_an_approval_without_a_decision_expires_and_the_model_learns_it(tmp_path: Path) -> None:
+async def test_an_approval_without_a_decision_expires_and_the_run_ends_as_denied(tmp_path: Path) -> None:
     model = StepModel(asks_for(shell("touch made")), answer("I see"))
     async with (
         checked_host(tmp_path, model, agent=AgentSettings(model="test", approval_timeout_seconds=0.05)) as host,
@@ -120,8 +120,10 @@ async def test_an_approval_without_a_decision_expires_and_the_model_learns_it(tm
         asked = await client.wait_for(ApprovalRequired)
         expired = await client.wait_for(ApprovalExpired)
         assert expired.approval_id == asked.approval_id
-        assert (await client.wait_for(RunComplete)).outcome == "success"
-        assert "nobody decided in time" in model.tool_results()[0]
+        done = await client.wait_for(RunComplete)
+        assert (done.outcome, done.headless and done.headless.exit_code_hint) == ("denied", 3)
+        assert done.summary == "nobody decided in time whether run_shell may run"
+        assert client.bodies(ToolResult)[-1].text == "Not run: nobody decided in time."
         assert not (tmp_path / "made").exists()
         assert await refusal_of(client, asked, run_id) == "APPROVAL_EXPIRED"
 

@@ -17,6 +17,8 @@ from tests.harness.models import StepModel, answer, asks_for, shell
 from tests.harness.runtime import RuntimeClient, checked_host, crash
 from tests.sessions.recovering import recovered_client
 
+NEVER = 9007199254740991
+YEAR = 365 * 86400
 FOUR_SECONDS = AgentSettings(model="test", approval_timeout_seconds=4)
 Logs = Callable[[], Log]
 
@@ -50,6 +52,49 @@ async def refused(client: RuntimeClient, run_id: str, asked: ApprovalRequired) -
     return refusal.value.code
 
 
+async def test_a_question_in_an_interactive_session_waits_for_as_long_as_it_takes(tmp_path: Path, logs: Logs) -> None:
+    """Also if the process dies meanwhile: the question keeps its id."""
+    clock, boot = ManualClock(), ManualBootClock()
+    async with (
+        checked_host(
+            tmp_path, StepModel(asks_for(shell("touch made"))), log=logs(), clock=clock, boot_clock=boot
+        ) as host,
+        host.client() as client,
+    ):
+        session_id = await client.start()
+        run_id = await client.send("make it")
+        asked = await client.wait_for(ApprovalRequired)
+        assert (asked.expires_at, asked.expires_at_boot) == (NEVER, None)
+        clock.advance(YEAR)
+        boot.advance(YEAR)
+        assert [pending.approval_id for pending in host.runtime.sessions.open_sessions[0].pending_approvals()] == [
+            asked.approval_id
+        ]
+        await crash(host, session_id)
+        clock.advance(YEAR)
+        async with recovered_client(host, session_id, StepModel(answer()), logs(), clock, boot) as after:
+            await after.api.approve(SubmitApproval(session_id, run_id, asked.approval_id, "approve"))
+            assert (await after.wait_for(RunComplete)).outcome == "success"
+            assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "configured", "seconds"),
+    [("headless", None, 300), ("headless", 4.0, 4), ("interactive", 4.0, 4), ("headless", float("inf"), None)],
+)
+async def test_the_deadline_depends_on_the_mode_unless_it_is_configured(
+    tmp_path: Path, mode: str, configured: float | None, seconds: int | None
+) -> None:
+    clock = ManualClock()
+    agent = AgentSettings(model="test", approval_timeout_seconds=configured)
+    model = StepModel(asks_for(shell("true")))
+    async with checked_host(tmp_path, model, clock=clock, agent=agent) as host, host.client() as client:
+        await client.start(mode, approval_policy="ask")
+        await client.send("go")
+        asked = await client.wait_for(ApprovalRequired)
+        assert asked.expires_at == (NEVER if seconds is None else clock.now + seconds * 1000)
+
+
 @pytest.mark.parametrize("jump", PAST)
 async def test_a_decision_after_the_deadline_is_refused_by_either_clock(tmp_path: Path, jump: Jump) -> None:
     clock, boot = ManualClock(), ManualBootClock()
@@ -64,8 +109,9 @@ async def test_a_decision_after_the_deadline_is_refused_by_either_clock(tmp_path
         jump(clock, boot)
         assert await refused(client, run_id, asked) == "APPROVAL_EXPIRED"
         assert (await client.wait_for(ApprovalExpired)).approval_id == asked.approval_id
-        assert (await client.wait_for(RunComplete)).outcome == "success"
-        assert "nobody decided in time" in model.tool_results()[0]
+        done = await client.wait_for(RunComplete)
+        assert (done.outcome, done.reason) == ("denied", "denied")
+        assert "nobody decided in time" in done.summary
         assert not (tmp_path / "made").exists()
 
 
@@ -103,7 +149,7 @@ async def test_what_expired_between_two_processes_is_refused_by_the_second(
         jump(clock, boot)
         async with recovered_client(host, session_id, StepModel(answer()), logs(), clock, boot) as after:
             assert await refused(after, run_id, asked) == "APPROVAL_EXPIRED"
-            await after.wait_for(RunComplete)
+            assert (await after.wait_for(RunComplete)).outcome == "denied"
             assert "approval_expired" in after.types()
             assert not (tmp_path / "made").exists()
 

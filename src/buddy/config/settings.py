@@ -66,7 +66,8 @@ class Profile(Table, frozen=True):
 
 
 class AgentSettings(Table, frozen=True):
-    """`[agent]`. `model` names the active profile; `max_iterations` is an alias of `max_turns`."""
+    """`[agent]`. `model` names the active profile; `max_iterations` is an alias of `max_turns`; without an
+    `approval_timeout_seconds`, approvals expire in headless sessions only."""
 
     model: str = ""
     system_prompt: str = ""
@@ -74,7 +75,7 @@ class AgentSettings(Table, frozen=True):
     max_iterations: Positive | None = None
     temperature: Temperature | None = None
     top_p: Share | None = None
-    approval_timeout_seconds: Seconds = 300.0
+    approval_timeout_seconds: Seconds | None = None
 
     def __post_init__(self) -> None:
         if self.max_iterations is None:

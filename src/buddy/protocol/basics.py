@@ -1,4 +1,4 @@
-"""What the simplest client needs from the protocol: its version, two limits, and ids. It imports nothing else."""
+"""What the simplest client needs from the protocol: its version, some limits, and ids. It imports nothing else."""
 
 import os
 import time
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 VERSION = "push.runtime.v1"
 MAX_TEXT = 256 * 1024  # bytes of one user message
 MAX_SECONDS = 1_000_000_000  # thirty years: a time that far ahead still fits every client's numbers
+NO_EXPIRY = 2**53 - 1  # `expiresAt` of what does not expire: the largest whole number that every client can read
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

@@ -179,8 +179,9 @@ class UserMessage(Payload, frozen=True, kw_only=True):
     steers: bool = False
 
 
-RECORDING = 1
-"""The version of what a run records for its replay; raised when a replay needs more than was recorded before."""
+RECORDING = 2
+"""The version of what a run records for its replay; raised when a replay needs more, or decisions get another effect:
+since 2, an approval that expires ends its run."""
 
 
 class RunStarted(Payload, frozen=True, kw_only=True):

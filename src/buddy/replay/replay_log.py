@@ -28,6 +28,7 @@ EXCERPT = 600
 _MEASURED = {
     "tool_result": ("durationMs",),
     "phase": ("durationMs",),
+    "run_started": ("recording",),
     "approval_required": ("expiresAt", "expiresAtBoot"),
     "approval_policy_changed": ("expiresAt",),
     "model_request": ("reservedTokens", "reservedCostUsd"),

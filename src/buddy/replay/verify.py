@@ -5,6 +5,7 @@ is taken as it was recorded.
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from buddy.backends.native.loop import Native
 from buddy.backends.native.prompt import PromptSettings
 from buddy.errors import LogError, ProtocolError, UserError
 from buddy.models.contract import Provider
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
 from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber
@@ -33,6 +35,9 @@ from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 from buddy.tools.registry import Definition, Registry
 from buddy.tools.source import FixedSource
+
+EXPIRY_ENDS_RUN = 2
+"""The first version of a recording in which an expired approval ends its run."""
 
 CreateBackend = Callable[[ReplayCursor], Backend]
 CreateDispatch = Callable[[Registry, Callable[[], bool]], Dispatch]
@@ -176,15 +181,22 @@ class _Player:
             ids_for(cursor),
             RecordedScrubber(),
             approval_timeout=self._approval_timeout(),
+            expiry_ends_run=self._recording_version() >= EXPIRY_ENDS_RUN,
             permissions=lambda _: RecordedPermissions(root, cursor),
             merge_seconds=0.0,
         )
 
-    def _approval_timeout(self) -> float:
+    def _approval_timeout(self) -> float | None:
         for event, body in self._entries:
             if isinstance(body, ApprovalRequired):
-                return max(0.001, (body.expires_at - event.ts) / 1000)
-        return 300.0
+                is_never = body.expires_at == NO_EXPIRY
+                return math.inf if is_never else max(0.001, (body.expires_at - event.ts) / 1000)
+        return None
+
+    def _recording_version(self) -> int:
+        """Of the first run in this span; one process records all of its runs alike."""
+        started = self.cursor.next(RunStarted)
+        return (started and started.recording) or 0
 
 
 def _root_of(started: SessionStarted | None) -> str:

@@ -1,8 +1,8 @@
 """The decisions of one session: recorded before they take effect, after waiting for a person if needed.
 
 Invariants: at most one decision per approval is accepted, and none after its deadline, by either clock; a decision is
-bound to the digest it was made for; if nobody decides in time, the call is denied; without an active run, every call
-is denied.
+bound to the digest it was made for; if nobody decides in time, the run ends as denied; without an active run, every
+call is denied.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from buddy import faults
-from buddy.approvals.deadlines import Deadline, Moment
+from buddy.approvals.deadlines import NEVER, Deadline, Moment
 from buddy.approvals.decide import Mode, decide, needs_decision
 from buddy.approvals.policy import EffectivePolicy, parse_policy
 from buddy.approvals.questions import Opinion, Question, Ruling
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
 
 
+HEADLESS_SECONDS = 300.0
+"""How long a question waits in a headless session, unless configured; in an interactive one it does not expire."""
 COMPARE_SECONDS = 1.0
 """So long after the machine wakes from sleep, what expired meanwhile is recorded as expired at the latest."""
 
@@ -55,7 +57,8 @@ class Approvals:
         *,
         now: Callable[[], Moment],
         ids: Ids,
-        timeout: float,
+        timeout: float | None,
+        expiry_ends_run: bool = True,
     ) -> None:
         self._journal = journal
         self._fold = fold
@@ -63,6 +66,7 @@ class Approvals:
         self._now = now
         self._ids = ids
         self._timeout = timeout
+        self._expiry_ends_run = expiry_ends_run
         self._waiting: dict[str, _Waiting] = {}
         self.window: Deadline | None = None
         """When an `until` policy of the session ends; a restart ends it anyway."""
@@ -211,7 +215,7 @@ class Approvals:
         return RuleActor(rule_id) if rule_id else None
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
-        deadline = self._now().after(self._timeout)
+        deadline = _new_deadline(self._now(), self._timeout, _mode(self._fold))
         required = ApprovalRequired(
             approval_id=approval_id,
             kind=question.intent.kind,
@@ -253,6 +257,8 @@ class Approvals:
     def _ruling(self, call: OpenCall) -> Ruling:
         is_approved, waited = call.stage == "approved", call.approval is not None
         ruling = Ruling(approved=is_approved, by=call.by, comment=call.comment, waited=waited)
+        if not is_approved and call.by == RuntimeActor.TIMEOUT and self._expiry_ends_run:
+            raise RunDenied(f"nobody decided in time whether {call.item.name} may run")
         # With `auto`, a run without a person can do without what was denied.
         by_policy = _mode(self._fold).headless and call.by == RuntimeActor.POLICY
         ends_run = call.stop or (by_policy and self.policy().at(self._now()) != "auto")
@@ -294,6 +300,9 @@ def _wake(waiting: dict[str, _Waiting], approval_id: str) -> None:
 
 async def _wait_until(decided: asyncio.Event, deadline: Deadline, now: Callable[[], Moment]) -> None:
     """The timer stands still while the machine sleeps, so the clocks are compared in between."""
+    if deadline == NEVER:
+        await decided.wait()
+        return
     loop = asyncio.get_running_loop()
     end = loop.time() + max(0.0, deadline.seconds_left(now()))
     while not decided.is_set() and loop.time() < end:
@@ -322,6 +331,12 @@ def _where(run: RunState) -> dict[str, object]:
     """The run's target and sandbox: every question shows them, even if its intent does not."""
     named = {"target": run.options.target, "sandbox": run.options.sandbox}
     return {name: value for name, value in named.items() if value}
+
+
+def _new_deadline(now: Moment, configured: float | None, mode: Mode) -> Deadline:
+    if configured is not None:
+        return now.after(configured)
+    return now.after(HEADLESS_SECONDS) if mode.headless else NEVER
 
 
 def _deadline(asked: ApprovalRequest) -> Deadline:

@@ -149,7 +149,8 @@ def _closing_result(run: Run, call: OpenCall) -> ToolResult:
     if started:
         text = _STOPPED
     elif call.stage == "denied":
-        text = f"{_NOT_RUN}denied by {call.by}."
+        is_late = call.by == RuntimeActor.TIMEOUT
+        text = f"{_NOT_RUN}{call.comment if is_late else f'denied by {call.by}'}."
     else:
         text = f"{_NOT_RUN}the run ended before this call started."
     failure = ToolFailure("UNKNOWN_OUTCOME" if started else "UNKNOWN", False, text)

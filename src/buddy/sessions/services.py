@@ -24,13 +24,18 @@ def without_rules(root: str) -> "Permissions":
 
 
 class SessionServices(Struct, frozen=True):
-    """The same for all sessions. `listeners` receive what was committed, in order; they may only note it."""
+    """The same for all sessions. `listeners` receive what was committed, in order; they may only note it.
+
+    `approval_timeout` is in seconds; None leaves it to the session's mode. `expiry_ends_run` is false in the replay of
+    what an earlier version recorded.
+    """
 
     log: Log
     clock: Callable[[], int]
     ids: Ids
     scrubber: Scrubber
-    approval_timeout: float = 300.0
+    approval_timeout: float | None = None
+    expiry_ends_run: bool = True
     max_turns: int = 50
     permissions: "Callable[[str], Permissions]" = without_rules
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()

@@ -73,6 +73,7 @@ class Session:
             now=services.now,
             ids=services.ids,
             timeout=services.approval_timeout,
+            expiry_ends_run=services.expiry_ends_run,
         )
         self.runs = Runs(self)
 
