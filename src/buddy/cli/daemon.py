@@ -1,4 +1,4 @@
-"""`buddy daemon run|start|stop|status|logs`: the long-lived runtime that all clients share."""
+"""`buddy daemon run|start|stop|status|logs|install`: the long-lived runtime that all clients share."""
 
 import asyncio
 import json
@@ -33,6 +33,11 @@ def daemon(options: Options) -> int:
             return asyncio.run(_stop(options))
         case "status":
             return asyncio.run(_status(options))
+        case "install":
+            from buddy.cli.service import install
+
+            lock = places_of(options).state_dir / "daemon.lock"
+            return install(options, _forwarded_flags(options), is_running=not _is_free(lock))
         case _:
             return logs(options)
 

@@ -18,7 +18,16 @@ def add_daemon(commands: "Subparsers") -> None:
     actions = add_actions(add(commands, "daemon", "manage the daemon, the runtime that all clients share"))
     running = add(actions, "run", "run in the foreground")
     starting = add(actions, "start", "start in the background")
-    for action in (running, starting):
+    installing = add(
+        actions,
+        "install",
+        "run it as a systemd service of your user, started again after a crash",
+        "keys: the service does not see your shell's variables; put them into daemon.env next to buddy.toml (0600,\n"
+        "NAME=value), or use api_key_file or buddy login        logged out: loginctl enable-linger keeps it running",
+    )
+    installing.add_argument("--print", action="store_true", help="print the unit instead of installing it")
+    installing.add_argument("--remove", action="store_true", help="stop the service and remove it")
+    for action in (running, starting, installing):
         action.add_argument("--listen", metavar="[HOST:]PORT", help="also serve WebSocket, on a loopback address")
         action.add_argument("--allow-remote", action="store_true", help="let --listen use any address")
         action.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
@@ -31,7 +40,7 @@ def add_daemon(commands: "Subparsers") -> None:
     logging.add_argument("-n", "--lines", type=whole_number, default=50, metavar="N", help=lines)
     logging.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     named = {"run": running, "start": starting, "stop": stopping, "status": status, "logs": logging}
-    finish(named, _daemon)
+    finish({**named, "install": installing}, _daemon)
 
 
 def add_project(commands: "Subparsers") -> None:
