@@ -325,3 +325,17 @@ def test_an_interrupt_before_the_run_exits_130(home: Home) -> None:
         running.signal(signal.SIGINT)
         assert running.process.wait(60) == 130
     assert not home.state.exists()
+
+
+def test_a_denial_is_said_once_with_a_hint_and_never_looks_like_an_answer(home: Home) -> None:
+    """Nobody can be asked here: what the model announced before is not what happened."""
+    write = {"name": "write_file", "args": {"path": "a.txt", "content": "x"}}
+    home.script({"text": "I write it.", "calls": [write]}, {"text": "written"})
+    done = home.run("exec", "write it", "--sandbox", "host")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.count("denied") == 2  # the outcome, and by whom
+    lines = done.err.splitlines()
+    assert lines[-2] == "denied: write_file was denied by policy"
+    assert lines[-1].startswith("hint: nobody could be asked; use --approve all")
+    outcome = json.loads(home.run("exec", "write it", "--sandbox", "host", "--json").out)
+    assert (outcome["outcome"], outcome["exitCode"]) == ("denied", 3)

@@ -222,3 +222,16 @@ def test_colour_is_ours_and_can_be_turned_off(home: Home) -> None:
     with home.terminal("session", "show", "last") as terminal:
         terminal.finish()
     assert b"\x1b" not in terminal.shown
+
+
+def test_a_question_counts_down_and_its_expiry_ends_the_run_as_denied(home: Home) -> None:
+    home.script(shell("echo ran > ran"), {"text": "fine"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text().replace("[agent]\n", "[agent]\napproval_timeout_seconds = 3\n"))
+    with home.terminal(*ON_HOST) as terminal:
+        terminal.wait_for(f"00:03 left, {QUESTION}")
+        terminal.wait_for("\x1b7\r00:02\x1b8")
+        assert terminal.finish() == 3
+    shown = terminal.shown.decode()
+    assert "denied: nobody decided in time whether run_shell may run" in shown
+    assert not (home.work / "ran").exists()

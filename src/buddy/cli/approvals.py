@@ -1,9 +1,10 @@
-"""`buddy approvals list|explain|revoke|log` and `buddy trust`: what is allowed, why, and how to revoke it."""
+"""`buddy approvals …` and `buddy trust`: what is allowed, why, how to revoke it, and what waits for a decision."""
 
 import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,8 @@ from buddy.cli.settings import places_of, read_config
 from buddy.errors import ToolError, UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.targets.local import Local
-from buddy.terminal.escape import escape
+from buddy.terminal.escape import escape, one_line
+from buddy.terminal.phrases import format_deadline
 from buddy.tools.contract import Place
 from buddy.tools.run_shell import RunShell, RunShellArgs
 
@@ -37,8 +39,21 @@ def approvals(options: Options) -> int:
             from buddy.cli.approvals_log import audit
 
             return asyncio.run(audit(options))
+        case "show" | "approve" | "deny":
+            return _decide(options)
         case _:
             return asyncio.run(_list(options))
+
+
+def _decide(options: Options) -> int:
+    from buddy.cli.approvals_decide import decide, show
+    from buddy.cli.daemon import launch
+
+    if options.action == "show":
+        return asyncio.run(show(options))
+    if not options.config:
+        launch(options)  # the run must not end with this process
+    return asyncio.run(decide(options, "approve" if options.action == "approve" else "deny"))
 
 
 def explain(options: Options) -> int:
@@ -102,7 +117,11 @@ async def _list(options: Options) -> int:
         if rule in dead:
             print(f"{'':<10}{escape(dead[rule].text)}; {escape(dead[rule].instead)}")
     for approval in waiting:
-        print(f"pending  {approval.approval_id}  {escape(approval.title)}: {escape(approval.summary)}")
+        left = format_deadline(approval.expires_at, time.time())
+        about = f"{escape(approval.title)}: {one_line(approval.summary, 200)}{f' ({left})' if left else ''}"
+        print(f"pending  {approval.approval_id}  {about}")
+    if waiting:
+        print("hint: buddy approvals show|approve|deny ID", file=sys.stderr)
     if not rules and not waiting:
         print("no rules and nothing pending; Buddy asks before every side effect", file=sys.stderr)
     return 0

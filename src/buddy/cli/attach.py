@@ -3,14 +3,24 @@
 import asyncio
 import json
 import sys
+import time
 
 from buddy.cli.connect import async_client, offer_endpoint
 from buddy.cli.options import Options
 from buddy.cli.report import Report
 from buddy.client.client import Client
 from buddy.client.steps import find_session
-from buddy.protocol.requests import ListSessions, ListSessionsReply, MintToken, MintTokenReply
+from buddy.protocol.basics import NO_EXPIRY
+from buddy.protocol.requests import (
+    ListApprovals,
+    ListApprovalsReply,
+    ListSessions,
+    ListSessionsReply,
+    MintToken,
+    MintTokenReply,
+)
 from buddy.terminal.escape import escape
+from buddy.terminal.phrases import format_deadline
 
 ACTIVE = ("running", "awaiting_approval")
 
@@ -49,21 +59,42 @@ def ps(options: Options) -> int:
     async def work() -> int:
         async with async_client(options, "cli") as client:
             found = await client.request(ListSessions(200), ListSessionsReply)
+            deadlines = await find_deadlines(client)
         active = [session for session in found.sessions if session.state in ACTIVE]
         if options.json:
             print(
                 json.dumps(
-                    [{"sessionId": s.session_id, "state": s.state, "rootPath": s.repo.root_path} for s in active]
+                    [
+                        {
+                            "sessionId": s.session_id,
+                            "state": s.state,
+                            "rootPath": s.repo.root_path,
+                            "expiresAt": deadlines.get(s.session_id),
+                        }
+                        for s in active
+                    ]
                 )
             )
             return 0
         for session in active:
-            print(f"{session.session_id}  {session.state:<17}  {escape(session.repo.root_path)}")
+            left = format_deadline(deadlines.get(session.session_id, NO_EXPIRY), time.time())
+            place = f"{escape(session.repo.root_path)}{f'  ({left})' if left else ''}"
+            print(f"{session.session_id}  {session.state:<17}  {place}")
         if not active:
             print("no active runs", file=sys.stderr)
         return 0
 
     return asyncio.run(work())
+
+
+async def find_deadlines(client: Client) -> dict[str, int]:
+    """When the first pending approval of each session expires, in Unix milliseconds, as far as they do."""
+    pending = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
+    found: dict[str, int] = {}
+    for asked in pending:
+        if asked.session_id and asked.expires_at < NO_EXPIRY:
+            found[asked.session_id] = min(asked.expires_at, found.get(asked.session_id, NO_EXPIRY))
+    return found
 
 
 async def _observer(client: Client, session_id: str) -> str:

@@ -62,6 +62,8 @@ class LiveReport(Report):
     def draw(self) -> None:
         """Show that the run is alive: what it does, and for how long it has been running."""
         now = time.monotonic()
+        if self._questions and self._can_draw:
+            self.while_asking()
         if self._is_open or self._questions or now - self._drawn_at < (0 if self._can_draw else SILENT_SECONDS):
             return
         text = one_line(f"{self._step} · {format_duration(now - self._started)}", _columns() - 3)

@@ -61,6 +61,10 @@ class Options(argparse.Namespace):
     network: bool = False
     cwd: str | None = None
     rule: str = ""
+    approval: str = ""
+    comment: str | None = None
+    scope: str = "once"
+    stop: bool = False
     since: str | None = None
     revoke: bool = False
 
@@ -71,6 +75,7 @@ class Options(argparse.Namespace):
     tls_key: str | None = None
     lines: int = 0
     follow: bool = False
+    remove: bool = False
     name: str = ""
     new_name: str | None = None
     device: bool = False

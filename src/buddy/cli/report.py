@@ -7,12 +7,19 @@ from buddy.client.core import encode_json
 from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_json, one_line
 from buddy.terminal.line_question import terminal_size
+from buddy.terminal.phrases import format_deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from buddy.client.view import RunView
-    from buddy.protocol.json_events import Error, JsonEvent, WarningRaised
+    from buddy.protocol.json_events import Error, JsonEvent, ToolResult, WarningRaised
 
 DECIDED = {"approve": "approved", "deny": "denied"}
+UNATTENDED = ("policy", "headless")
+ALLOW_HINT = (
+    "hint: nobody could be asked; use --approve all, --approve 10m or an allow rule (see 'buddy approvals --help')"
+)
 
 
 class Report:
@@ -21,6 +28,9 @@ class Report:
         self._stream_json = stream_json
         self._thought = ""
         self._error = ""
+        self._denied_by = ""
+        self.while_asking: Callable[[], object] = lambda: None
+        """Called regularly while a question is open, if a terminal is drawn on."""
 
     def session(self, session_id: str) -> None:
         print(f"session {escape(session_id)}", file=sys.stderr)
@@ -35,6 +45,8 @@ class Report:
             return False
         if event["type"] == "error":
             self._error = event["payload"]["message"]
+        elif event["type"] == "approval_received" and event["payload"]["decision"] == "deny":
+            self._denied_by = event["payload"]["by"]
         self._end_thought()
         text = self._line_of(event)
         if text is not None:
@@ -56,7 +68,9 @@ class Report:
                 text = approval_text(
                     Asked(shown["title"], shown["summary"], shown["details"]), terminal_size(sys.stderr)[0]
                 )
-                print("\n".join(line.framed for line in text.lines), file=sys.stderr)
+                left = format_deadline(shown["expiresAt"], event["ts"] / 1000)
+                lines = [*(line.framed for line in text.lines), *([left] if left else [])]
+                print("\n".join(lines), file=sys.stderr)
             case _:
                 pass
 
@@ -85,12 +99,15 @@ class Report:
         print(escape(text) if sys.stdout.isatty() else text)
 
     def _answer(self, run: "RunView") -> None:
-        if run.finished_text:
-            self._print_answer(run.finished_text)
         complete = run.complete
+        is_denied = complete is not None and complete["outcome"] == "denied"
+        if run.finished_text and not is_denied:  # what the model announced before it was denied is not an answer
+            self._print_answer(run.finished_text)
         if complete is not None and complete["outcome"] != "success" and complete["summary"] != self._error:
             summary = complete["summary"].removeprefix(f"{complete['outcome']}: ")
             self._print_line(f"{complete['outcome']}: {escape(summary)}")
+        if is_denied and self._denied_by in UNATTENDED:
+            self._print_line(ALLOW_HINT)
 
 
 def _exit_code(run: "RunView") -> int:
@@ -130,9 +147,11 @@ def _status_line(event: "JsonEvent") -> str | None:
             call = event["payload"]
             return f"▶ {escape(call['toolName'])} {one_line(encode_json(call['args']).decode(), 100)}"
         case "tool_result":
-            return f"← {one_line(event['payload']['text'])}"
+            return None if _never_started(event["payload"]) else f"← {one_line(event['payload']['text'])}"
         case "approval_received":
-            return f"{DECIDED[event['payload']['decision']]} by {escape(event['payload']['by'])}"
+            decision, by = event["payload"]["decision"], event["payload"]["by"]
+            # The call's result says that the policy denied it, or the run's outcome does.
+            return None if decision == "deny" and by == "policy" else f"{DECIDED[decision]} by {escape(by)}"
         case "approval_expired":
             return "approval timed out; denied"
         case "acceptance_result":
@@ -146,6 +165,12 @@ def _status_line(event: "JsonEvent") -> str | None:
             return f"cancelling: {escape(event['payload']['reason'])}"
         case _:
             return None
+
+
+def _never_started(result: "ToolResult") -> bool:
+    """Whether the run ended before the call started: the outcome says why."""
+    failure = result["structuredError"]
+    return result.get("outcome") == "closed" and (failure is None or failure["type"] != "UNKNOWN_OUTCOME")
 
 
 def _note_line(event: "JsonEvent") -> str | None:

@@ -44,6 +44,7 @@ class RunFollower:
         self._view = View()
         self._question = ""  # the approval that a person was asked about and has not answered
         self._screen: LineQuestion | None = None
+        self._ticked = ""  # what was drawn over the question last
         self._asked: set[str] = set()
         self._policy, self._run_policy = policy, ""
 
@@ -118,8 +119,10 @@ class RunFollower:
         self._asked.add(waiting)
         if self._has_person:
             self._question = waiting
-            self._screen = LineQuestion(_asked(approvals[waiting]), _size, prompt=_shell_prompt())
+            asked = approvals[waiting]
+            self._screen = LineQuestion(_asked(asked), _size, prompt=_shell_prompt(), expires_at=asked["expiresAt"])
             self._show(self._screen)
+            self._report.while_asking = self._tick
             self._client.watched[STDIN] = self._read_answer
         else:
             stop = (self._run_policy or self._policy) != "auto"
@@ -145,6 +148,13 @@ class RunFollower:
 
         termios.tcflush(STDIN, termios.TCIFLUSH)
         print(question.show(), end="", file=sys.stderr, flush=True)
+
+    def _tick(self) -> None:
+        """Update the time that is left to answer."""
+        text = self._screen.tick() if self._screen is not None else ""
+        if text != self._ticked:
+            self._ticked = text
+            print(text, end="", file=sys.stderr, flush=True)
 
     def _close_question(self) -> None:
         self._question, self._screen = "", None

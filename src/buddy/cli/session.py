@@ -12,6 +12,7 @@ import time
 import msgspec
 from msgspec import Struct
 
+from buddy.cli.attach import find_deadlines
 from buddy.cli.connect import async_client
 from buddy.cli.options import Options
 from buddy.cli.session_reader import event_in, read_lines
@@ -24,6 +25,7 @@ from buddy.client.steps import find_session
 from buddy.errors import ProtocolError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.sqlite import DATABASE
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.events import AssistantMessage, UserMessage
 from buddy.protocol.requests import (
     DeleteSession,
@@ -38,6 +40,7 @@ from buddy.protocol.requests import (
 from buddy.protocol.shapes import SessionSummary
 from buddy.protocol.titles import title_of
 from buddy.terminal.escape import escape, escape_json, one_line
+from buddy.terminal.phrases import format_deadline
 from buddy.terminal.style import style_of
 
 MAX_LISTED = 200
@@ -53,10 +56,14 @@ class SessionRow(Struct, frozen=True):
     prompt: str
     interrupted: bool
     number: int | None
+    expires_at: int = NO_EXPIRY
 
     @property
     def state(self) -> str:
-        return "interrupted" if self.interrupted else self.summary.state
+        if self.interrupted:
+            return "interrupted"
+        left = format_deadline(self.expires_at, time.time())
+        return f"{self.summary.state}, {left}" if left else self.summary.state
 
     @property
     def name(self) -> str:
@@ -102,13 +109,14 @@ async def _list(client: Client, options: Options) -> None:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
-    interrupted = _interrupted(options)
+    interrupted, deadlines = _interrupted(options), await find_deadlines(client)
     rows = [
         SessionRow(
             summary,
             await first_prompt(client, summary.session_id),
             summary.session_id in interrupted,
             None if options.all else number,  # numbers are those of one directory
+            deadlines.get(summary.session_id, NO_EXPIRY),
         )
         for number, summary in enumerate(found, 1)
     ]

@@ -1,4 +1,6 @@
-"""Durations, token counts, plurals and approval policies, in few words."""
+"""Durations, token counts, plurals, deadlines and approval policies, in few words."""
+
+from buddy.protocol.basics import NO_EXPIRY
 
 _POLICIES = {
     "ask": "ask",
@@ -16,6 +18,13 @@ def format_duration(seconds: float) -> str:
     if total < 3600:
         return f"{total // 60}m {total % 60:02}s"
     return f"{total // 3600}h {total % 3600 // 60:02}m"
+
+
+def format_deadline(expires_at: int, now: float) -> str:
+    """`expires in 4m 59s`; empty if it does not expire. `expires_at` is in milliseconds, `now` in seconds."""
+    if expires_at >= NO_EXPIRY:
+        return ""
+    return f"expires in {format_duration(max(0.0, expires_at / 1000 - now))}"
 
 
 def format_tokens(tokens: int) -> str:

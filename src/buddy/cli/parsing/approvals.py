@@ -18,6 +18,21 @@ def add_approvals(commands: "Subparsers") -> None:
     explaining.add_argument("--cwd", metavar="DIR", help="directory the command runs in (default: the workspace)")
     explaining.add_argument("--sandbox", metavar="LEVEL", help="assume this sandbox level")
     explaining.add_argument("--network", action="store_true", help="assume the confined sandbox, with network access")
+    showing, approving, denying = (
+        add(actions, "show", "show everything that a pending approval would run"),
+        add(actions, "approve", "approve a pending call; its run continues in the daemon"),
+        add(actions, "deny", "deny a pending call; its run continues without it"),
+    )
+    for action in (showing, approving, denying):
+        action.add_argument("approval", metavar="ID", help="approval id as listed, its beginning or its end")
+    approving.add_argument(
+        "--scope",
+        choices=("once", "session", "always"),
+        default="once",
+        help="once (default), session: the same call again in this session, always: add the rule that is shown",
+    )
+    denying.add_argument("--comment", metavar="TEXT", help="tell the model why, or what to do instead")
+    denying.add_argument("--stop", action="store_true", help="also end the run")
     revoking = add(actions, "revoke", "remove a rule")
     revoking.add_argument("rule", metavar="RULE", help="rule id, as listed")
     logging = add(actions, "log", "show who decided what, when and by which rule, newest last")
@@ -27,7 +42,8 @@ def add_approvals(commands: "Subparsers") -> None:
         "--limit", type=whole_number, default=50, metavar="N", help="maximum number of entries (default 50)"
     )
     add_json(logging)
-    finish({"list": listing, "explain": explaining, "revoke": revoking, "log": logging}, _approvals)
+    deciding = {"show": showing, "approve": approving, "deny": denying}
+    finish({"list": listing, **deciding, "explain": explaining, "revoke": revoking, "log": logging}, _approvals)
 
 
 def add_trust(commands: "Subparsers") -> None:

@@ -12,6 +12,7 @@ from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import BudgetState, Shape
+from buddy.sessions.pending import pending_approvals
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
@@ -65,8 +66,7 @@ class ReadRequests:
         return ask.ReadBlobReply(text, total)
 
     async def list_approvals(self, _peer: PeerConnection, _request: ask.ListApprovals) -> Shape:
-        sessions = self._sessions.open_sessions
-        return ask.ListApprovalsReply(tuple(found for session in sessions for found in session.pending_approvals()))
+        return ask.ListApprovalsReply(tuple(await pending_approvals(self._sessions)))
 
     async def list_decisions(self, _peer: PeerConnection, request: ask.ListDecisions) -> Shape:
         from buddy.approvals.audit import decisions_made
