@@ -152,10 +152,10 @@ def test_a_syntax_error_has_file_and_line():
         ),
         (
             "[models]\n'my model' = {api = 'completion'}",
-            "buddy.toml:2: api in [models.my model]: invalid enum value 'completion'",
+            "buddy.toml:2: api in [models.my model] cannot be 'completion'",
         ),
-        ("[agent]\nmax_turns = '9'", "buddy.toml:2: max_turns in [agent]: expected `int`, got `str`"),
-        ("agent.max_turns = 0", "buddy.toml:1: max_turns in [agent]: expected `int` >= 1"),
+        ("[agent]\nmax_turns = '9'", "buddy.toml:2: max_turns in [agent] must be a whole number, not text in quotes"),
+        ("agent.max_turns = 0", "buddy.toml:1: max_turns in [agent] must be a whole number of at least 1"),
         (
             "[models.a]\napi_key = 'k'\napi_key_env = 'K'",
             "buddy.toml:1: [models.a]: a profile has only one key source, not api_key and api_key_env",

@@ -248,4 +248,4 @@ async def test_a_slow_client_catches_up_from_its_cursor(tmp_path: Path) -> None:
 def test_an_unknown_limit_lists_the_valid_ones(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, limits={"conections": 3})
     assert daemon.launch().wait(20) == 64
-    assert "hint: Available: frame, connections" in daemon.output()
+    assert "hint: available: frame, connections" in daemon.output()

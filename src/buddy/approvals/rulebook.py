@@ -35,9 +35,10 @@ class RuleBook:
         self._configured = config.permissions
         self._asks_for_shell = config.tools.shell_confirm
         self._stamp = self._stamp_now()
+        self._problem = ""
         self._projects: dict[str, tuple[object, tuple[Rule, ...]]] = {}
         if self._configured:
-            self._own = _read(self._configured)
+            self._own = _read(self._configured, self._path)
 
     def configure(self, config: Config) -> None:
         """Follow the configuration after its file was read again."""
@@ -48,7 +49,7 @@ class RuleBook:
 
     @cached_property
     def _own(self) -> "Rules":
-        return _read(self._configured)
+        return _read(self._configured, self._path)
 
     def permissions(self, root: str) -> "Permissions":
         """The rules of one workspace."""
@@ -75,12 +76,14 @@ class RuleBook:
         return (WarningRaised(code="PROJECT_FILE", message=message),)
 
     def dead_rules(self) -> tuple[WarningRaised, ...]:
-        """Warnings about the user's own rules that allow nothing."""
+        """Warnings about the user's own rules that allow nothing, or cannot be read since they were changed."""
         if not self._configured:
             return ()
         from buddy.approvals.dead_rules import find_dead_rules
 
         found = find_dead_rules(self._current().rules)
+        if self._problem:
+            return (WarningRaised(code="CONFIG_INVALID", message=self._problem),)
         more = f"and {len(found) - MAX_WARNINGS} more; buddy approvals list" if len(found) > MAX_WARNINGS else None
         shown = [f"{dead.describe()}" for dead in found[:MAX_WARNINGS]]
         return tuple(
@@ -121,11 +124,15 @@ class RuleBook:
         return self._own
 
     def _read(self) -> "Rules":
+        self._problem = ""
         try:
             document = tomllib.loads(self._path.read_text()) if self._path.exists() else {}
-            return _read(msgspec.convert(document.get("permissions", {}), dict[str, object]))
-        except (OSError, ValueError, msgspec.ValidationError, UserError):
-            return self._own
+            return _read(msgspec.convert(document.get("permissions", {}), dict[str, object]), self._path)
+        except UserError as error:
+            self._problem = f"{error}. Until it is corrected, the previous rules apply"
+        except (OSError, ValueError, msgspec.ValidationError):
+            pass  # reported by whoever reads the complete file
+        return self._own
 
     def _remember(self, rule: "Rule") -> None:
         from buddy.approvals.rule_file import add_rule
@@ -141,7 +148,7 @@ class RuleBook:
         return status.st_mtime_ns, status.st_size
 
 
-def _read(table: Mapping[str, object]) -> "Rules":
+def _read(table: Mapping[str, object], path: Path | None = None) -> "Rules":
     from buddy.approvals.rules import read_rules
 
-    return read_rules(table)
+    return read_rules(table, str(path or ""))

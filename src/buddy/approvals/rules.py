@@ -27,6 +27,7 @@ from buddy.approvals.matching import (
 )
 from buddy.approvals.questions import Opinion, RuleDecision
 from buddy.characters import find_deceptive
+from buddy.config.validation import explain, origin_of
 from buddy.errors import UserError
 from buddy.tools.shell.dangerous import runs_code, wildcard_runs_code
 from buddy.tools.shell.grammar import MAX_BYTES, Parsed, Words, parse
@@ -184,15 +185,14 @@ class Rules:
         return (rule for rule in self.rules if rule.decision == decision and _concerns(rule, subject, named))
 
 
-def read_rules(table: Mapping[str, object]) -> Rules:
-    """The rules of a `[permissions]` table."""
+def read_rules(table: Mapping[str, object], source: str = "") -> Rules:
+    """The rules of a `[permissions]` table; `source` is the file that it is in, for errors."""
     try:
         return Rules(msgspec.convert(table.get("rules", []), tuple[Rule, ...]))
     except msgspec.ValidationError as error:
-        raise UserError(
-            f"[[permissions.rules]]: {error}",
-            hint='for example decision = "allow" with argv = ["git", "log", "**"], or tool, path, host',
-        ) from error
+        wrong = explain(origin_of(source), ("permissions", "rules"), error, Rule)
+        example = 'for example decision = "allow" with argv = ["git", "log", "**"], or tool, path, host'
+        raise UserError(str(wrong), hint=wrong.hint or example) from error
 
 
 def suggest(subject: Subject) -> Rule | None:

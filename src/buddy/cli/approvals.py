@@ -128,7 +128,8 @@ async def _list(options: Options) -> int:
 
 
 def _rules(options: Options) -> Rules:
-    own = read_rules(read_config(options).permissions)
+    config = read_config(options)
+    own = read_rules(config.permissions, config.source)
     project = Trust(places_of(options).state_dir).project_rules(os.path.realpath(options.directory))
     return Rules((*own.rules, *read_rules({"rules": list(project.rules)}).rules))
 

@@ -148,7 +148,7 @@ def _configuration(config: Config, places: Places) -> Check:
 def _rules(config: Config) -> Iterator[Check]:
     """Rules that allow nothing, although somebody may rely on them."""
     try:
-        for dead in find_dead_rules(read_rules(config.permissions).rules):
+        for dead in find_dead_rules(read_rules(config.permissions, config.source).rules):
             yield Check("rules", "warn", f"{dead.rule.rule_id} ({dead.rule.describe()}) {dead.text}", dead.instead)
     except BuddyError as error:
         yield _failure("rules", error)

@@ -23,6 +23,19 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
     return best
 
 
+def line_in_item(text: str, array: tuple[str, ...], item: int, path: tuple[str, ...]) -> int | None:
+    """The same in one item of an array of tables; in an array that is written inline, the array's line."""
+    lines = text.splitlines()
+    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    items = [number for number in headers if (match := _HEADER.match(lines[number])) and _parts(match[1]) == array]
+    if item >= len(items):
+        return line_of(text, array)
+    start = items[item]
+    end = next((number for number in headers if number > start), len(lines))
+    found = line_of("\n".join(lines[start:end]), path)
+    return None if found is None else start + found
+
+
 def _keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
     table: tuple[str, ...] = ()
     open_quote = ""

@@ -106,7 +106,9 @@ class _Reader:
         document = self._document()
         for name, table in document.items():
             if name not in _TABLES:
-                raise self._unknown((), name, _TABLES)
+                from buddy.config.validation import Origin, unknown_table
+
+                raise unknown_table(Origin(self._source, self._text), name, _TABLES)
             if not isinstance(table, dict):
                 raise self._error((name,), f"{name} must be a table", f"write [{name}]")
         return {name: document.get(name, {}) for name in _TABLES}
@@ -127,55 +129,14 @@ class _Reader:
         try:
             return msgspec.convert(table, shape)
         except msgspec.ValidationError as error:
-            raise self._explain(path, str(error), shape) from error
+            from buddy.config.validation import Origin, explain
 
-    def _explain(self, path: tuple[str, ...], message: str, shape: type[Table]) -> UserError:
-        import re
-
-        if unknown := re.search(_UNKNOWN, message):
-            return self._unknown(path, unknown[1], shape.__struct_fields__)
-        what, _, where = message.partition(" - at `$.")
-        if where:
-            key = where.rstrip("`")
-            return self._error((*path, key), f"{key} in [{'.'.join(path)}]: {_lower(what)}", _valid(shape, key))
-        return self._error(path, f"[{'.'.join(path)}]: {_lower(what)}")
-
-    def _unknown(self, path: tuple[str, ...], key: str, valid: tuple[str, ...]) -> UserError:
-        import difflib
-
-        near = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
-        meant = f". Did you mean {near[0]!r}?" if near else ""
-        where = f"key {key!r} in [{'.'.join(path)}]" if path else f"table {key!r}"
-        return self._error((*path, key), f"unknown {where}{meant}", f"available: {', '.join(valid)}")
+            raise explain(Origin(self._source, self._text), path, error, shape) from error
 
     def _error(self, path: tuple[str, ...], message: str, hint: str = "") -> UserError:
-        from buddy.config.lines import line_of
+        from buddy.config.validation import Origin
 
-        line = line_of(self._text, path)
-        return UserError(f"{self._source}:{line}: {message}" if line else f"{self._source}: {message}", hint=hint)
-
-
-def _valid(shape: type[Table], key: str) -> str:
-    """What a key takes, in words."""
-    from typing import get_args, get_type_hints
-
-    hint = get_type_hints(shape).get(key)
-    parts = get_args(hint) or (hint,)
-    known = [_WORDS.get(part) or str(part) for part in parts if part in _WORDS or isinstance(part, str)]
-    if not known:
-        return ""
-    return f"{key} takes {known[0]}" if len(known) == 1 else f"available: {', '.join(known)}"
+        return Origin(self._source, self._text).error(path, message, hint)
 
 
-_WORDS: dict[object, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "text in quotes",
-    bool: "true or false",
-}
 _SYNTAX = r" \(at line (\d+), column \d+\)"
-_UNKNOWN = r"unknown field `([^`]*)`"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

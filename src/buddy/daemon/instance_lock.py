@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 
 from buddy.errors import UserError
+from buddy.log.statedir import cannot_create
 
 SOCKET_PATH_LIMIT = 107
 BACKLOG = 1024
@@ -65,8 +66,12 @@ def safe_directory(path: Path) -> None:
     """Create the directory with mode 0700; refuse one that is a link, another user's, or writable by others."""
     for place in (*reversed(path.parents), path):
         # Not `parents=True`: that would create the parents with the umask's mode.
-        with contextlib.suppress(FileExistsError):
-            place.mkdir(mode=0o700)
+        try:
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(mode=0o700)
+        except OSError as error:
+            if not place.exists():
+                raise cannot_create(place, error) from error
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or not stat.S_ISDIR(status.st_mode):
         raise UserError(f"{path} is not a directory of its own", hint="remove the link or choose another place")

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from buddy.errors import UserError
-
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes are in bytes, times in seconds."""
@@ -24,13 +22,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     active_runs: int = 128
 
 
-def read_limits(table: Mapping[str, object]) -> Limits:
+def read_limits(table: Mapping[str, object], source: str = "") -> Limits:
     """The limits of a configuration table."""
     try:
         return msgspec.convert(dict(table), Limits)
     except msgspec.ValidationError as error:
-        names = ", ".join(Limits.__struct_fields__)
-        raise UserError(f"[limits]: {error}", hint=f"Available: {names}") from error
+        from buddy.config.validation import explain, origin_of
+
+        raise explain(origin_of(source), ("limits",), error, Limits) from error
 
 
 class Rate:

@@ -127,7 +127,7 @@ class Runtime:
                 part.observe for part in (self.session_list, self.memory, self._tracing) if part is not None
             ),
         )
-        self.limits = read_limits(config.limits)
+        self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()
         self._encoded = LineCache()
         self._started = time.monotonic()

@@ -136,6 +136,15 @@ def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:
     return db
 
 
+def _is_full(directory: Path) -> bool:
+    """Whether nothing more can be written: SQLite reports that of its shared memory as a failed read or write."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return False
+    return found.f_bavail == 0 or (found.f_files > 0 and found.f_favail == 0)
+
+
 def explain(error: apsw.Error, path: Path) -> Exception:
     """Turn a database error into one that says what the user can do, if there is something."""
     match error:
@@ -146,6 +155,8 @@ def explain(error: apsw.Error, path: Path) -> Exception:
                 exit_code=75,
             )
         case apsw.FullError():
+            return UserError(f"the disk of {path.parent} is full", hint="free some space and try again", exit_code=75)
+        case apsw.IOError() if _is_full(path.parent):
             return UserError(f"the disk of {path.parent} is full", hint="free some space and try again", exit_code=75)
         case apsw.IOError():
             return UserError(f"{path} cannot be read or written ({error})", hint="check the disk", exit_code=75)

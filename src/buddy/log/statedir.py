@@ -4,6 +4,7 @@ Invariants: a directory that another user could have prepared is refused, never 
 theirs; the mode is set only on a directory that was just created here.
 """
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -20,6 +21,17 @@ def make_private_dir(path: Path) -> None:
         path.chmod(0o700)
     except FileExistsError:
         check_private(path)
+    except OSError as error:
+        raise cannot_create(path, error) from error
+
+
+def cannot_create(path: Path, error: OSError) -> UserError:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return UserError(
+        f"cannot create {path}: {error.strerror}",
+        hint="free some disk and try again" if is_full else "choose another directory with --state-dir or --socket",
+        exit_code=75 if is_full else 64,
+    )
 
 
 def check_private(path: Path) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import math
 import os
 import re
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -200,4 +201,6 @@ def _connect_failure(error: OSError) -> str:
     number = numbers.pop() if len(numbers) == 1 else 0
     if number == errno.ECONNREFUSED:
         return "(connection refused). Is the server running?"
+    if isinstance(error, socket.gaierror):
+        return f"({(error.strerror or str(error)).lower()}). Check the host name, and the network"
     return f"({os.strerror(number).lower() if number > 0 else error.strerror or error})"
