@@ -75,7 +75,12 @@ class PeerConnection:
 
     async def serve(self) -> None:
         """Serve until the peer is gone, then release everything it held."""
-        quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, self._expect_hello)
+
+        def expect_hello() -> None:
+            if not self.name:
+                self._link.close()
+
+        quiet = asyncio.get_running_loop().call_later(self._limits.hello_seconds, expect_hello)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._serve_lines(LongRequests(tasks))
@@ -134,10 +139,6 @@ class PeerConnection:
         error = ProtocolError("FRAME_TOO_LARGE", f"a request may have at most {self._limits.frame} bytes")
         with contextlib.suppress(ConnectionError):
             await self._link.write(self._refusal(self._request_id(None), "unknown", error).line())
-
-    def _expect_hello(self) -> None:
-        if not self.name:
-            self._link.close()
 
     async def _answer(self, request: IncomingRequest) -> Response:
         session_id = None if request.session_id is UNSET else request.session_id

@@ -4,7 +4,7 @@ Invariants: a peer that follows a session, waits for an answer, or was heard of 
 those that never said hello leave first, the oldest of them before the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import MutableMapping
 from typing import Protocol, TypeVar
 
 
@@ -15,18 +15,22 @@ class Peer(Protocol):
     def is_following(self) -> bool: ...
     @property
     def heard_at(self) -> float: ...
+    def close(self) -> None: ...
 
 
-Seat = TypeVar("Seat")
+Key = TypeVar("Key")
+AnyPeer = TypeVar("AnyPeer", bound=Peer)
 
 
-def find_idle(seats: Iterable[tuple[Seat, Peer]], now: float, idle_seconds: float) -> Seat | None:
-    """The place to give away, in order of arrival; None if all are needed."""
-    longest: tuple[float, Seat] | None = None
-    for seat, peer in seats:
-        if not peer.name:
-            return seat
-        idle = now - peer.heard_at
-        if not peer.is_following and idle >= idle_seconds and (longest is None or idle > longest[0]):
-            longest = idle, seat
-    return longest[1] if longest else None
+def make_room(peers: MutableMapping[Key, AnyPeer], now: float, idle_seconds: float) -> bool:
+    """Disconnect a peer that does nothing, if there is one; they are in order of arrival."""
+    longest: tuple[float, Key] | None = None
+    for key, peer in peers.items():
+        idle = now - peer.heard_at if peer.name else float("inf")
+        is_free = not peer.name or (not peer.is_following and idle >= idle_seconds)
+        if is_free and (longest is None or idle > longest[0]):
+            longest = idle, key
+    if longest is None:
+        return False
+    peers.pop(longest[1]).close()
+    return True

@@ -22,7 +22,7 @@ from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.client_keys import ClientKeys
 from buddy.daemon.configuration import Configuration, Find
 from buddy.daemon.connection import PeerConnection
-from buddy.daemon.crowding import find_idle
+from buddy.daemon.crowding import make_room
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
 from buddy.daemon.limits import read_limits
@@ -156,7 +156,10 @@ class Runtime:
         `is_local`: it is a process of the owner on this machine, so it may send keys.
         """
         most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
-        if self.stopping.is_set() or (len(self._connections) >= most and not (trusted and self._make_room())):
+        is_full = len(self._connections) >= most
+        if is_full and trusted:
+            is_full = not make_room(self._connections, time.monotonic(), self.limits.idle_seconds)
+        if is_full or self.stopping.is_set():
             return False
         peer = PeerConnection(
             link,
@@ -172,14 +175,6 @@ class Runtime:
         if grant is not None:
             peer.roles.grant(grant)
         self._serve(peer)
-        return True
-
-    def _make_room(self) -> bool:
-        """Disconnect a peer that does nothing; False if there is none."""
-        idle = find_idle(self._connections.items(), time.monotonic(), self.limits.idle_seconds)
-        if idle is None:
-            return False
-        self._connections.pop(idle).close()
         return True
 
     def disconnect_token(self, token_hash: str) -> None:
