@@ -176,15 +176,46 @@ def test_an_edit_shows_its_diff(home: Home) -> None:
     assert (home.work / "a.txt").read_text() == "one\n2\n"
 
 
-def test_shift_tab_changes_the_policy(home: Home) -> None:
-    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+def test_shift_tab_switches_plan_mode_and_loses_no_press(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}, shell("touch ran"), {"text": "over"}) and Tmux(
+        home, rows=40
+    ) as terminal:
         begun(terminal)
-        terminal.keys("BTab")
-        terminal.wait_for("approvals: auto-approve everything")
+        terminal.keys("BTab", "BTab", "BTab")
+        terminal.wait_for("approvals: plan mode, read-only (shift-tab)")
         terminal.enter("go")
         terminal.wait_for("✓ done")
+        assert not (home.work / "ran").exists()
         terminal.keys("BTab")
-        terminal.wait_for("approvals: deny everything")
+        terminal.wait_for("approvals: ask (shift-tab)")
+        terminal.keys("BTab")
+        terminal.wait_for("approvals: plan mode, read-only (shift-tab)")
+        terminal.enter("/plan off")
+        terminal.wait_for("approvals: ask (shift-tab)")
+        terminal.enter("again")
+        terminal.wait_for(CHOICES)
+        terminal.enter("/plan")
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
+        assert "denied by rule" in terminal.screen()
+    assert not (home.work / "ran").exists()
+
+
+def test_everything_is_approved_only_by_a_confirmed_command(home: Home) -> None:
+    with home.script(shell("touch ran"), {"text": "over"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for(CHOICES)
+        terminal.enter("/approve all")
+        terminal.wait_for("▸ 1  Yes")
+        terminal.keys("Escape")
+        terminal.wait_for(CHOICES)
+        assert not (home.work / "ran").exists()
+        terminal.enter("/approve all")
+        terminal.wait_for("▸ 1  Yes")
+        terminal.keys("y")
+        terminal.wait_for("✓ done")
+        assert "approvals: auto-approve everything (shift-tab)" in terminal.screen().splitlines()[-1]
+        assert "\x1b[31m" in terminal.screen(colour=True).splitlines()[-1].replace("\x1b[1m", "").replace("1;31", "31")
         terminal.keys("BTab")
         terminal.wait_for("approvals: ask (shift-tab)")
     assert (home.work / "ran").exists()
@@ -200,3 +231,17 @@ def test_always_says_that_it_covers_scripts_that_are_not_known(home: Home) -> No
         assert "it may run scripts that could not be read" in terminal.screen()
         assert "the rule would also cover those scripts, as they are then" in terminal.screen()
         terminal.keys("5")
+
+
+def test_plan_mode_is_on_the_first_screen_and_survives_a_restart(home: Home) -> None:
+    with home.script({"text": "over"}) and Tmux(home, "--plan") as terminal:
+        begun(terminal)
+        assert terminal.screen().count("plan mode, read-only") == 2
+        terminal.enter("go")
+        terminal.wait_for("✓ done")
+        terminal.enter("/plan off")
+        terminal.wait_for("approvals: ask (shift-tab)")
+    home.run("daemon", "stop")
+    with Tmux(home, "resume", "--last") as terminal:
+        terminal.wait_for("✓ done")
+        terminal.wait_for("approvals: ask (shift-tab)")

@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from buddy.backends.native.session_tools import catalog_of
 from buddy.daemon.runtime import RuntimeOverrides, unix_ms
+from buddy.errors import ProtocolError
 from buddy.log.memory import MemoryLog
 from buddy.models.contract import Piece, Prompt, ToolSpec
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolResult
 from buddy.protocol.intents import Other
-from buddy.protocol.requests import SubmitApproval
+from buddy.protocol.requests import SetApprovalPolicy, SetApprovalPolicyReply, SubmitApproval
+from buddy.sessions.past import read_past
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import AnyTool, Registry
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolScope
@@ -171,6 +173,42 @@ async def test_plan_mode_has_no_tool_above_read_only_wherever_it_comes_from(tmp_
         assert model.names(0) & {"looks", "acts", "unclear", "run_shell"} == {"looks"}
         assert [result.is_error for result in client.bodies(ToolResult)] == [False, True, True]
         await check_host(host)
+
+
+async def test_plan_mode_can_be_switched_and_a_restart_and_a_fork_keep_it(tmp_path: Path) -> None:
+    source = Changing(Remote("looks"), Remote("acts", "side-effecting"))
+    model = Shown(*[asks_for(call("acts", {})), answer("done")] * 4)
+    log = MemoryLog(unix_ms)
+    parts = RuntimeOverrides(log=log, provider=lambda _: model, tools=(source,))
+    async with scripted_host(tmp_path, overrides=parts) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("one")
+        await client.wait_for(RunComplete)
+        reply = await client.api.request(SetApprovalPolicy(plan=True), SetApprovalPolicyReply, client.session_id)
+        assert reply == SetApprovalPolicyReply("all", plan=True)
+        await client.send("two")
+        await client.wait_for(RunComplete)
+        assert "acts" in model.names(0) and "acts" not in model.names(2)
+        assert [result.is_error for result in client.bodies(ToolResult)] == [False, True]
+        session = host.runtime.sessions.live(client.session_id)
+        assert session is not None
+        past = await read_past(log, client.session_id, session.journal.last_seq)
+        assert past.fold().is_planning
+        copy, _ = await host.runtime.sessions.fork(client.session_id, session.journal.last_seq, "cli")
+        assert copy.fold.is_planning
+        reply = await client.api.request(
+            SetApprovalPolicy("ask", plan=False), SetApprovalPolicyReply, client.session_id
+        )
+        assert reply == SetApprovalPolicyReply("ask")
+        await check_host(host)
+
+
+async def test_plan_mode_of_another_agent_is_fixed_at_its_start(tmp_path: Path) -> None:
+    opencode = next(cast for cast in AGENTS if cast.name == "opencode")
+    async with agent_host(opencode, tmp_path) as host, host.client() as client:
+        await client.start()
+        with pytest.raises(ProtocolError, match="only when its session starts"):
+            await client.api.request(SetApprovalPolicy(plan=True), SetApprovalPolicyReply, client.session_id)
 
 
 async def test_plan_mode_denies_the_tool_of_another_agent(tmp_path: Path) -> None:

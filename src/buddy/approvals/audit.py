@@ -50,7 +50,9 @@ async def _decision_of(log: Log, event: Event) -> DecisionMade | None:
         case ApprovalExpired() as body:
             return await _with_call(log, replace(about, approval_id=body.approval_id), None)
         case ApprovalPolicyChanged() as body:
-            return replace(about, decision="policy", by=body.by, summary=body.policy, expires_at=body.expires_at)
+            modes = {None: "", True: ", plan mode on", False: ", plan mode off"}
+            summary = f"{body.policy}{modes[body.plan]}"
+            return replace(about, decision="policy", by=body.by, summary=summary, expires_at=body.expires_at)
         case _:
             return None
 

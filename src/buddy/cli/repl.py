@@ -246,7 +246,9 @@ def _session_access(client: Client, options: Options, level: str | None) -> Sess
 def _initial_facts(options: Options, config: Config, level: str | None) -> SessionFacts:
     profile, model = _initial_model(options, config)
     policy, root = _policy(options, level), workspace_of(options)
-    return SessionFacts(profile, model, target_of(options), level or "host", policy=policy, root=root)
+    return SessionFacts(
+        profile, model, target_of(options), level or "host", policy=policy, root=root, plan=options.plan
+    )
 
 
 def _settings(options: Options, config: Config) -> TerminalSettings:

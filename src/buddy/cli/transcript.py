@@ -97,7 +97,8 @@ def _decision(body: EventBody) -> tuple[str, str, str] | None:
         case ApprovalExpired():
             return "decided", "approval timed out; denied", "red"
         case ApprovalPolicyChanged():
-            return "policy", f"{body.policy} by {body.by}", ""
+            plan = "" if body.plan is None else f", plan mode {'on' if body.plan else 'off'}"
+            return "policy", f"{body.policy}{plan} by {body.by}", ""
         case ToolClaimed():
             return "claimed", f"{body.call_id} ({body.tier}) on {body.target}", ""
         case AcceptanceResult():

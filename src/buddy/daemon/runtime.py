@@ -47,7 +47,6 @@ from buddy.sessions.services import SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
 from buddy.tools.contract import Place
-from buddy.tools.registry import Registry
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolSource
 from buddy.tools.toolbox import ToolDeps, toolbox, without_panes
 from buddy.version import VERSION as PRODUCT_VERSION
@@ -261,7 +260,7 @@ class Runtime:
         named = profile or (None if started.provider == "default" else started.provider)
         agent = self.configuration.current.agent
         instructions = (options.system_prompt if options else None) or agent.system_prompt
-        source = self._tool_source(bool(options and options.tmux), bool(options and options.plan))
+        source = self._tool_source(bool(options and options.tmux))
         root = started.repo.root_path if started.repo else ""
         recall = self.memory.recaller(started.session_id, root) if self.memory else None
         place = (self._user_folder, recall, agent.temperature, agent.top_p)
@@ -272,10 +271,9 @@ class Runtime:
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
-    def _make_source(self, panes: bool, plan: bool) -> ToolSource:
+    def _make_source(self, panes: bool) -> ToolSource:
         """The tools of one kind of session; all sessions of a kind share the same source."""
-        source = self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
-        return FilteredSource(source, Registry.read_only) if plan else source
+        return self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
 
     def _use_tools(self, settings: ToolSettings) -> None:
         builtin: ToolSource = FixedSource(toolbox(settings, self._tool_deps))

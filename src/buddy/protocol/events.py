@@ -257,10 +257,13 @@ class ApprovalExpired(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
+    """`plan`: whether the session only reads from now on, whatever the policy; absent if that stays as it was."""
+
     facts = EventFacts(lasts=True, decides=True)
     policy: Policy
     by: str
     expires_at: Count | None = None
+    plan: bool | None = None
 
 
 class Usage(Payload, frozen=True, kw_only=True):

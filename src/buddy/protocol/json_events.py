@@ -329,6 +329,7 @@ class ApprovalPolicyChanged(Payload):
     policy: Literal["all", "ask", "auto", "none", "until"]
     by: str
     expiresAt: NotRequired[int | None]
+    plan: NotRequired[bool | None]
 
 
 class ContextState(TypedDict):

@@ -166,13 +166,17 @@ class ArchiveSession(Shape, frozen=True):
 
 
 class SetApprovalPolicy(Shape, frozen=True):
-    policy: Policy
+    """What is absent stays; `plan` starts or ends plan mode, in which the session only reads."""
+
+    policy: Policy | None = None
     duration_seconds: Seconds | None = None
+    plan: bool | None = None
 
 
 class SetApprovalPolicyReply(Shape, frozen=True):
     policy: Policy
     expires_at: Count | None = None
+    plan: bool = False
 
 
 class SwitchModel(Shape, frozen=True):

@@ -90,7 +90,7 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
         case RunCancelling():
             return lambda session: session.runs.cancel(CancelRun(session_id, run_id, body.reason), body.by)
         case ApprovalPolicyChanged():
-            policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts))
+            policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts), body.plan)
             return lambda session: set_policy(session, policy, body.by)
         case ModelSwitched():
             model = SwitchModel(body.after.get("profile"), body.after.get("model"))

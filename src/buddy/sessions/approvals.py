@@ -138,7 +138,7 @@ class Approvals:
             waiting = self._waiting.get(approval_id)
             if waiting is not None:
                 await self._settle(call, waiting.question)
-            elif self.policy().at(self._now()) == "none":
+            elif self.policy().at(self._now()) == "none" or self._fold.is_planning:
                 # After a restart: it is not known yet what exactly would run.
                 await self._decide_pending(call, "deny", RuntimeActor.POLICY, None)
 
@@ -191,7 +191,7 @@ class Approvals:
         """Decide a pending call if the policy leaves nothing to a person; somebody was asked, so nobody is missing."""
         now = self._now()
         policy, mode = self.policy().at(now), replace(_mode(self._fold), attended=True)
-        if policy not in ("all", "none"):
+        if policy not in ("all", "none") and not mode.plan:
             return
         decision = decide(question, self._permissions.judge(question), policy, self._grant(question, now), mode)
         if decision.verdict != "ask" and decision.by is not None:
@@ -318,7 +318,7 @@ def _mode(fold: SessionFold) -> Mode:
     if started is None:
         return Mode()
     headless, options = started.mode == "headless", started.options or SessionOptions()
-    return Mode(options.plan, headless, options.attended)
+    return Mode(fold.is_planning, headless, options.attended)
 
 
 def _initial_policy(started: SessionStarted | None, now: Moment) -> EffectivePolicy:

@@ -42,7 +42,7 @@ from buddy.protocol.events import (
     UserMessage,
     events_where,
 )
-from buddy.protocol.shapes import Headless
+from buddy.protocol.shapes import Headless, SessionOptions
 from buddy.protocol.titles import MAX_TITLE, cut_at_word, title_of
 from buddy.sessions.listing import ListedRow
 
@@ -114,6 +114,15 @@ def fork_facts(copy: Sequence[Event], original: str) -> RowFacts:
         if body is not None:
             row.apply(body)
     return replace(row.facts, parent=original)
+
+
+def with_plan_of(entries: Sequence[Entry], seq: int, started: SessionStarted) -> SessionStarted:
+    """The start of a copy: in plan mode if the original was at `seq`, however that came about."""
+    changes = [body.plan for event, body in entries if event.seq <= seq and isinstance(body, ApprovalPolicyChanged)]
+    plan = next((plan for plan in reversed(changes) if plan is not None), None)
+    if plan is None:
+        return started
+    return replace(started, options=replace(started.options or SessionOptions(), plan=plan))
 
 
 def fork_events(entries: Sequence[Entry], seq: int, started: SessionStarted, by: str, now: int) -> list[Event]:

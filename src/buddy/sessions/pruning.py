@@ -28,7 +28,10 @@ def _restate(session: Session) -> None:
         journal.record(ApprovalPolicyChanged(policy=fold.lasting_policy, by=RuntimeActor.RESTART))
     if fold.policy is not None:
         expires = fold.policy_expires_at
-        journal.record(ApprovalPolicyChanged(policy=fold.policy, expires_at=expires, by=RuntimeActor.RESTART))
+        restated = ApprovalPolicyChanged(
+            policy=fold.policy, expires_at=expires, by=RuntimeActor.RESTART, plan=fold.plan
+        )
+        journal.record(restated)
     if fold.profile is not None:
         named = {"profile": model.profile, "model": model.model, "api": model.api}
         journal.record(ModelSwitched(before=named, after=named, by=RuntimeActor.RESTART))

@@ -110,14 +110,14 @@ class Sessions:
 
         `token` is the one that the copy was requested with, if there was one.
         """
-        from buddy.sessions.fork import fork_events, fork_facts, fork_title
+        from buddy.sessions.fork import fork_events, fork_facts, fork_title, with_plan_of
 
         record = await self.record(session_id)
         if not record.first_seq - 1 <= seq <= record.last_seq:
             raise ProtocolError("INVALID_REQUEST", f"seq must be between {record.first_seq - 1} and {record.last_seq}")
         entries = await read_entries(self.services.log, session_id)
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
-        started = starts[-1] if starts else _unknown_start(record)
+        started = with_plan_of(entries, seq, starts[-1] if starts else _unknown_start(record))
         new, now = self.services.ids("sess"), self.services.clock()
         copy = fork_events(entries, seq, replace(started, session_id=new, state="idle"), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)

@@ -45,6 +45,8 @@ class SessionFold(Struct):
     policy_expires_at: int | None = None
     lasting_policy: Policy | None = None
     """The policy that was set last and does not expire."""
+    plan: bool | None = None
+    """Whether plan mode was switched on or off; None if it is as the session was started."""
     granted: set[str] = set()
     profile: str | None = None
     model: str | None = None
@@ -60,6 +62,12 @@ class SessionFold(Struct):
         if self.outcome is None or self.started is None or self.started.mode == "interactive":
             return "idle"
         return "completed" if self.outcome == "success" else "cancelled" if self.outcome == "cancelled" else "failed"
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether the session is in plan mode, and only reads."""
+        options = self.started.options if self.started else None
+        return bool(options and options.plan) if self.plan is None else self.plan
 
     @property
     def pending(self) -> dict[str, OpenCall]:
@@ -114,6 +122,7 @@ class SessionFold(Struct):
         match body:
             case ApprovalPolicyChanged():
                 self.policy, self.policy_expires_at = body.policy, body.expires_at
+                self.plan = self.plan if body.plan is None else body.plan
                 if body.policy != "until":
                     self.lasting_policy = body.policy
             case ApprovalReceived():

@@ -47,7 +47,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_duration, format_tokens, plural, policy_text
+from buddy.terminal.phrases import PLAN_MODE, format_duration, format_tokens, plural, policy_text
 from buddy.terminal.style import Style
 
 RESULT_LINES = 6
@@ -137,8 +137,9 @@ def _run_note(body: ModelRequest | RunStarted | Recovery | RunCancelling, style:
 def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted, style: Style, ts: int) -> str | None:
     match body:
         case ApprovalPolicyChanged():
-            policy = policy_text(body.policy, body.expires_at, ts / 1000)
-            return style.dim(f"  approvals: {policy}{_changed_by(body.by)}")
+            policy = PLAN_MODE if body.plan else policy_text(body.policy, body.expires_at, ts / 1000)
+            colour = style.dim if body.plan or body.policy in ("ask", "auto", "none") else style.red
+            return colour(f"  approvals: {policy}{_changed_by(body.by)}")
         case ModelSwitched():
             profile, model = body.after.get("profile", ""), body.after.get("model", "")
             return style.dim(f"  model: {escape(profile)} · {escape(model)}")

@@ -21,9 +21,7 @@ INIT_PROMPT = (
     "laid out, how to build, test and lint it, and the conventions that its code shows. Keep it under 60 lines; where "
     "an AGENTS.md exists, improve it."
 )
-NEXT_POLICY = {"ask": "auto", "auto": "all", "all": "none", "none": "ask"}
-# Without a sandbox, `auto` would ask, too.
-NEXT_POLICY_ON_HOST = {**NEXT_POLICY, "ask": "all"}
+CONFIRM_ALL = "Approve everything without asking, until you change it?"
 
 
 async def switch_model(ui: CommandUI, wanted: str) -> None:
@@ -53,7 +51,10 @@ async def set_policy(ui: CommandUI, wanted: str) -> None:
             facts = ui.session.facts
             ui.show(f"  approvals: {facts.policy_text(time.time())}")
             ui.show("  change it with /approve ask, auto, all, none, or a duration such as 10m")
-        case "ask" | "auto" | "all" | "none":
+        case "all":
+            if await ui.confirm(CONFIRM_ALL):
+                await ui.session.set_policy(SetApprovalPolicy("all"))
+        case "ask" | "auto" | "none":
             await ui.session.set_policy(SetApprovalPolicy(wanted))
         case _:
             seconds = parse_duration(wanted)
@@ -65,11 +66,12 @@ async def set_policy(ui: CommandUI, wanted: str) -> None:
             await ui.session.set_policy(SetApprovalPolicy("until", seconds))
 
 
-async def cycle_policy(ui: CommandUI) -> None:
-    """Set the policy after this one, or end a window."""
-    facts = ui.session.facts
-    following = NEXT_POLICY_ON_HOST if facts.sandbox == "host" else NEXT_POLICY
-    await set_policy(ui, following.get(facts.policy, facts.policy_before))
+async def set_plan(ui: CommandUI, wanted: str) -> None:
+    """Switch plan mode, in which the session only reads."""
+    if wanted not in ("", "on", "off"):
+        raise UserError(f"unknown /plan option {wanted[:40]!r}", hint="/plan, /plan on, /plan off")
+    is_on = wanted == "on" if wanted else not ui.session.facts.plan
+    await ui.session.set_policy(SetApprovalPolicy(plan=is_on))
 
 
 async def kill(ui: CommandUI, wanted: str) -> None:

@@ -26,6 +26,10 @@ class CommandUI(Protocol):
         """Ask for one of the choices; without a terminal, only list them."""
         ...
 
+    async def confirm(self, question: str) -> bool:
+        """Ask for a yes; without a person, the line itself is one."""
+        ...
+
     def enqueue(self, line: str) -> None:
         """Run a line as if it had been typed."""
         ...

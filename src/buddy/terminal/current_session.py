@@ -4,6 +4,7 @@ Invariants: the session is started by the first request that needs one, so looki
 of a session that was left are ignored.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from buddy.client.client import Client
 from buddy.client.view import View
 from buddy.errors import ProtocolError
+from buddy.protocol.codes import Policy
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -54,7 +56,7 @@ from buddy.protocol.requests import (
 )
 from buddy.protocol.shapes import ContextState
 from buddy.terminal.approval_prompt import ApprovalAnswer
-from buddy.terminal.phrases import policy_text
+from buddy.terminal.phrases import PLAN_MODE, policy_text
 
 
 class SessionAccess(Struct, frozen=True):
@@ -82,6 +84,26 @@ class SessionFacts(Struct):
     context: ContextState | None = None
     root: str = ""
     watch: str = ""
+    plan: bool = False
+    """Whether the session only reads, whatever the policy."""
+
+    started_with: str = ""
+    """The policy that the session was started with."""
+
+    @property
+    def default_policy(self) -> Policy:
+        """What a person returns to from plan mode or another policy; `auto` relies on a sandbox."""
+        match self.started_with or self.policy:
+            case "ask" | "auto" as policy:
+                return policy
+            case _:
+                return "ask" if self.sandbox == "host" else "auto"
+
+    def is_lenient(self, now: float) -> bool:
+        """Whether everything is approved, so that the screen must say so loudly."""
+        is_over = self.policy == "until" and (self.policy_until or 0) <= now * 1000
+        policy = self.policy_before if is_over else self.policy
+        return policy not in ("ask", "auto", "none") and not self.plan
 
     def set_policy(self, policy: str, until: int | None) -> None:
         self.policy, self.policy_until = policy, until
@@ -90,6 +112,8 @@ class SessionFacts(Struct):
 
     def policy_text(self, now: float) -> str:
         """The policy in force, in words."""
+        if self.plan:
+            return PLAN_MODE
         return policy_text(self.policy, self.policy_until, now, self.policy_before)
 
 
@@ -107,6 +131,7 @@ class CurrentSession:
         self.access = access
         self.initial = initial
         self.session_id = ""
+        self._starting = asyncio.Lock()
         self._clear()
 
     def _clear(self) -> None:
@@ -143,6 +168,7 @@ class CurrentSession:
                 policy, _, until = ((options.approval_policy if options else None) or "ask").partition(":")
                 wall_clock = until.partition("/")[0]  # the rest is for the runtime's other clock
                 facts.set_policy(policy, int(wall_clock) if wall_clock.isdecimal() else None)
+                facts.started_with, facts.plan = policy, bool(options and options.plan)
                 facts.root = body.repo.root_path if body.repo else facts.root
                 facts.watch = body.watch or ""
             case RunStarted():
@@ -157,6 +183,7 @@ class CurrentSession:
                 facts.model = body.after.get("model", facts.model)
             case ApprovalPolicyChanged():
                 facts.set_policy(body.policy, body.expires_at)
+                facts.plan = facts.plan if body.plan is None else body.plan
             case Usage():
                 facts.context = body.context
             case (
@@ -184,8 +211,9 @@ class CurrentSession:
 
     async def ensure_started(self) -> str:
         """The session's id; starts a session if there is none yet."""
-        if not self.session_id:
-            self.session_id = await self.access.start()
+        async with self._starting:  # two requests at once must not start two
+            if not self.session_id:
+                self.session_id = await self.access.start()
         return self.session_id
 
     async def open(self, session_id: str) -> None:
@@ -238,7 +266,10 @@ class CurrentSession:
             )
 
     async def set_policy(self, policy: SetApprovalPolicy) -> None:
-        await self.client.request(policy, SetApprovalPolicyReply, await self.ensure_started())
+        reply = await self.client.request(policy, SetApprovalPolicyReply, await self.ensure_started())
+        # Its event may still be on its way, and the next key counts from here.
+        self.facts.set_policy(reply.policy, reply.expires_at)
+        self.facts.plan = reply.plan
 
     async def fork(self, seq: int) -> str:
         """Copy the session up to an event; returns the new session's id."""

@@ -1,7 +1,7 @@
 """Dialogs above the input: a pending approval, or a list to choose from.
 
-Invariants: at most one is open, an approval before a list; an approval decided elsewhere is closed; only a list takes
-the keys, and beside an approval everything typed is text (see `approval_input`).
+Invariants: one is shown, an approval before a list that was open when it came; an approval decided elsewhere is closed;
+only a list takes the keys, and beside an approval everything typed is text (see `approval_input`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,12 +37,14 @@ class Dialogs:
         self._read_approval = read_approval
         self._asked: set[str] = set()
         self._picker: Picker | None = None
+        self._is_picker_first = False
+        self._on_close: Callable[[], None] = lambda: None
         self.input = ApprovalInput(screen, style, buffer)
 
     @property
     def is_locked(self) -> bool:
         """Whether keys are answers rather than text."""
-        return self._picker is not None and not self.is_approval_open
+        return self._picker is not None and (self._is_picker_first or not self.is_approval_open)
 
     @property
     def is_approval_open(self) -> bool:
@@ -50,7 +52,7 @@ class Dialogs:
 
     def lines(self, columns: int, rows: int) -> list[str]:
         """The lines right above the input, which leaves them `rows` rows."""
-        if self.is_approval_open:
+        if self.is_approval_open and not (self._picker and self._is_picker_first):
             return self.input.lines(columns, rows)
         return self._picker.lines(columns) if self._picker is not None else []
 
@@ -65,12 +67,20 @@ class Dialogs:
         if self._picker is not None:
             self._picker.press(key)
             if self._picker.is_closed:
-                self._picker = None
+                self._close_picker()
         self._screen.redraw()
 
-    def open_picker(self, picker: Picker) -> None:
-        self._picker = picker
+    def open_picker(self, picker: Picker, on_close: Callable[[], None] = lambda: None) -> None:
+        """Open a list; beside an approval it comes first, because the person just asked for it."""
+        self._close_picker()
+        self._picker, self._on_close = picker, on_close
+        self._is_picker_first = self.is_approval_open
         self._screen.redraw()
+
+    def _close_picker(self) -> None:
+        if self._picker is not None:
+            self._picker = None
+            self._on_close()
 
     def set_input(self, text: str) -> None:
         self._buffer.document = Document(text, len(text))
@@ -78,7 +88,7 @@ class Dialogs:
     def reset(self) -> None:
         """Close everything: another session has its own approvals."""
         self.input.close()
-        self._picker = None
+        self._close_picker()
 
     def withdraw(self, view: View) -> None:
         """Close an approval that was decided; what it asked stays in the scrollback."""

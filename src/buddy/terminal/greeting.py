@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from buddy.terminal.current_session import CurrentSession, SessionFacts
 from buddy.terminal.escape import escape
+from buddy.terminal.phrases import PLAN_MODE
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import wrap_words
 
@@ -18,7 +19,8 @@ def greeting(
     facts, runtime = session.initial, session.client.runtime
     parts = (version, facts.profile, facts.model) if is_new else (version,)
     yield style.green(style.bold("buddy")) + style.dim(f" {escape(' · '.join(dict.fromkeys(filter(None, parts))))}")
-    place = f"{escape(_short(facts.root))} · commands {_runs(facts)}{_POLICIES.get(facts.policy, ', without asking')}"
+    asks = f" · {PLAN_MODE}" if facts.plan else _POLICIES.get(facts.policy, ", without asking")
+    place = f"{escape(_short(facts.root))} · commands {_runs(facts)}{asks}"
     for line in wrap_words(f"{place if is_new else 'resumed session · /status shows its settings'} · /help", columns):
         yield style.dim(line)
     if runtime is not None and runtime.runtime_version != version:

@@ -8,6 +8,7 @@ from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
 from buddy.terminal.escape import one_line
 from buddy.terminal.local_programs import LocalPrograms
+from buddy.terminal.mode_switch import ModeSwitch
 from buddy.terminal.repl_ui import ReplUI
 from buddy.terminal.run_control import RunControl
 from buddy.terminal.tasks import BackgroundTasks
@@ -41,6 +42,7 @@ class KeyActions:
         self._notify = notify
         self._escaped_at = 0.0
         self._stopped_at = 0.0
+        self._mode = ModeSwitch(ui.session)
 
     @property
     def is_locked(self) -> bool:
@@ -97,7 +99,7 @@ class KeyActions:
         self._editor.quit()
 
     def cycle_policy(self) -> None:
-        self._tasks.request(change_commands.cycle_policy(self._ui))
+        self._tasks.request(self._mode.send(plan=self._mode.press()))
 
     def open_editor(self) -> None:
         self._tasks.start(self._edit_externally())

@@ -2,6 +2,7 @@
 
 from buddy.protocol.basics import NO_EXPIRY
 
+PLAN_MODE = "plan mode, read-only"
 _POLICIES = {
     "ask": "ask",
     "auto": "automatic in the sandbox",

@@ -49,3 +49,13 @@ class Picker:
     def _choose(self, index: int) -> None:
         self.is_closed = True
         self._on_choice(index)
+
+
+class Confirmation(Picker):
+    """Yes or no; anything that closes it without a yes is a no."""
+
+    def __init__(self, question: str, style: Style, on_answer: Callable[[bool], None]) -> None:
+        super().__init__(question, ("Yes", "No"), style, lambda index: on_answer(index == 0))
+
+    def press(self, key: str) -> None:
+        super().press({"y": "1", "n": "2"}.get(key.lower(), key))

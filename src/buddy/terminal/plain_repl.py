@@ -29,6 +29,13 @@ from buddy.terminal.style import Style
 WIDTH = 80
 
 
+async def _deny(session: CurrentSession, request: ApprovalRequired) -> None:
+    """Nobody is there to be asked; the run continues without it."""
+    answer = ApprovalAnswer("deny", comment="nobody is there to be asked")
+    with suppress(BuddyError):  # it was decided elsewhere
+        await session.decide(request.approval_id, answer)
+
+
 class PlainRepl:
     """Implements `command_ui.CommandUI`."""
 
@@ -125,7 +132,7 @@ class PlainRepl:
         if is_live:
             await self._ask()
         elif not self._has_person and isinstance(body, ApprovalRequired) and not self.session.is_replaying:
-            await self._deny(body)
+            await _deny(self.session, body)
         return body
 
     async def _ask(self) -> None:
@@ -144,12 +151,6 @@ class PlainRepl:
             except BuddyError as error:  # it was decided elsewhere
                 self.show(error_block(error, self.style))
 
-    async def _deny(self, request: ApprovalRequired) -> None:
-        """Nobody is there to be asked; the run continues without it."""
-        answer = ApprovalAnswer("deny", comment="nobody is there to be asked")
-        with suppress(BuddyError):  # it was decided elsewhere
-            await self.session.decide(request.approval_id, answer)
-
     def _answer(self, text: str) -> None:
         try:
             print(escape(text) if self._out.isatty() else text, file=self._out, flush=True)
@@ -166,6 +167,11 @@ class PlainRepl:
     def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
         del on_choice, start
         self.show("\n".join([f"{title}:", *(f"  {number}  {escape(text)}" for number, text in enumerate(choices, 1))]))
+
+    async def confirm(self, question: str) -> bool:
+        if not self._has_person:
+            return True
+        return (await self._next_line(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
 
     def enqueue(self, line: str) -> None:
         self._queue.append(line)

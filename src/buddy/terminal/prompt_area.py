@@ -67,5 +67,4 @@ class PromptArea:
             self._screen.redraw()
 
     def toolbar(self) -> ANSI:
-        text = " · ".join(filter(None, (self._notice, toolbar_text(self._session.facts))))
-        return ANSI(self._style.dim(cut(text, self._screen.columns - 1)))
+        return ANSI(toolbar_text(self._session.facts, self._style, self._screen.columns - 1, self._notice))

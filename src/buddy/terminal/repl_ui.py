@@ -10,7 +10,7 @@ from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.key_bindings import safe_text
 from buddy.terminal.line_runner import InputLine
 from buddy.terminal.local_programs import LocalPrograms
-from buddy.terminal.picker import Picker
+from buddy.terminal.picker import Confirmation, Picker
 from buddy.terminal.run_control import RunControl
 from buddy.terminal.screen import Screen
 from buddy.terminal.settings import TerminalSettings
@@ -49,6 +49,16 @@ class ReplUI:
 
     def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
         self._dialogs.open_picker(Picker(title, choices, self.style, on_choice, start))
+
+    async def confirm(self, question: str) -> bool:
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answer(is_yes: bool) -> None:
+            if not answered.done():
+                answered.set_result(is_yes)
+
+        self._dialogs.open_picker(Confirmation(question, self.style, answer), lambda: answer(False))
+        return await answered
 
     def enqueue(self, line: str, *, steer: bool = False) -> None:
         self._queue.put_nowait(InputLine(line, steer))

@@ -49,6 +49,7 @@ COMMANDS = (
     Command(
         "/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy, while_active=True
     ),
+    Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan, while_active=True),
     Command("/permissions", "", "list approval rules", show.show_permissions),
     Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", change.manage_sessions),
     Command("/resume", "[id|last]", "switch to another session", change.resume),
@@ -68,7 +69,7 @@ COMMANDS = (
 
 KEYS = (
     "Enter: send, or queue during a run · Alt-Enter, Ctrl-J: newline · Ctrl-Enter: steer",
-    "Esc: interrupt · Esc Esc: go back to an earlier message · Shift-Tab: approval policy",
+    "Esc: interrupt · Esc Esc: go back to an earlier message · Shift-Tab: plan mode",
     "@file: complete a path · !cmd: run a shell command · Ctrl-G: editor · Ctrl-R: history",
     "Ctrl-D: quit (an active run continues in the background) · Ctrl-Z: suspend",
 )

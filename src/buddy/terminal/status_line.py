@@ -4,6 +4,8 @@ import time
 
 from buddy.terminal.current_session import SessionFacts
 from buddy.terminal.escape import one_line
+from buddy.terminal.style import Style
+from buddy.terminal.wrap import cut
 
 
 def prompt_text(target: str) -> str:
@@ -12,10 +14,16 @@ def prompt_text(target: str) -> str:
     return f"({one_line(kind, 20)} {one_line(name, 40)})> " if name else "> "
 
 
-def toolbar_text(facts: SessionFacts) -> str:
-    parts = [f"approvals: {facts.policy_text(time.time())} (shift-tab)"]
+def toolbar_text(facts: SessionFacts, style: Style, columns: int, notice: str = "") -> str:
+    """One line; a policy that asks nothing, and plan mode, stand out."""
+    now = time.time()
+    policy = f"approvals: {facts.policy_text(now)} (shift-tab)"
+    parts = [policy]
     if facts.model or facts.profile:
         parts.append(one_line(facts.model or facts.profile, 40))
     if facts.context is not None:
         parts.append(f"context {facts.context.used / facts.context.limit:.0%}")
-    return " · ".join([*parts, "/help"])
+    text = cut(" · ".join([*filter(None, [notice]), *parts, "/help"]), columns)
+    colour = style.red if facts.is_lenient(now) else style.cyan if facts.plan else style.dim
+    before, found, after = text.partition(policy)
+    return f"{style.dim(before)}{colour(found)}{style.dim(after)}" if found else colour(text)

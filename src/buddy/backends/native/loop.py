@@ -48,6 +48,7 @@ class Native:
 
     def observe(self, seq: int, body: EventBody) -> None:
         self._prompts.observe(seq, body)
+        self._tools.observe(body)
 
     def model(self) -> ModelName:
         provider = self._provider

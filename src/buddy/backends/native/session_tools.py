@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from buddy.backends.contract import Run
 from buddy.models.contract import ToolSpec
+from buddy.protocol.events import ApprovalPolicyChanged, EventBody, SessionStarted
 from buddy.tools.registry import Registry
 from buddy.tools.source import REMEMBERED, ToolScope, ToolSource
 
@@ -33,14 +34,30 @@ def catalog_of(registry: Registry) -> Catalog:
     return Catalog(registry, specs, msgspec.json.encode(specs).decode())
 
 
+@lru_cache(REMEMBERED)
+def _read_only(registry: Registry) -> Registry:
+    return registry.read_only()
+
+
 class SessionTools:
+    """In plan mode, only those tools that change nothing."""
+
     def __init__(self, source: ToolSource) -> None:
         self._source = source
         self._catalog: Catalog | None = None
+        self._is_planning = False
+
+    def observe(self, body: EventBody) -> None:
+        """Follow the session into plan mode and out of it."""
+        if isinstance(body, SessionStarted):
+            self._is_planning = bool(body.options and body.options.plan)
+        elif isinstance(body, ApprovalPolicyChanged) and body.plan is not None:
+            self._is_planning = body.plan
 
     async def refresh(self, run: Run) -> Catalog:
         """The tools of the next turn."""
-        self._catalog = catalog_of(await self._source.tools(ToolScope(run.session_id, run.place)))
+        registry = await self._source.tools(ToolScope(run.session_id, run.place))
+        self._catalog = catalog_of(_read_only(registry) if self._is_planning else registry)
         return self._catalog
 
     async def current(self, run: Run) -> Catalog:

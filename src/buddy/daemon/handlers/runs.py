@@ -61,7 +61,7 @@ class RunRequests:
         self, peer: PeerConnection, request: ask.SetApprovalPolicy, session: Session
     ) -> Shape:
         policy = await set_policy(session, request, peer.name)
-        return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at)
+        return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at, session.fold.is_planning)
 
     async def switch_model(self, peer: PeerConnection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
         session = await self._sessions.open(record.session_id, request)
