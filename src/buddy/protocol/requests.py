@@ -8,6 +8,7 @@ from buddy.protocol.basics import MAX_SECONDS
 from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
 from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, SessionId
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun  # noqa: F401 - found here, too
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
@@ -246,20 +247,6 @@ class ListDecisions(Shape, frozen=True):
 
 class ListDecisionsReply(Shape, frozen=True):
     decisions: tuple[DecisionMade, ...]
-
-
-class SteerRun(Shape, frozen=True):
-    run_id: RunId
-    text: Text
-
-
-class QueueMessage(Shape, frozen=True):
-    client_message_id: MessageId
-    text: Text
-
-
-class QueueMessageReply(Shape, frozen=True):
-    position: Count
 
 
 class ForkSession(Shape, frozen=True):
