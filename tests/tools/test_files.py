@@ -121,8 +121,14 @@ async def test_the_canonical_path_to_be_read_is_shown(place: Place, root: Path) 
     (root / "file").touch()
     (root / "link").symlink_to("file")
     assert (await ReadFile().intent(ReadFileArgs("link"), place)).details["path"] == f"{root}/file"
-    with pytest.raises(ToolError):
-        await ReadFile().intent(ReadFileArgs("../x"), place)
+    outside = await ReadFile().intent(ReadFileArgs("../x"), place)
+    assert (outside.path, bool(outside.caution)) == (f"{root.parent}/x", True)  # a person is asked
+
+
+async def test_what_was_not_approved_outside_is_not_read(call: Call, root: Path) -> None:
+    (root.parent / "x").write_text("secret")
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await ReadFile().run(ReadFileArgs("../x"), call)
 
 
 async def test_a_file_is_written_completely_with_its_directories(call: Call, root: Path) -> None:

@@ -44,7 +44,8 @@ async def ask_until_current(
     """Ask about a call, and again if what would run changed while somebody was deciding."""
     while True:
         ruling = await run.ask(prepared.question)
-        if not ruling.approved or not ruling.waited or prepared.question.tier == "read-only":
+        is_harmless = prepared.question.tier == "read-only" and not prepared.question.intent.caution
+        if not ruling.approved or not ruling.waited or is_harmless:
             return ruling, prepared
         again = await prepare()
         if again.question.digest == prepared.question.digest:

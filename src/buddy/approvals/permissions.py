@@ -16,6 +16,7 @@ from buddy.tools.shell.mentions import relative
 Remember = Callable[[Rule], None]
 
 ALWAYS = "alwaysRule"
+_NEVER = Deadline(2**53 - 1)
 
 
 class Permissions:
@@ -49,6 +50,8 @@ class Permissions:
             return Opinion("allow", "shell_confirm is off", "shell_confirm")
         if opinion.decision == "allow" and _is_protected(intent):
             return Opinion("ask", f"{opinion.why}; but this file can make programs run, so you are asked")
+        if _names_outside(rules, subject, opinion, intent):
+            return opinion
         if intent.caution and opinion.decision != "deny" and not opinion.must_ask:
             return Opinion("ask", intent.caution, by_rule=True)
         return opinion if question.tier == "read-only" else _ask_if_deceptive(opinion, subject)
@@ -93,6 +96,11 @@ class Permissions:
         """Apply the rule that was shown until then, in this process only: a restart ends it."""
         self._granted[_offered_rule(approval)] = until
 
+    def grant_session(self, approval: ApprovalRequest | None) -> None:
+        """For what is read outside the workspace, "for this session" means the file or directory that was shown."""
+        if approval is not None and approval.details.get("outside") is True and ALWAYS in approval.details:
+            self.grant(approval, _NEVER)
+
     def has_grants(self, now: Moment) -> bool:
         return any(not until.is_over(now) for until in self._granted.values())
 
@@ -126,6 +134,13 @@ def subject_of(tool: str, intent: Intent, root: str) -> Subject:
             return about if intent.path is None else msgspec.structs.replace(about, path=relative(intent.path, root))
         case Keys():
             return about
+
+
+def _names_outside(rules: Rules, subject: Subject, opinion: Opinion, intent: Intent) -> bool:
+    """Whether a rule allows reading outside the workspace by naming the path; allowing the tool is not enough."""
+    if not isinstance(intent, Other) or not intent.is_outside or opinion.decision != "allow":
+        return False
+    return rules.judge(msgspec.structs.replace(subject, path=None)).decision != "allow"
 
 
 def _ask_if_deceptive(opinion: Opinion, subject: Subject) -> Opinion:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -250,7 +251,8 @@ class Runtime:
         )
         chosen = choose(request, self._own)
         is_closed = functools.partial(self.rulebook.is_closed, chosen.root)
-        return Place(chosen.target, chosen.root, chosen.sandbox, is_closed)
+        private = tuple(os.path.realpath(one) for one in (self._own.config_dir, self._own.state_dir, self._own.run_dir))
+        return Place(chosen.target, chosen.root, chosen.sandbox, is_closed, private=private)
 
     def _backend(self, started: SessionStarted, profile: str | None, model: str | None) -> Backend:
         options = started.options

@@ -171,6 +171,8 @@ class Other(_Intent, frozen=True, kw_only=True):
     shown: dict[str, Any] = {}
     opens_sandbox: bool = False
     is_contained: bool = False
+    is_outside: bool = False
+    """Whether it reads `path` outside the workspace."""
 
     def _facts(self) -> dict[str, Any]:
         return self.shown if self.path is None else {"path": self.path, **self.shown}

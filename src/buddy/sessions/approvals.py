@@ -112,6 +112,8 @@ class Approvals:
             self._permissions.remember(call.approval)
         elif submission.decision == "approve" and until is not None:
             self._permissions.grant(call.approval, until)
+        elif submission.decision == "approve" and submission.scope == "session":
+            self._permissions.grant_session(call.approval)
         self._receive(
             call,
             submission.decision,

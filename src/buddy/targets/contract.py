@@ -111,6 +111,15 @@ class LinkAware(Protocol):
 
 
 @runtime_checkable
+class ExactFiles(Protocol):
+    """A target that can read at a real path without following a link that has taken its place."""
+
+    async def read_exact(self, path: str, *, limit: int) -> bytes: ...
+
+    async def list_exact(self, path: str) -> list[Entry]: ...
+
+
+@runtime_checkable
 class Unconnected(Protocol):
     """A target that may have been proven to have no network, and cannot be given any."""
 

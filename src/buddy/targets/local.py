@@ -108,6 +108,12 @@ class Local:
         small = files.read_small(path, root, limit)
         return small if small is not None else await asyncio.to_thread(files.read, path, root, limit)
 
+    async def read_exact(self, path: str, *, limit: int) -> bytes:
+        return await asyncio.to_thread(files.read_exact, path, limit)
+
+    async def list_exact(self, path: str) -> list[Entry]:
+        return await asyncio.to_thread(files.list_dir, path, "/", follows=False)
+
     async def write_file(self, path: str, content: bytes, *, root: str) -> None:
         from buddy.targets.cancellation import finish_despite_cancel
 

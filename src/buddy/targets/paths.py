@@ -49,10 +49,13 @@ def locate(path: str, root: str) -> str:
 
 
 @contextmanager
-def reach(path: str, root: str) -> Generator[Location]:
-    """Walk to a path below `root`; its directory stays open for the duration of the context."""
+def reach(path: str, root: str, *, follows: bool = True) -> Generator[Location]:
+    """Walk to a path below `root`; its directory stays open for the duration of the context.
+
+    Without `follows`, the path is the real one already, and a link in it is refused.
+    """
     check_text(path)
-    walk = _Walk(path, root)
+    walk = _Walk(path, root, follows=follows)
     try:
         yield walk.go()
     finally:
@@ -84,8 +87,9 @@ def check_text(path: str) -> None:
 class _Walk:
     """A walk in progress: its current directory, the names that led there, and those to come."""
 
-    def __init__(self, path: str, root: str) -> None:
+    def __init__(self, path: str, root: str, *, follows: bool = True) -> None:
         self.asked = path
+        self.follows = follows
         self.given_root, self.root = _roots(root)
         self.names: list[str] = []
         self.pending = self._parts(path)
@@ -143,6 +147,8 @@ class _Walk:
             raise
 
     def _follow(self, target: str) -> None:
+        if not self.follows:
+            raise ToolError(f"{self.asked!r} is not the path that was approved: a link has taken its place")
         self.links += 1
         if self.links > MAX_LINKS:
             raise ToolError(f"{self.asked!r} follows more than {MAX_LINKS} links; use the file's real path")

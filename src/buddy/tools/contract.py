@@ -59,16 +59,22 @@ class Place(Struct, frozen=True):
     tasks: list[Task] = field(default_factory=list[Task])
     outputs: set[str] = field(default_factory=set[str])
     input_lines: dict[str, InputLine] = field(default_factory=dict[str, InputLine])
+    private: tuple[str, ...] = ()
+    """Buddy's own directories, which no tool reads."""
 
 
 class Call(Struct, frozen=True):
-    """One running call: its place, its nonce, where its output goes meanwhile, and who allowed it."""
+    """One running call: its place, its nonce, where its output goes meanwhile, and who allowed it.
+
+    `outside` is the real path outside the workspace that it was approved to read, if it reads there.
+    """
 
     call_id: str
     place: Place
     nonce: str
     on_output: Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
     by: str = ""
+    outside: str = ""
 
 
 class Tool(Protocol, Generic[Args_contra]):

@@ -13,6 +13,7 @@ from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
 from buddy.tools.names import NamesPath, quote
+from buddy.tools.reading import find_readable, read_intent
 from buddy.tools.searching import Program, Programs, scope_of, search
 from buddy.tools.texts import text_of
 
@@ -36,13 +37,12 @@ class FindFiles:
         self._programs = programs
 
     async def intent(self, args: GlobArgs, place: Place) -> Other:
-        path = await place.target.locate(args.path, root=place.root)
-        summary, shown = f"{args.pattern} in {path}", {"pattern": args.pattern}
-        return Other(title="find files", summary=summary, target=place.target.name, path=path, shown=shown)
+        found = await find_readable(args.path, place, searches=True)
+        return read_intent("find files", found, place, {"pattern": args.pattern}, f"{args.pattern} in {found.path}")
 
     async def run(self, args: GlobArgs, call: Call) -> Output:
         glob = Glob(args.pattern)
-        scope = await scope_of(args.path, call.place)
+        scope = await scope_of(args.path, call)
         if scope.file is not None:
             raise ToolError(f"{args.path!r} is a file; give a directory")
         found = await search(_words(await self._programs.of(call)), scope, call)

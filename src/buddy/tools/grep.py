@@ -16,6 +16,7 @@ from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.globs import Glob
 from buddy.tools.names import NamesPath, quote
+from buddy.tools.reading import find_readable, read_intent
 from buddy.tools.searching import Program, Programs, SearchOutput, SearchScope, may_be_outside, scope_of, search
 from buddy.tools.texts import text_of
 
@@ -62,22 +63,22 @@ class Grep:
         self._programs = programs
 
     async def intent(self, args: GrepArgs, place: Place) -> Other:
-        path = await place.target.locate(args.path, root=place.root)
-        summary, shown = f"{args.pattern} in {path}", {"pattern": args.pattern, "glob": args.glob}
-        return Other(title="search files", summary=summary, target=place.target.name, path=path, shown=shown)
+        found = await find_readable(args.path, place, searches=True)
+        shown: dict[str, object] = {"pattern": args.pattern, "glob": args.glob}
+        return read_intent("search files", found, place, shown, f"{args.pattern} in {found.path}")
 
     async def run(self, args: GrepArgs, call: Call) -> Output:
         if re.search(r"[\0\n\r]", args.pattern):
             raise ToolError("the pattern contains a line break, but lines are matched one by one; leave it out")
         glob = Glob(args.glob) if args.glob else None
-        scope = await scope_of(args.path, call.place)
+        scope = await scope_of(args.path, call)
         program = await self._programs.of(call)
         found = await search(_words(program, args, scope), scope, call)
 
         @cache
         def is_wanted(path: str) -> bool:
             canonical = f"{scope.directory}/{path}"
-            if call.place.is_closed(canonical) or may_be_outside(canonical, call.place):
+            if call.place.is_closed(canonical) or (not call.outside and may_be_outside(canonical, call.place)):
                 return False
             return glob is None or glob.matches(path)
 

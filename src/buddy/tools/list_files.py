@@ -14,6 +14,7 @@ from buddy.protocol.intents import Other
 from buddy.targets.contract import Entry
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.names import NamesPath, quote
+from buddy.tools.reading import find_readable, list_approved, read_intent
 from buddy.tools.texts import text_of
 
 
@@ -34,13 +35,12 @@ class ListFiles:
         self.description: str = text_of("list_files")
 
     async def intent(self, args: ListFilesArgs, place: Place) -> Other:
-        path = await place.target.locate(args.path, root=place.root)
-        shown = {"depth": args.depth, "limit": args.limit}
-        return Other(title="list a directory", summary=path, target=place.target.name, path=path, shown=shown)
+        found = await find_readable(args.path, place)
+        return read_intent("list a directory", found, place, {"depth": args.depth, "limit": args.limit})
 
     async def run(self, args: ListFilesArgs, call: Call) -> Output:
         lines: list[str] = []
-        async for name, entry in _walk(args.path, "", args.depth, call.place):
+        async for name, entry in _walk(args.path, "", args.depth, call):
             if len(lines) == args.limit:
                 lines.append("[more entries; list a subdirectory, or give a larger limit]")
                 break
@@ -48,15 +48,16 @@ class ListFiles:
         return Output("\n".join(lines) or f"{args.path} is empty")
 
 
-async def _walk(path: str, prefix: str, depth: int, place: Place) -> AsyncIterator[tuple[str, Entry]]:
+async def _walk(path: str, prefix: str, depth: int, call: Call) -> AsyncIterator[tuple[str, Entry]]:
     """Every entry with its name relative to the start of the listing, directories before their content."""
-    for entry in await place.target.list_dir(path, root=place.root):
+    target, root = call.place.target, call.place.root
+    for entry in await (list_approved(call, prefix) if call.outside else target.list_dir(path, root=root)):
         name = prefix + entry.name
         yield name, entry
         # The content of .git is rarely wanted and always large.
         if entry.is_dir and depth > 1 and entry.name != ".git":
             try:
-                async for below in _walk(f"{path}/{entry.name}", f"{name}/", depth - 1, place):
+                async for below in _walk(f"{path}/{entry.name}", f"{name}/", depth - 1, call):
                     yield below
             except ToolError:
                 continue  # removed or closed since its name was read: only the name is listed

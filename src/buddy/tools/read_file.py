@@ -12,6 +12,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.names import NamesPath
+from buddy.tools.reading import find_readable, read_approved, read_intent
 from buddy.tools.texts import text_of
 from buddy.tools.writing import note_seen
 
@@ -39,22 +40,29 @@ class ReadFile:
         self.description: str = text_of("read_file")
 
     async def intent(self, args: ReadFileArgs, place: Place) -> Other:
-        path = await place.target.locate(args.path, root=place.root)
-        shown = {"offset": args.offset, "limit": args.limit}
-        return Other(title="read a file", summary=path, target=place.target.name, path=path, shown=shown)
+        found = await find_readable(args.path, place)
+        return read_intent("read a file", found, place, {"offset": args.offset, "limit": args.limit})
 
     async def run(self, args: ReadFileArgs, call: Call) -> Output:
         place = call.place
+        if call.outside:
+            content = await read_approved(call, MAX_FILE)
+            return _show(content, args, len(content))
         content = await place.target.read_file(args.path, root=place.root, limit=MAX_FILE)
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
         note_seen(await place.target.locate(args.path, root=place.root), content, place)
-        if b"\0" in content[:8192]:
-            return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
-        if not content:
-            return Output(f"{args.path} is empty")
-        return Output(_part(content, args, is_complete=len(content) >= size))
+        return _show(content, args, size)
+
+
+def _show(content: bytes, args: ReadFileArgs, size: int) -> Output:
+    if b"\0" in content[:8192]:
+        return Output(f"{args.path} is a binary file of {size} bytes; its content is not shown")
+    if not content:
+        return Output(f"{args.path} is empty")
+    is_complete = len(content) >= size and len(content) < MAX_FILE
+    return Output(_part(content, args, is_complete=is_complete))
 
 
 def _part(content: bytes, args: ReadFileArgs, *, is_complete: bool) -> str:

@@ -28,16 +28,20 @@ PROBE = (
 # The directory may have been replaced by a link since it was checked: enter first, then check.
 ENTER = (
     "cd -P -- {directory} || exit 97; "
-    'case $(pwd -P)/ in {root}/*) ;; *) echo "it is outside the workspace" >&2; exit 97 ;; esac'
+    'case $(pwd -P)/ in {root}/*) ;; *) echo "it is not where it was" >&2; exit 97 ;; esac'
 )
 
 
 class SearchScope(Struct, frozen=True):
-    """Where to search: a directory by its canonical path, optionally one file in it, and its path from the root."""
+    """Where to search: a directory by its canonical path, optionally one file in it, and its path from the root.
+
+    The search takes place below `root` or not at all.
+    """
 
     directory: str
     file: str | None
     prefix: str
+    root: str
 
 
 class SearchOutput(Struct, frozen=True):
@@ -77,8 +81,15 @@ def may_be_outside(path: str, place: Place) -> bool:
     return isinstance(target, LinkAware) and target.has_unknown_links(path)
 
 
-async def scope_of(path: str, place: Place) -> SearchScope:
-    """The scope of a search in a path of the workspace; ToolError if it does not exist."""
+async def scope_of(path: str, call: Call) -> SearchScope:
+    """The scope of a search in a path of the workspace, or in the one outside that the call was approved for."""
+    place = call.place
+    if call.outside:
+        info = await place.target.stat(call.outside, root="/")
+        if info is None:
+            raise ToolError(f"{path!r} does not exist; list its directory to see what does", code="FILE_NOT_FOUND")
+        directory, _, name = (call.outside, "", None) if info.is_dir else call.outside.rpartition("/")
+        return SearchScope(directory or "/", name, f"{directory.rstrip('/')}/", directory)
     canonical = await place.target.locate(path, root=place.root)
     info = await place.target.stat(path, root=place.root)
     if info is None:
@@ -86,13 +97,12 @@ async def scope_of(path: str, place: Place) -> SearchScope:
     base = await place.target.locate(".", root=place.root)
     directory, _, name = (canonical, "", None) if info.is_dir else canonical.rpartition("/")
     relative = directory.removeprefix(base.rstrip("/")).strip("/")
-    return SearchScope(directory or "/", name, f"{relative}/" if relative else "")
+    return SearchScope(directory or "/", name, f"{relative}/" if relative else "", base)
 
 
 async def search(words: list[str], scope: SearchScope, call: Call) -> SearchOutput:
     """Run a program in the scope's directory."""
-    root = await call.place.target.locate(".", root=call.place.root)
-    enter = ENTER.format(directory=shlex.quote(scope.directory), root=shlex.quote(root.rstrip("/")))
+    enter = ENTER.format(directory=shlex.quote(scope.directory), root=shlex.quote(scope.root.rstrip("/")))
     # stderr carries the exit code: the pipe has only that of `head`, which ends the program once it has enough.
     program = f'{{ LC_ALL=C.UTF-8 {shlex.join(words)}; echo "exit $?" >&2; }} | head -c {MAX_OUTPUT}'
     found = await _run(f"{enter}; {program}", call)

@@ -28,6 +28,7 @@ from buddy.errors import ToolError
 from buddy.models.limits import find_refusal
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
+from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
 from buddy.scrub.slices import SLICE, slices
 from buddy.tools.contract import Call, Output, Tool
@@ -178,7 +179,9 @@ class Dispatch:
                 run.stream_output(call.item.call_id, stream, part)
 
         nonce = nonce_of(run.session_id, call.item.call_id)
-        under_way = Call(call.item.call_id, run.place, nonce, on_output, call.by)
+        intent = prepared.question.intent
+        outside = intent.path if isinstance(intent, Other) and intent.is_outside else None
+        under_way = Call(call.item.call_id, run.place, nonce, on_output, call.by, outside or "")
         faults.reached("tool.run.before")
         deadline = asyncio.timeout(prepared.tool.timeout)
         try:
