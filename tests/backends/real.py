@@ -5,7 +5,7 @@ Invariants: they talk only to a model on loopback; each test has a home director
 
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,11 @@ def obey(request: Request) -> Answer:
 
 
 @asynccontextmanager
-async def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[FakeModel]:
+async def at_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch, script: Callable[[Request], Answer] = obey
+) -> AsyncGenerator[FakeModel]:
     """A home directory in which both agents use one model on loopback, set in this process's environment."""
-    async with FakeModel(obey) as model:
+    async with FakeModel(script) as model:
         _write(
             home / ".config" / "opencode" / "opencode.json",
             {
