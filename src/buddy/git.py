@@ -84,9 +84,25 @@ class Git(NamedTuple):
     def show_status(self) -> list[str]:
         return self.command("status", "--short", "--branch", "--ignore-submodules=dirty")
 
-    def show_changes(self) -> list[str]:
-        """The command that shows what changed since the last commit."""
-        return self.command("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD", "--")
+    def show_changes(self, since: str = "HEAD") -> list[str]:
+        """The command that shows what changed since a commit or a tree."""
+        return self.command("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", since, "--")
+
+    def find_head(self) -> list[str]:
+        """The command that fails in a repository without commits."""
+        return self.command("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+
+    def find_empty_tree(self) -> list[str]:
+        """The command that prints the id of the tree before the first commit."""
+        return self.command("hash-object", "-t", "tree", "--stdin")
+
+    def list_new_files(self) -> list[str]:
+        """The command that lists files that git does not know and is not to ignore."""
+        return self.command("ls-files", "--others", "--exclude-standard", "-z")
+
+    def show_new_file(self, name: str) -> list[str]:
+        """The command that shows a file as if all of it were added; it exits with 1."""
+        return self.command("diff", "--no-ext-diff", "--no-textconv", "--no-index", "--", os.devnull, name)
 
 
 @contextlib.contextmanager
@@ -127,6 +143,13 @@ def find_repository(folder: str) -> Repository | None:
             common = _pointer(directory / "commondir", "") or directory
             return Repository(place, directory, common)
     return None
+
+
+def current_branch(folder: str) -> str:
+    """The branch of the repository around a folder, or the start of the commit; empty outside of one. Runs nothing."""
+    repository = find_repository(folder)
+    head = _read(repository.directory / "HEAD").strip() if repository else ""
+    return head.removeprefix("ref: ").removeprefix("refs/heads/") if head.startswith("ref: ") else head[:8]
 
 
 def _git_directory(path: Path) -> Path | None:

@@ -184,3 +184,27 @@ def test_deleting_an_interrupted_session_runs_nothing_of_it(home: Home) -> None:
     assert home.run("session", "delete", "last").code == 0
     assert not (home.work / "ran").exists()
     assert home.run("session", "list").out == ""
+
+
+def test_a_session_is_named_archived_and_found(home: Home) -> None:
+    home.script({"text": "baa"})
+    for prompt in ("count the sheep", "milk the cows"):
+        home.run("exec", prompt)
+    renamed = home.run("session", "rename", "2", "All", "my sheep")
+    assert (renamed.code, "is now called All my sheep" in renamed.err) == (0, True)
+    assert "All my sheep" in home.run("session", "list").out
+    refused = home.run("session", "rename", "2", "two\nlines")
+    assert (refused.code, "the title contains U+000A" in refused.err) == (64, True)
+    archived = home.run("session", "archive", "2")
+    assert (archived.code, "--undo" in archived.err) == (0, True)
+    assert "sheep" not in home.run("session", "list").out
+    shown = home.run("session", "list", "--archived", "--json").out
+    (row,) = json.loads(shown)["sessions"]
+    assert (row["title"], row["archived"]) == ("All my sheep", True)
+    found = home.run("session", "search", "SHEEP", "my").out
+    assert f"{row['sessionId']}   title  All my sheep" in found
+    assert "count the sheep" in home.run("session", "search", "the sheep").out
+    assert home.run("resume", "--last").out == "baa\n"  # the other one
+    assert home.run("session", "show", row["sessionId"][-8:]).code == 0
+    assert home.run("session", "archive", row["sessionId"], "--undo").code == 0
+    assert "All my sheep" in home.run("session", "list").out

@@ -137,7 +137,7 @@ def test_an_event_that_is_added_as_described_is_missed_by_the_type_check(copy: C
     # The copy has no environment of its own.
     done = copy.run("-m", "pyright", "--pythonpath", sys.executable, *folds)
     assert {fold for fold in folds if f"{fold}:" in done.stdout} == set(folds), done.stdout
-    assert "SessionRenamed" in done.stdout
+    assert "SessionPinned" in done.stdout
     assert not copy.passes("tests/docs/test_protocol.py")
 
 

@@ -14,6 +14,7 @@ from buddy.models.contract import TokenUsage
 from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import EventBody, SessionCompacted
+from buddy.protocol.shapes import ContextState
 from buddy.tools.contract import Place
 
 
@@ -147,6 +148,15 @@ class Backend(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class MeasuringBackend(Protocol):
+    """A backend that measures its prompt before the model reports what it has read."""
+
+    def measured_context(self) -> ContextState | None:
+        """How full the window is with the last prompt; None before the first."""
+        ...
 
 
 @runtime_checkable

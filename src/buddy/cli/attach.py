@@ -58,7 +58,7 @@ def ps(options: Options) -> int:
 
     async def work() -> int:
         async with async_client(options, "cli") as client:
-            found = await client.request(ListSessions(200), ListSessionsReply)
+            found = await client.request(ListSessions(200, archived="all"), ListSessionsReply)
             deadlines = await find_deadlines(client)
         active = [session for session in found.sessions if session.state in ACTIVE]
         if options.json:

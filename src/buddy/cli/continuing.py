@@ -4,7 +4,7 @@ from typing import Any
 
 from buddy.cli.options import Options
 from buddy.cli.session_options import budget_of, check_positive, without_none
-from buddy.client.steps import MAX_LISTED, Ask, Steps
+from buddy.client.steps import Steps, all_sessions
 from buddy.errors import UserError
 
 ACTIVE = ("running", "awaiting_approval")
@@ -56,8 +56,7 @@ def run_options(options: Options, policy: str | None) -> dict[str, Any] | None:
 
 def is_active(session_id: str) -> Steps[bool]:
     """Whether the session has a run, in any process, or one that was interrupted. Nothing is opened or recovered."""
-    listed = yield Ask("list_sessions", {"limit": MAX_LISTED})
-    states = {session["sessionId"]: session["state"] for session in listed["sessions"]}
+    states = {session["sessionId"]: session["state"] for session in (yield from all_sessions())}
     return states.get(session_id) in ACTIVE
 
 

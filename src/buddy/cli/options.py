@@ -47,6 +47,8 @@ class Options(argparse.Namespace):
     all: bool = False
     limit: int = 0
     text: str = ""
+    archived: bool = False
+    undo: bool = False
     seq: int | None = None
     folder: str = "."
     read_only: bool = False

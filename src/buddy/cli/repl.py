@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 # The daemon may be restarted, upgraded or debugged: the REPL waits for it.
 PATIENCE = 86_400.0
+CHOOSE = ""
+"""Instead of a session's id: let the person choose one."""
 
 
 class DaemonLink:
@@ -85,7 +87,10 @@ def repl(options: Options) -> int:
 def resume_here(options: Options) -> int:
     """Open the REPL on a session that exists."""
     if not options.last and not options.session_id:
-        raise UserError("no session given", hint="buddy resume ID, or buddy resume --last; see 'buddy session list'")
+        if _is_dumb():
+            hint = "buddy resume ID, or buddy resume --last; see 'buddy session list'"
+            raise UserError("no session given", hint=hint)
+        return _run(options, CHOOSE)
     return _run(options, "last" if options.last else options.session_id)
 
 
@@ -144,9 +149,9 @@ async def _on_terminal(
     terminal = Repl(session, settings, screen, style, _history(options), answer)
     daemon_link.changed = terminal.set_connection_lost
     _print_all([*greeting(session, VERSION, style, screen.columns, is_new=wanted is None), ""])
-    if wanted is not None:
+    if wanted not in (None, CHOOSE):
         await session.open(await session.access.find(wanted))
-    await terminal.run(options.prompt)
+    await terminal.run("/resume" if wanted == CHOOSE else options.prompt)
     _print_all(farewell(session, style))
     return 0
 

@@ -1,4 +1,4 @@
-"""`buddy session list|show|search|export|fork|import|delete`: list sessions, show what happened, export every byte.
+"""`buddy session …`: list, name and archive sessions, show what happened, export every byte.
 
 Invariants: data goes to stdout; what goes to a terminal is escaped, what goes to a pipe is exact.
 """
@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import AsyncIterator
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +29,7 @@ from buddy.log.sqlite import DATABASE
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.events import AssistantMessage, UserMessage
 from buddy.protocol.requests import (
+    ArchiveSession,
     DeleteSession,
     DeleteSessionReply,
     ForkSession,
@@ -36,6 +38,7 @@ from buddy.protocol.requests import (
     ListSessionsReply,
     ReadEvents,
     ReadEventsReply,
+    RenameSession,
 )
 from buddy.protocol.shapes import SessionSummary
 from buddy.protocol.titles import title_of
@@ -82,6 +85,11 @@ class SessionRow(Struct, frozen=True):
             "lastSeq": self.summary.last_seq,
             "prompt": self.prompt,
             "title": self.summary.title,
+            "archived": self.summary.archived,
+            "costUsd": self.summary.cost_usd,
+            "tokens": self.summary.tokens,
+            "waiting": self.summary.waiting,
+            "parent": self.summary.parent,
             "number": self.number,
         }
 
@@ -92,7 +100,16 @@ def session(options: Options) -> int:
 
         asyncio.run(import_sessions(options))
         return 0
-    actions = {"list": _list, "show": _show, "search": _search, "export": _export, "fork": _fork, "delete": _delete}
+    actions = {
+        "list": _list,
+        "show": _show,
+        "search": _search,
+        "export": _export,
+        "fork": _fork,
+        "delete": _delete,
+        "rename": _rename,
+        "archive": _archive,
+    }
     action = actions[options.action]
 
     async def work() -> int:
@@ -108,14 +125,15 @@ async def _list(client: Client, options: Options) -> None:
     if not 1 <= options.limit <= MAX_LISTED:
         raise UserError(f"--limit must be between 1 and {MAX_LISTED}")
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
-    found = (await client.request(ListSessions(options.limit, root), ListSessionsReply)).sessions
+    wanted = ListSessions(options.limit, root, archived=options.archived)
+    found = (await client.request(wanted, ListSessionsReply)).sessions
     interrupted, deadlines = _interrupted(options), await find_deadlines(client)
     rows = [
         SessionRow(
             summary,
             await first_prompt(client, summary.session_id),
             summary.session_id in interrupted,
-            None if options.all else number,  # numbers are those of one directory
+            None if options.all or options.archived else number,  # numbers are those of one directory
             deadlines.get(summary.session_id, NO_EXPIRY),
         )
         for number, summary in enumerate(found, 1)
@@ -125,7 +143,8 @@ async def _list(client: Client, options: Options) -> None:
     elif rows:
         _print_table(rows)
     else:
-        print(f"no sessions{f' in {escape(root)}' if root else ''}", file=sys.stderr)
+        kind = "archived sessions" if options.archived else "sessions"
+        print(f"no {kind}{f' in {escape(root)}' if root else ''}", file=sys.stderr)
         if root:
             print("hint: buddy session list --all shows other directories", file=sys.stderr)
 
@@ -151,25 +170,37 @@ async def _export(client: Client, options: Options) -> None:
 
 
 async def _search(client: Client, options: Options) -> None:
-    """Every message that contains the text, newest session first, ignoring case."""
+    """Every title and message that contains all words, newest session first, ignoring case."""
     root = None if options.all else os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
-    sessions = (await client.request(ListSessions(MAX_LISTED, root), ListSessionsReply)).sessions
-    wanted, found = options.text.casefold(), list[dict[str, object]]()
+    words, found = [word.casefold() for word in options.words], list[dict[str, object]]()
+    sessions = (await client.request(ListSessions(MAX_LISTED, root, archived="all"), ListSessionsReply)).sessions
     for summary in sessions:
-        async for line in read_lines(client, summary.session_id):
-            event = event_in(line)
-            if event.type not in ("user_message", "assistant_message"):
-                continue
-            body = await client.perform(read_full_body(event))
-            if isinstance(body, (UserMessage, AssistantMessage)) and wanted in body.text.casefold():
-                found.append({"sessionId": summary.session_id, "seq": event.seq, "text": _around(body.text, wanted)})
+        matches = [match async for match in _matches(client, summary, words)]
+        if not matches and _has_all(summary.title or "", words):
+            matches = [(0, summary.title or "")]
+        found += [{"sessionId": summary.session_id, "seq": seq, "text": text} for seq, text in matches]
     if options.json:
         _print_json({"found": found})
         return
     for match in found:
-        print(f"{match['sessionId']}  {match['seq']:>6}  {one_line(str(match['text']))}")
+        print(f"{match['sessionId']}  {match['seq'] or 'title':>6}  {one_line(str(match['text']))}")
     if not found:
-        print(f"no message contains {escape(options.text)!r}", file=sys.stderr)
+        print(f"no message or title contains {escape(' '.join(options.words))!r}", file=sys.stderr)
+
+
+async def _matches(client: Client, summary: SessionSummary, words: list[str]) -> AsyncIterator[tuple[int, str]]:
+    async for line in read_lines(client, summary.session_id):
+        event = event_in(line)
+        if event.type not in ("user_message", "assistant_message"):
+            continue
+        body = await client.perform(read_full_body(event))
+        if isinstance(body, (UserMessage, AssistantMessage)) and _has_all(body.text, words):
+            yield event.seq, _around(body.text, words[0])
+
+
+def _has_all(text: str, words: list[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in words)
 
 
 def _around(text: str, wanted: str) -> str:
@@ -193,6 +224,21 @@ async def _fork(client: Client, options: Options) -> None:
             raise
         raise UserError("this runtime can't fork sessions", exit_code=1) from error
     print(forked.session_id)
+
+
+async def _rename(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
+    renamed = await client.request(RenameSession(" ".join(options.words)), RenameSession, session_id)
+    print(f"{escape(session_id)} is now called {one_line(renamed.title, PROMPT_WIDTH * 2)}", file=sys.stderr)
+
+
+async def _archive(client: Client, options: Options) -> None:
+    session_id = await client.perform(find_session(options.session_id, options.directory))
+    await client.request(ArchiveSession(not options.undo), ArchiveSession, session_id)
+    if options.undo:
+        print(f"{escape(session_id)} is in the list again", file=sys.stderr)
+    else:
+        print(f"archived {escape(session_id)}; 'buddy session archive --undo' brings it back", file=sys.stderr)
 
 
 async def _delete(client: Client, options: Options) -> None:

@@ -51,9 +51,8 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
         except ProtocolError as error:
             raise (unknown_session(wanted) if error.code == "SESSION_NOT_FOUND" else error) from error
         return wanted
-    listed = yield Ask("list_sessions", {"limit": MAX_LISTED})
     start = "sess_" + wanted.removeprefix("sess_").upper()
-    ids: list[str] = [session["sessionId"] for session in listed["sessions"]]
+    ids: list[str] = [session["sessionId"] for session in (yield from all_sessions())]
     found = [session_id for session_id in ids if session_id.startswith(start)]
     if not found and len(wanted) >= SHORTEST_END:
         found = [session_id for session_id in ids if session_id.endswith(wanted.upper())]
@@ -64,6 +63,12 @@ def find_session(wanted: str, directory: str) -> Steps[str]:
     if len(found) != 1 or start == "sess_":
         raise unknown_session(wanted)
     return found[0]
+
+
+def all_sessions() -> Steps[list[Fields]]:
+    """The rows of the sessions used last, archived ones included."""
+    listed = yield Ask("list_sessions", {"limit": MAX_LISTED, "archived": "all"})
+    return listed["sessions"]
 
 
 def _number(wanted: str) -> int | None:

@@ -151,8 +151,8 @@ class SessionList:
 
 def query_of(request: WatchSessions) -> SessionQuery:
     after = _parse_cursor(request.cursor) if isinstance(request, ListSessions) and request.cursor else None
-    words = request.query or ""
-    return SessionQuery(request.limit, request.root_path, words, request.state, request.archived, after)
+    words, archived = request.query or "", None if request.archived == "all" else request.archived
+    return SessionQuery(request.limit, request.root_path, words, request.state, archived, after)
 
 
 def summary_of(record: SessionRecord) -> SessionSummary:

@@ -1,6 +1,6 @@
 """What a client may ask for: the payload of each request and of its response. Their rows are in `request_table`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw
 
@@ -71,14 +71,14 @@ class StartSessionReply(Shape, frozen=True):
 class WatchSessions(Shape, frozen=True):
     """`query`: words, each of which occurs in the title, the directory, the branch or the id.
 
-    Archived sessions are listed only with `archived`, and then alone.
+    Archived sessions are listed only with `archived`, and then alone; `all` lists both.
     """
 
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
     root_path: str | None = None
     query: Annotated[str, Meta(max_length=1000)] | None = None
     state: SessionState | None = None
-    archived: bool = False
+    archived: bool | Literal["all"] = False
 
 
 class ListSessions(WatchSessions, frozen=True):

@@ -7,6 +7,7 @@ from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import (
     CompactSession,
     CompactSessionReply,
+    RenameSession,
     SetApprovalPolicy,
     SwitchModel,
     SwitchModelReply,
@@ -114,15 +115,34 @@ async def resume(ui: CommandUI, wanted: str) -> None:
     if wanted:
         await ui.switch_session(await ui.session.access.find(wanted))
         return
-    found = await list_sessions(ui)
+    found = await list_sessions(ui, everywhere=True)
     if not found:
-        raise UserError("no sessions in this folder")
-    choices = [listed.line for listed in found]
-    ui.choose("Resume a session", choices, lambda index: ui.enqueue(f"/resume {found[index].summary.session_id}"))
+        raise UserError("no sessions in this folder", hint="nor in any other")
+    ui.choose(
+        "Resume a session",
+        [listed.line for listed in found],
+        lambda index: ui.enqueue(f"/resume {found[index].summary.session_id}"),
+        found_by=[listed.searched for listed in found],
+    )
 
 
 async def start_new(ui: CommandUI, _: str) -> None:
     await ui.switch_session(None)
+
+
+async def clear(ui: CommandUI, _: str) -> None:
+    await ui.switch_session(None)
+    if ui.screen is not None:
+        ui.screen.clear()
+
+
+async def rename(ui: CommandUI, title: str) -> None:
+    session = ui.session
+    if not session.session_id:
+        raise UserError(NOTHING_SENT)
+    if not title:
+        raise UserError("no title given", hint="/rename <title>")
+    await session.client.request(RenameSession(title), RenameSession, session.session_id)
 
 
 async def fork(ui: CommandUI, _: str) -> None:

@@ -8,7 +8,20 @@ from buddy.terminal.settings import TerminalSettings
 from buddy.terminal.style import Style
 
 
+class OwnScreen(Protocol):
+    """A terminal that can do more than show lines."""
+
+    def clear(self) -> None: ...
+
+    def send(self, sequence: str) -> None:
+        """Send a sequence of our own to the terminal."""
+        ...
+
+
 class CommandUI(Protocol):
+    @property
+    def screen(self) -> OwnScreen | None: ...
+
     @property
     def session(self) -> CurrentSession: ...
 
@@ -22,8 +35,17 @@ class CommandUI(Protocol):
         """Show lines that are already escaped."""
         ...
 
-    def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
-        """Ask for one of the choices; without a terminal, only list them."""
+    def choose(
+        self,
+        title: str,
+        choices: Sequence[str],
+        on_choice: Callable[[int], None],
+        start: int = 0,
+        *,
+        found_by: Sequence[str] | None = None,
+    ) -> None:
+        """Ask for one of the choices; without a terminal, only list them. With `found_by`, a text for each choice, what
+        is typed narrows the list down."""
         ...
 
     async def confirm(self, question: str) -> bool:

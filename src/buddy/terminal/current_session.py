@@ -57,6 +57,7 @@ from buddy.protocol.requests import (
 from buddy.protocol.shapes import ContextState
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.phrases import PLAN_MODE, policy_text
+from buddy.terminal.tool_outputs import ToolOutputs
 
 
 class SessionAccess(Struct, frozen=True):
@@ -139,6 +140,9 @@ class CurrentSession:
         self.replayed = 0
         self.messages: list[tuple[int, str]] = []
         """The user's messages, each with the seq of its event."""
+        self.answer: Event | None = None
+        """The last reply with a text."""
+        self.outputs = ToolOutputs()
         self.facts = replace(self.initial)
 
     @property
@@ -184,17 +188,19 @@ class CurrentSession:
             case ApprovalPolicyChanged():
                 facts.set_policy(body.policy, body.expires_at)
                 facts.plan = facts.plan if body.plan is None else body.plan
-            case Usage():
-                facts.context = body.context
+            case Usage() | SessionCompacted():
+                self._fill_context(body)
+            case AssistantMessage():
+                self.answer = event if body.text or body.blobs else self.answer
+            case ToolResult():
+                self.outputs.add(event)
             case (
                 Informational()
                 | AssistantToken()
                 | ThinkingToken()
-                | AssistantMessage()
                 | AssistantRestart()
                 | ToolCall()
                 | ToolClaimed()
-                | ToolResult()
                 | ModelRequest()
                 | ApprovalRequired()
                 | ApprovalReceived()
@@ -202,10 +208,15 @@ class CurrentSession:
                 | RunCancelling()
                 | RunComplete()
                 | AcceptanceResult()
-                | SessionCompacted()
                 | SessionForked()
             ):
                 pass
+
+    def _fill_context(self, body: Usage | SessionCompacted) -> None:
+        if isinstance(body, Usage):
+            self.facts.context = body.context
+        elif self.facts.context is not None:
+            self.facts.context = ContextState(body.after_tokens, self.facts.context.limit)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

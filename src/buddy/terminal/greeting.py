@@ -1,11 +1,10 @@
 """The first lines of an interactive terminal, and the last ones."""
 
-import os
 from collections.abc import Iterator
 
 from buddy.terminal.current_session import CurrentSession, SessionFacts
 from buddy.terminal.escape import escape
-from buddy.terminal.phrases import PLAN_MODE
+from buddy.terminal.phrases import PLAN_MODE, short_path
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import wrap_words
 
@@ -20,7 +19,7 @@ def greeting(
     parts = (version, facts.profile, facts.model) if is_new else (version,)
     yield style.green(style.bold("buddy")) + style.dim(f" {escape(' · '.join(dict.fromkeys(filter(None, parts))))}")
     asks = f" · {PLAN_MODE}" if facts.plan else _POLICIES.get(facts.policy, ", without asking")
-    place = f"{escape(_short(facts.root))} · commands {_runs(facts)}{asks}"
+    place = f"{escape(short_path(facts.root))} · commands {_runs(facts)}{asks}"
     for line in wrap_words(f"{place if is_new else 'resumed session · /status shows its settings'} · /help", columns):
         yield style.dim(line)
     if runtime is not None and runtime.runtime_version != version:
@@ -42,9 +41,3 @@ def _runs(facts: SessionFacts) -> str:
     if facts.sandbox == "confined":
         return "run confined"
     return "run as your user" if facts.target == "local" else f"run on {escape(facts.target)}"
-
-
-def _short(path: str) -> str:
-    """The path with `~` for the home directory."""
-    home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path

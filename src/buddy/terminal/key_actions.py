@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from buddy.terminal import change_commands
+from buddy.terminal import change_commands, show_commands
 from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
 from buddy.terminal.escape import one_line
@@ -11,9 +11,12 @@ from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.mode_switch import ModeSwitch
 from buddy.terminal.repl_ui import ReplUI
 from buddy.terminal.run_control import RunControl
+from buddy.terminal.slash import show_keys
 from buddy.terminal.tasks import BackgroundTasks
 
 TWICE_SECONDS = 0.8
+ALONE_SECONDS = 0.3
+QUITTING = ("/quit", "/exit", "/q")
 QUIT_SECONDS = 3.0
 QUIT_HINT = "Press Ctrl-C again to quit"
 
@@ -64,6 +67,9 @@ class KeyActions:
 
     def submit(self, text: str, *, steer: bool) -> None:
         if text.strip():
+            if text.strip() in QUITTING:
+                self.quit()  # at once: a command of the user may still be running
+                return
             if text.startswith("/"):
                 self._ui.show("\n" + self._ui.style.dim(f"> {one_line(text, 200)}"))
             self._ui.enqueue(text.strip(), steer=steer)
@@ -106,6 +112,19 @@ class KeyActions:
 
     async def _edit_externally(self) -> None:
         self._ui.set_input(await self._editor.open_external())
+
+    def type_question_mark(self) -> None:
+        """Show the keys, unless the question mark begins a text."""
+        if not self._dialogs.is_approval_open:
+            asyncio.get_running_loop().call_later(ALONE_SECONDS, self._show_keys)
+
+    def _show_keys(self) -> None:
+        if self._editor.buffer.text == "?":
+            self._editor.buffer.reset()
+            self._tasks.request(show_keys(self._ui))
+
+    def show_output(self) -> None:
+        self._tasks.request(show_commands.show_output(self._ui, ""))
 
     def suspend(self) -> None:
         self._tasks.start(self._programs.suspend())

@@ -19,7 +19,16 @@ ESCAPE_SECONDS = 0.1
 # The editor has no name for Ctrl-Enter, which some terminals report; a key that nobody has stands in for it.
 CTRL_ENTER = Keys.F24
 
-NAMED = {"up": "up", "down": "down", "c-p": "up", "c-n": "down", "enter": "enter", "escape": "escape", "c-c": "escape"}
+NAMED = {
+    "up": "up",
+    "down": "down",
+    "c-p": "up",
+    "c-n": "down",
+    "enter": "enter",
+    "escape": "escape",
+    "c-c": "escape",
+    "backspace": "backspace",
+}
 
 
 class KeyHandler(Protocol):
@@ -52,6 +61,10 @@ class KeyHandler(Protocol):
 
     def suspend(self) -> None: ...
 
+    def type_question_mark(self) -> None: ...
+
+    def show_output(self) -> None: ...
+
 
 def safe_text(text: str) -> str:
     """Pasted or logged text without the characters that a terminal would act on."""
@@ -66,6 +79,7 @@ def create_bindings(handler: KeyHandler) -> KeyBindings:
     _add_dialog_keys(keys, handler)
     _add_text_keys(keys, handler)
     _add_control_keys(keys, handler)
+    _add_showing_keys(keys, handler)
     return keys
 
 
@@ -82,7 +96,7 @@ def _add_dialog_keys(keys: KeyBindings, handler: KeyHandler) -> None:
     def _(_: KeyPressEvent) -> None:
         handler.quit()
 
-    for key in ("c-j", "tab", "s-tab", "c-g", "backspace", Keys.BracketedPaste):
+    for key in ("c-j", "tab", "s-tab", "c-g", Keys.BracketedPaste):
         keys.add(key, filter=locked)(press("other"))
 
     @keys.add(Keys.Any, filter=locked)
@@ -170,3 +184,19 @@ def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
     keys.add("s-tab", filter=free & ~has_completions)(calls(handler.cycle_policy))
     keys.add("c-g", filter=free)(calls(handler.open_editor))
     keys.add("c-z")(calls(handler.suspend))
+
+
+def _add_showing_keys(keys: KeyBindings, handler: KeyHandler) -> None:
+    free = Condition(lambda: not handler.is_locked) & ~is_searching
+
+    @keys.add("c-o", filter=free)
+    def _(_: KeyPressEvent) -> None:
+        handler.show_output()
+
+    @keys.add("?", filter=free)
+    def _(event: KeyPressEvent) -> None:
+        is_first = not event.current_buffer.text
+        event.current_buffer.insert_text("?")
+        handler.note_typing("?")
+        if is_first:
+            handler.type_question_mark()

@@ -1,5 +1,7 @@
 """Durations, token counts, plurals, deadlines and approval policies, in few words."""
 
+import os
+
 from buddy.protocol.basics import NO_EXPIRY
 
 PLAN_MODE = "plan mode, read-only"
@@ -51,3 +53,9 @@ def policy_text(policy: str, until: int | None, now: float, before: str = "ask")
             return f"auto-approving everything for {format_duration(seconds)}"
         policy = before
     return _POLICIES.get(policy) or f"auto-approve everything for {policy}"
+
+
+def short_path(path: str) -> str:
+    """The path with `~` for the home directory."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path

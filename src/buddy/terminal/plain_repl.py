@@ -53,6 +53,7 @@ class PlainRepl:
         self.session = session
         self.settings = settings
         self.style = style
+        self.screen = None  # there are only lines
         self._has_person = has_person
         self._out = out
         self._err = err
@@ -164,8 +165,16 @@ class PlainRepl:
     def show(self, text: str) -> None:
         print(text, file=self._err, flush=True)
 
-    def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
-        del on_choice, start
+    def choose(
+        self,
+        title: str,
+        choices: Sequence[str],
+        on_choice: Callable[[int], None],
+        start: int = 0,
+        *,
+        found_by: Sequence[str] | None = None,
+    ) -> None:
+        del on_choice, start, found_by
         self.show("\n".join([f"{title}:", *(f"  {number}  {escape(text)}" for number, text in enumerate(choices, 1))]))
 
     async def confirm(self, question: str) -> bool:

@@ -9,7 +9,7 @@ from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.screen import Screen
-from buddy.terminal.status_line import prompt_text, toolbar_text
+from buddy.terminal.status_line import Branch, prompt_text, toolbar_text
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut
 
@@ -35,6 +35,7 @@ class PromptArea:
         self._style = style
         self.is_connection_lost = False
         self._notice = ""
+        self._branch = Branch()
 
     def message(self) -> ANSI:
         columns, rows = self._screen.columns, self._screen.rows
@@ -67,4 +68,5 @@ class PromptArea:
             self._screen.redraw()
 
     def toolbar(self) -> ANSI:
-        return ANSI(toolbar_text(self._session.facts, self._style, self._screen.columns - 1, self._notice))
+        facts, room = self._session.facts, self._screen.columns - 1
+        return ANSI(toolbar_text(facts, self._style, room, self._notice, self._branch.name(facts)))

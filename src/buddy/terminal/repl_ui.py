@@ -36,6 +36,7 @@ class ReplUI:
         self.session = session
         self.settings = settings
         self.style = style
+        self.screen: Screen | None = screen
         self._screen = screen
         self._editor = editor
         self._dialogs = dialogs
@@ -47,8 +48,16 @@ class ReplUI:
     def show(self, text: str) -> None:
         self._screen.print_above(text)
 
-    def choose(self, title: str, choices: Sequence[str], on_choice: Callable[[int], None], start: int = 0) -> None:
-        self._dialogs.open_picker(Picker(title, choices, self.style, on_choice, start))
+    def choose(
+        self,
+        title: str,
+        choices: Sequence[str],
+        on_choice: Callable[[int], None],
+        start: int = 0,
+        *,
+        found_by: Sequence[str] | None = None,
+    ) -> None:
+        self._dialogs.open_picker(Picker(title, choices, self.style, on_choice, start, found_by))
 
     async def confirm(self, question: str) -> bool:
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -75,6 +84,9 @@ class ReplUI:
             self._renderer.activity.set_timeout(seconds)
 
     async def switch_session(self, session_id: str | None) -> None:
+        if self.session.active is not None and self.session.session_id != session_id:
+            left = f"  The run of {self.session.session_id} continues in the background; /resume returns to it"
+            self.show(self.style.yellow(left))
         self._dialogs.reset()
         self._renderer.reset()
         if session_id is None:

@@ -164,6 +164,19 @@ class Screen:
             self.output.write_raw(text)
             self.output.flush()
 
+    def send(self, sequence: str) -> None:
+        """Send a sequence that moves and draws nothing."""
+        self.output.write_raw(sequence)
+        self.output.flush()
+
+    def clear(self) -> None:
+        """Empty the screen; the scrollback stays."""
+        self.flush()
+        if self._app is not None and self._app.is_running and not self._suspensions:
+            self._app.renderer.clear()
+            self._place(self._app)
+            self.redraw()
+
     @contextlib.contextmanager
     def suspended(self) -> Generator[None, None, None]:
         """Another program has the terminal."""

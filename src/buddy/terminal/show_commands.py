@@ -1,24 +1,30 @@
 """Slash commands that show something: status, context, cost, active runs, diffs."""
 
 import asyncio
+import os
 import time
 
 from msgspec import Struct
 
-from buddy.client.opening import first_prompt
 from buddy.errors import UserError
-from buddy.git import open_repository
+from buddy.git import Git, open_repository
+from buddy.protocol.events import AssistantMessage, ToolResult
 from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
 from buddy.protocol.shapes import ContextState, SessionSummary
+from buddy.terminal.blocks import diff_block
+from buddy.terminal.clipboard import copy_text
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_duration, format_tokens, plural
+from buddy.terminal.phrases import format_duration, format_tokens, plural, short_path
+from buddy.terminal.tool_outputs import heading, read_output
 
 ACTIVE = ("running", "awaiting_approval")
 LISTED = 20
 ALL = 200
 BAR = 30
+NEW_FILES = 20
+GIT_SECONDS = 10.0
 NOTHING_SENT = "no messages yet"
 
 
@@ -33,7 +39,7 @@ class RunStatus(Struct, frozen=True):
 async def active_runs(ui: CommandUI) -> list[RunStatus]:
     """The active runs of the daemon, oldest session first."""
     client = ui.session.client
-    found = (await client.request(ListSessions(ALL), ListSessionsReply)).sessions
+    found = (await client.request(ListSessions(ALL, archived="all"), ListSessionsReply)).sessions
     runs: list[RunStatus] = []
     for summary in reversed(found):
         if summary.state in ACTIVE:
@@ -112,6 +118,9 @@ async def show_context(ui: CommandUI, _: str) -> None:
         ui.show(f"  {NOTHING_SENT}")
         return
     context = (await session.client.request(GetSnapshot(), GetSnapshotReply, session.session_id)).context
+    if context.limit <= 1:
+        ui.show("  not known before the first reply")
+        return
     share = min(1.0, context.used / context.limit)
     filled = round(share * BAR)
     bar = style.cyan("█" * filled) + style.dim("░" * (BAR - filled))
@@ -142,31 +151,95 @@ async def show_cost(ui: CommandUI, _: str) -> None:
 
 
 class ListedSession(Struct, frozen=True):
-    """A session and its first message."""
+    """A session in a list; `folder` is shown if it is not the one of this terminal."""
 
     summary: SessionSummary
-    prompt: str
+    folder: str = ""
 
     @property
     def line(self) -> str:
         ago = format_duration(max(0.0, time.time() - self.summary.updated_at / 1000))
-        return f"{self.summary.state.replace('_', ' ')} · {ago} ago · {one_line(self.prompt, 60)}".removesuffix(" · ")
+        title = one_line(self.summary.title or "(no messages)", 60)
+        parts = (self.summary.state.replace("_", " "), f"{ago} ago", title, one_line(self.folder, 60))
+        return " · ".join(filter(None, parts))
+
+    @property
+    def searched(self) -> str:
+        repo = self.summary.repo
+        return "\n".join(filter(None, (self.line, repo.root_path, repo.current_branch, self.summary.session_id)))
 
 
-async def list_sessions(ui: CommandUI) -> list[ListedSession]:
-    """The sessions of this workspace, most recently used first."""
+async def list_sessions(ui: CommandUI, *, everywhere: bool = False) -> list[ListedSession]:
+    """The sessions of this workspace, most recently used first, and then those of other folders."""
     client, root = ui.session.client, ui.session.initial.root
-    found = (await client.request(ListSessions(LISTED, root), ListSessionsReply)).sessions
-    return [
-        ListedSession(summary, summary.title or await first_prompt(client, summary.session_id)) for summary in found
-    ]
+    here = (await client.request(ListSessions(ALL if everywhere else LISTED, root), ListSessionsReply)).sessions
+    found = [ListedSession(summary) for summary in here]
+    if everywhere:
+        others = (await client.request(ListSessions(ALL), ListSessionsReply)).sessions
+        away = (summary for summary in others if summary.repo.root_path != root)
+        found += [ListedSession(summary, short_path(summary.repo.root_path)) for summary in away]
+    return found
+
+
+async def copy_answer(ui: CommandUI, _: str) -> None:
+    """Copy the last reply, as the model wrote it."""
+    answer = ui.session.answer
+    body = await ui.session.access.read_full(answer) if answer else None
+    if not isinstance(body, AssistantMessage):
+        raise UserError("there is no answer to copy yet")
+    if ui.screen is None:
+        raise UserError("/copy needs a terminal", hint="/export writes the session to a file")
+    await copy_text(body.text, ui.screen.send, os.environ)
+    ui.show(ui.style.dim(f"  Copied the last answer ({plural(len(body.text), 'character')})"))
+
+
+async def show_output(ui: CommandUI, wanted: str) -> None:
+    """The complete output of a tool call: 1 is the last."""
+    if wanted and not wanted.isdecimal():
+        raise UserError(f"{wanted[:40]!r} is not a number", hint="/show, or /show 2 for the call before the last")
+    session = ui.session
+    event = session.outputs.find(int(wanted or 1))
+    body = await session.access.read_full(event)
+    if isinstance(body, ToolResult):
+        lines = await read_output(session.client, session.session_id, body)
+        ui.show(f"{heading(body, ui.style)}\n{session.outputs.page(event.seq, lines, ui.style)}")
 
 
 async def show_diff(ui: CommandUI, _: str) -> None:
-    """What changed in the workspace since the last commit."""
+    """What changed in the workspace since the last commit, new files included."""
     with open_repository(ui.session.facts.root) as git:
-        if await ui.run_program(git.show_status(), git.environment) == 0:
-            await ui.run_program(git.show_changes(), git.environment)
+        if await ui.run_program(git.show_status(), git.environment) != 0:
+            return
+        has_commits = bool(await _git_output(git, git.find_head()))
+        since = "HEAD" if has_commits else (await _git_output(git, git.find_empty_tree())).strip()
+        if await ui.run_program(git.show_changes(since), git.environment) == 0:
+            await _show_new_files(ui, git)
+
+
+async def _show_new_files(ui: CommandUI, git: Git) -> None:
+    names = [name for name in (await _git_output(git, git.list_new_files())).split("\0") if name]
+    for name in names[:NEW_FILES]:
+        ui.show(diff_block(await _git_output(git, git.show_new_file(name)), ui.style))
+    if len(names) > NEW_FILES:
+        ui.show(ui.style.dim(f"  … {plural(len(names) - NEW_FILES, 'more new file')}"))
+
+
+async def _git_output(git: Git, command: list[str]) -> str:
+    """The output of a git that says little; empty if it fails or takes long."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=git.environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(GIT_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        return ""
+    return output.decode(errors="replace")
 
 
 async def show_permissions(ui: CommandUI, _: str) -> None:

@@ -1,7 +1,6 @@
-"""The slash commands: one table of names, arguments, handlers, and whether they work while a run is active.
+"""The slash commands: one table of names, arguments, handlers, and why some have to wait while a run is active.
 
-Invariants: while a run is active, only commands that look or steer are accepted; an unknown command is never sent to
-the model.
+Invariants: whatever only reads, steers or leaves works during a run; an unknown command is never sent to the model.
 """
 
 import difflib
@@ -19,13 +18,21 @@ Handler = Callable[[CommandUI, str], Awaitable[None]]
 
 
 class Command(Struct, frozen=True):
-    """One command; without `help` it is hidden from lists."""
+    """One command; without `help` it is hidden from lists. `waits_because`: why it does not work during a run."""
 
     name: str
     arguments: str
     help: str
     handler: Handler
-    while_active: bool = False
+    waits_because: str = ""
+
+    @property
+    def while_active(self) -> bool:
+        return not self.waits_because
+
+
+async def show_keys(ui: CommandUI) -> None:
+    ui.show("\n".join([*(f"  {ui.style.dim(line)}" for line in KEYS), f"  {ui.style.dim('/help: all commands')}"]))
 
 
 async def show_help(ui: CommandUI, _: str) -> None:
@@ -37,30 +44,46 @@ async def show_help(ui: CommandUI, _: str) -> None:
 
 
 COMMANDS = (
-    Command("/status", "", "model, session, workspace, approvals, usage", show.show_status, while_active=True),
-    Command("/model", "[name|index]", "switch the model, or choose from a list", change.switch_model),
-    Command("/context", "", "how full the context window is", show.show_context, while_active=True),
-    Command("/compact", "[undo]", "replace old messages with a summary", change.compact),
-    Command("/cost", "", "cost and tokens of this session", show.show_cost),
-    Command("/ps", "", "list active runs", show.show_ps, while_active=True),
-    Command("/kill", "<id>", "cancel a run", change.kill, while_active=True),
-    Command("/timeout", "<duration> [id]", "cancel a run after a time", change.set_timeout, while_active=True),
-    Command("/steer", "<text>", "send a message to the active run", change.steer, while_active=True),
+    Command("/status", "", "model, session, workspace, approvals, usage", show.show_status),
     Command(
-        "/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy, while_active=True
+        "/model",
+        "[name|index]",
+        "switch the model, or choose from a list",
+        change.switch_model,
+        "a run keeps its model",
     ),
-    Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan, while_active=True),
+    Command("/context", "", "how full the context window is", show.show_context),
+    Command(
+        "/compact",
+        "[undo]",
+        "replace old messages with a summary",
+        change.compact,
+        "it would replace what the run reads",
+    ),
+    Command("/cost", "", "cost and tokens of this session", show.show_cost),
+    Command("/ps", "", "list active runs", show.show_ps),
+    Command("/kill", "<id>", "cancel a run", change.kill),
+    Command("/timeout", "<duration> [id]", "cancel a run after a time", change.set_timeout),
+    Command("/steer", "<text>", "send a message to the active run", change.steer),
+    Command("/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy),
+    Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan),
     Command("/permissions", "", "list approval rules", show.show_permissions),
     Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", change.manage_sessions),
     Command("/resume", "[id|last]", "switch to another session", change.resume),
     Command("/new", "", "start a new session", change.start_new),
+    Command("/clear", "", "start a new session on a clear screen", change.clear),
+    Command("/rename", "<title>", "give this session a title", change.rename),
     Command("/fork", "", "continue in a copy of this session", change.fork),
-    Command("/back", "", "", change.rewind),
+    Command("/back", "", "", change.rewind, "the run is still adding to the session"),
+    Command("/copy", "", "copy the last answer to the clipboard", show.copy_answer),
+    Command("/show", "[number]", "the whole output of a tool call, the last one first (also Ctrl-O)", show.show_output),
     Command("/export", "[file]", "write every event to a file", show.export),
     Command("/diff", "", "changes in the workspace", show.show_diff),
-    Command("/init", "", "generate AGENTS.md", change.write_agents_file),
+    Command("/init", "", "generate AGENTS.md", change.write_agents_file, "it starts a run of its own"),
     Command("/doctor", "", "check this installation", show.show_doctor),
-    Command("/login", "[profile]", "log in with an account instead of a key", change.login),
+    Command(
+        "/login", "[profile]", "log in with an account instead of a key", change.login, "it needs the whole terminal"
+    ),
     Command("/help", "", "show this list", show_help),
     Command("/quit", "", "quit (also /exit, /q, Ctrl-D)", change.quit_terminal),
     Command("/exit", "", "", change.quit_terminal),
@@ -71,6 +94,7 @@ KEYS = (
     "Enter: send, or queue during a run · Alt-Enter, Ctrl-J: newline · Ctrl-Enter: steer",
     "Esc: interrupt · Esc Esc: go back to an earlier message · Shift-Tab: plan mode",
     "@file: complete a path · !cmd: run a shell command · Ctrl-G: editor · Ctrl-R: history",
+    "Ctrl-O: the whole output of the last tool call · ? on an empty line: these keys",
     "Ctrl-D: quit (an active run continues in the background) · Ctrl-Z: suspend",
 )
 
@@ -101,6 +125,6 @@ def find_command(line: str) -> tuple[Command, str]:
 async def run_command(ui: CommandUI, line: str) -> None:
     command, rest = find_command(line)
     if ui.session.active is not None and not command.while_active:
-        allowed = " ".join(known.name for known in COMMANDS if known.while_active)
-        raise UserError(f"{command.name} isn't available while a run is active", hint=f"available now: {allowed}")
+        hint = f"{command.waits_because}: try again after it, or stop it with Esc"
+        raise UserError(f"{command.name} isn't available while a run is active", hint=hint)
     await command.handler(ui, rest)

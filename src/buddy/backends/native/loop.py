@@ -17,6 +17,7 @@ from buddy.backends.runstate import TurnState
 from buddy.errors import RunEnded
 from buddy.models.contract import Provider, TokenUsage
 from buddy.protocol.events import LASTING, AssistantRestart, EventBody
+from buddy.protocol.shapes import ContextState
 from buddy.tools.contract import Place
 from buddy.tools.registry import Registry
 from buddy.tools.source import ToolSource
@@ -53,6 +54,10 @@ class Native:
     def model(self) -> ModelName:
         provider = self._provider
         return ModelName(provider.profile, provider.model, provider.api, provider.context_limit)
+
+    def measured_context(self) -> ContextState | None:
+        sizes = self._prompts.measured
+        return sizes.context(sizes.prompt) if sizes else None
 
     async def switch(self, profile: str | None, model: str | None) -> ModelName:
         """A model without a profile belongs to the current profile, unless its name says otherwise."""

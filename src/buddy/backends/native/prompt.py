@@ -67,6 +67,7 @@ class Prompts:
         self._recalled: tuple[UserItem | None, UserItem | None] = None, None
         self._is_warned = False
         self._window = KnownWindow()
+        self.measured: Sizes | None = None
 
     def observe(self, seq: int, body: EventBody) -> None:
         if isinstance(body, Informational):
@@ -80,7 +81,7 @@ class Prompts:
         Budget.of(run).check()
         await self._begin(run, provider, catalog)
         await self._recall()
-        sizes = await self._fit(run, provider)
+        self.measured = sizes = await self._fit(run, provider)
         wanted = await _spending(run, provider, sizes)
         Budget.of(run).reserve(wanted)
         return ModelCall(self._prompt(run), sizes, wanted, self._tally)

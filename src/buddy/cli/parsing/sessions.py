@@ -20,22 +20,28 @@ def add_sessions(commands: "Subparsers") -> None:
     listing.add_argument(
         "--limit", type=whole_number, default=20, metavar="N", help="maximum number of sessions (default 20)"
     )
+    listing.add_argument("--archived", action="store_true", help="list archived sessions instead")
     add_json(listing)
     showing = add(actions, "show", "show a readable transcript")
     exporting = add(actions, "export", _EVENTS)
     deleting = add(actions, "delete", "delete a session and its log")
-    searching = add(actions, "search", "find messages that contain a text")
-    searching.add_argument("text", metavar="TEXT", help="text to find, ignoring case")
+    renaming = add(actions, "rename", "give a session a title")
+    archiving = add(actions, "archive", "take a session out of the list; it stays usable")
+    searching = add(actions, "search", "find titles and messages that contain words")
+    searching.add_argument("words", nargs="+", metavar="WORD", help="words to find, all of them, ignoring case")
     searching.add_argument("--all", action="store_true", help=_ALL)
     add_json(searching)
     forking = add(actions, "fork", "create an independent copy")
-    for action in (showing, exporting, deleting, forking):
+    for action in (showing, exporting, deleting, forking, renaming, archiving):
         add_session(action)
     forking.add_argument("--seq", type=whole_number, metavar="N", help="copy up to event N (default: everything)")
+    renaming.add_argument("words", nargs="+", metavar="TITLE", help="one line of text")
+    archiving.add_argument("--undo", action="store_true", help="bring it back")
     importing = add(actions, "import", "import .buddyx and .agentx session files")
     importing.add_argument("folder", metavar="DIR", help="folder that contains them")
     named = {"list": listing, "show": showing, "export": exporting, "delete": deleting, "search": searching}
-    finish({**named, "fork": forking, "import": importing}, _session)
+    more = {"fork": forking, "import": importing, "rename": renaming, "archive": archiving}
+    finish({**named, **more}, _session)
 
 
 def add_attach(commands: "Subparsers") -> None:

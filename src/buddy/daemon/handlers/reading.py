@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.backends.contract import MeasuringBackend
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_runtime, on_session
 from buddy.daemon.offered_endpoint import model_in_use
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
-from buddy.protocol.shapes import BudgetState, Shape
+from buddy.protocol.shapes import BudgetState, ContextState, Shape
 from buddy.sessions.pending import pending_approvals
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
@@ -43,7 +44,7 @@ class ReadRequests:
             active_run_id=snapshot.active_run_id,
             last_assistant_text=snapshot.last_assistant_text,
             budget=_budget_of(session, self._clock()),
-            context=session.fold.context,
+            context=_context_of(session),
             approvals=tuple(session.pending_approvals()),
             approval_policy=session.approvals.policy().at(session.services.now()),
             model=model_in_use(session),
@@ -73,6 +74,15 @@ class ReadRequests:
 
         made = await decisions_made(self._log, request.limit, request.session_id, request.since)
         return ask.ListDecisionsReply(tuple(made))
+
+
+def _context_of(session: Session) -> ContextState:
+    """As the model last reported it; during a session's first run, as its prompt was measured."""
+    known, backend = session.fold.context, session.backend
+    if known.limit > 1:
+        return known
+    measured = backend.measured_context() if isinstance(backend, MeasuringBackend) else None
+    return measured or ContextState(0, max(known.limit, backend.model().context_limit))
 
 
 def _budget_of(session: Session, now: int) -> BudgetState | None:
