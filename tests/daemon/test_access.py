@@ -25,6 +25,8 @@ def example(kind: str, session_id: str) -> Shape:
         "send_user_message": ask.SendUserMessage(session_id, "msg_1", "hi"),
         "submit_approval": ask.SubmitApproval(session_id, RUN, APPROVAL, "approve"),
         "cancel_run": ask.CancelRun(session_id, RUN),
+        "rename_session": ask.RenameSession("name"),
+        "archive_session": ask.ArchiveSession(True),
         "set_approval_policy": ask.SetApprovalPolicy("all"),
         "read_events": ask.ReadEvents(0),
         "read_blob": ask.ReadBlob("0" * 64),
@@ -80,5 +82,5 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 
 def test_capabilities_follow_from_the_rows() -> None:
-    assert {"approvals", "replay_attach", "tokens", "projects", "fork"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 17
+    assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 20

@@ -140,13 +140,6 @@ async def test_a_message_that_is_too_large_ends_the_connection(tmp_path: Path, s
             assert (await bystander.ask("ping"))["pong"]
 
 
-async def test_a_page_of_plain_http_is_not_served(shared: Daemon) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", shared.port())
-    writer.write(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{shared.port()}\r\nConnection: close\r\n\r\n".encode())
-    assert b" 404 " in await reader.readline()
-    writer.close()
-
-
 async def test_with_certificate_files_it_speaks_tls(tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make_certificate(cert, key)

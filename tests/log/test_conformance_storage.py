@@ -234,3 +234,15 @@ async def test_a_token_is_revoked_with_all_that_it_minted(log: Log) -> None:
     assert await log.tokens(OTHER) == [TokenRecord("d", OTHER, "driver")]
     assert not await log.put_token(TokenRecord("e", SESSION, "observer", minted_by="b"))
     assert await log.token("e") is None
+
+
+async def test_a_link_is_used_once(log: Log) -> None:
+    await started(log)
+    await log.put_token(TokenRecord("link", SESSION, "observer", 5, kind="link"))
+    await log.put_token(TokenRecord("token", SESSION, "driver"))
+    assert sorted(await asyncio.gather(*(log.use_link("link") for _ in range(5)))) == [False] * 4 + [True]
+    assert await log.token("link") == TokenRecord("link", SESSION, "observer", 5, kind="used_link")
+    assert not await log.use_link("token")
+    assert not await log.use_link("none")
+    assert await log.put_token(TokenRecord("login", SESSION, "observer", 5, minted_by="link", kind="login"))
+    assert sorted(await log.revoke("link")) == ["link", "login"]

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from buddy.errors import UserError
-from buddy.log.contract import Batch, Lease, RowFacts
+from buddy.log.contract import Batch, Lease, RowFacts, TokenRecord
 from buddy.log.database import Database
 from buddy.log.room import DiskSpace
 from buddy.log.schema import MIGRATIONS, open_database
@@ -182,6 +182,10 @@ def change(state_dir: Path, pragma: str) -> None:
     db.close()
 
 
+WITH_FACTS = 5
+"""The version in which rows got what the list of sessions shows."""
+
+
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
 async def test_a_log_of_an_older_version_is_brought_up_to_date(
     state_dir: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, version: int
@@ -210,9 +214,12 @@ async def test_a_log_of_an_older_version_is_brought_up_to_date(
     assert [(event.seq, event.type) for event in await log.decisions(10)] == [(1, "approval_expired")]
     found = await log.get(SESSION)
     assert found is not None
-    assert found.title == "[1mFix it, please"
-    assert found.facts == RowFacts(cost_usd=0.25, tokens=40, context=ContextState(20, 100))
+    if version < WITH_FACTS:  # later versions have written them with the events
+        assert found.title == "[1mFix it, please"
+        assert found.facts == RowFacts(cost_usd=0.25, tokens=40, context=ContextState(20, 100))
     await log.append(batch(await acquired(log), 4))
+    await log.put_token(TokenRecord("hash", SESSION, "driver"))
+    assert await log.token("hash") == TokenRecord("hash", SESSION, "driver")
     await log.close()
 
 

@@ -51,6 +51,9 @@ def _admit(peer: PeerConnection, kind: str, row: RequestRow, session_id: str) ->
         case "owner":
             if not peer.roles.is_owner:
                 raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
+        case "local_owner":
+            if not peer.is_local:
+                raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner may send {kind}, on the Unix socket")
         case "observer" | "approver" | "driver":
             peer.roles.require(session_id, row.access)
 

@@ -16,6 +16,16 @@ class Listen(Struct, frozen=True):
     certificate: Path | None = None
     key: Path | None = None
 
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certificate else "http"
+
+    @property
+    def url(self) -> str:
+        """The address of the page, for this machine if it listens on all addresses."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
 
 def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_remote: bool) -> Listen:
     """Read `PORT` or `HOST:PORT`; an address that other machines can reach needs `allow_remote`."""

@@ -48,7 +48,7 @@ class Roles:
     async def admit(self, session_id: str, token: str | None) -> None:
         """Take the role from the token; a token that is presented must be valid."""
         if token is not None:
-            known = await self._tokens.find(token)
+            known = await self._tokens.redeem(token)
             if known is None or known.session_id != session_id:
                 raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
             self.grant(known)
@@ -77,6 +77,10 @@ class Roles:
     def sessions(self) -> tuple[str, ...]:
         """The sessions that this peer has a role on."""
         return tuple(session_id for session_id in self._roles if not self._is_over(session_id))
+
+    def use_login(self, login_hash: str) -> None:
+        """The peer was admitted by a login: it is disconnected with it."""
+        self._used.add(login_hash)
 
     def uses(self, token_hash: str) -> bool:
         return token_hash in self._used

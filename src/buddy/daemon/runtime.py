@@ -26,6 +26,7 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.crowding import make_room
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
+from buddy.daemon.handlers.host import WebControl
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
@@ -129,6 +130,7 @@ class Runtime:
         )
         self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()
+        self.web: WebControl | None = None
         self._encoded = LineCache()
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
@@ -149,11 +151,18 @@ class Runtime:
         return theirs
 
     def accept(
-        self, link: ServerLink, *, trusted: bool, is_local: bool = False, grant: TokenRecord | None = None
+        self,
+        link: ServerLink,
+        *,
+        trusted: bool,
+        is_local: bool = False,
+        grant: TokenRecord | None = None,
+        login: str | None = None,
     ) -> bool:
         """Serve a peer from outside; False if there are too many, or the runtime is stopping.
 
         `is_local`: it is a process of the owner on this machine, so it may send keys.
+        `login` is the hash of the owner's login that the peer was admitted by.
         """
         most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
         is_full = len(self._connections) >= most
@@ -174,6 +183,8 @@ class Runtime:
         )
         if grant is not None:
             peer.roles.grant(grant)
+        if login is not None:
+            peer.roles.use_login(login)
         self._serve(peer)
         return True
 

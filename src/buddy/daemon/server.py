@@ -21,6 +21,7 @@ from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.socketlink import ServerSocketLink
+from buddy.daemon.web.web import Web
 from buddy.errors import UserError
 from buddy.targets.confine.deferred import prove_soon
 
@@ -64,6 +65,7 @@ class _Daemon:
         self._places = places
         self._listen = listen
         self._handler = handler
+        self._web = runtime.web = Web(runtime, places)
 
     async def run(self) -> None:
         try:
@@ -80,9 +82,7 @@ class _Daemon:
     def _bind_web(self) -> "tuple[Listen, socket.socket] | None":
         if self._listen is None:
             return None
-        from buddy.daemon.websocket import bind_web
-
-        return self._listen, bind_web(self._listen, self._runtime.limits)
+        return self._listen, self._web.bind(self._listen)
 
     async def _serve(self, listening: socket.socket, web: "tuple[Listen, socket.socket] | None") -> None:
         loop = asyncio.get_running_loop()
@@ -95,19 +95,13 @@ class _Daemon:
         gc.freeze()  # what the start allocated stays, so the collector can skip it
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self._serve_web(*web)) if web is not None else None
+            group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
             await self._runtime.stopping.wait()
             log.info("stopping")
             server.close()
             await self._close()
-            if serving is not None:
-                serving.cancel()
+        await self._web.close()
         log.info("stopped")
-
-    async def _serve_web(self, listen: Listen, listening: socket.socket) -> None:
-        from buddy.daemon.websocket import serve_web
-
-        await serve_web(self._runtime, listen, self._places, listening)
 
     async def _close(self) -> None:
         try:

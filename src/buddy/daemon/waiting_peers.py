@@ -25,6 +25,12 @@ class WaitingPeers:
         self._by_host.setdefault(address[0], {})[address] = transport
         self._count += 1
 
+    def touch(self, address: Address) -> None:
+        """The peer sent a complete request, so others have been idle longer."""
+        peers = self._by_host.get(address[0], {})
+        if address in peers:
+            peers[address] = peers.pop(address)
+
     def discard(self, address: Address) -> None:
         """The peer was admitted, or is gone."""
         peers = self._by_host.get(address[0], {})

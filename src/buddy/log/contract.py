@@ -119,6 +119,10 @@ class InboxItem(Struct, frozen=True):
     body: bytes
 
 
+TokenKind = Literal["token", "link", "used_link", "login"]
+"""A `link` can be used once, to log in, and is kept as a `used_link`: whoever revokes it revokes the `login`, too."""
+
+
 class TokenRecord(Struct, frozen=True):
     """An attach token at rest: its SHA-256, never itself. `minted_by` is the hash of the token it was minted with."""
 
@@ -128,6 +132,7 @@ class TokenRecord(Struct, frozen=True):
     expires_at: int | None = None
     expires_at_boot: BootTime | None = None
     minted_by: str | None = None
+    kind: TokenKind = "token"
 
 
 class Batch(Struct, frozen=True):
@@ -267,6 +272,10 @@ class TokenStore(Protocol):
     async def token(self, token_hash: str) -> TokenRecord | None: ...
 
     async def tokens(self, session_id: str) -> list[TokenRecord]: ...
+
+    async def use_link(self, token_hash: str) -> bool:
+        """Turn a link into a used one; False if it is none, or was used before. Of several callers, one gets True."""
+        ...
 
     async def revoke(self, token_hash: str) -> list[str]:
         """Remove a token and, in any session, those that it minted, directly or not; return what was removed."""

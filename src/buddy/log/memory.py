@@ -238,6 +238,13 @@ class MemoryLog:
     async def tokens(self, session_id: str) -> list[TokenRecord]:
         return [token for token in self._tokens.values() if token.session_id == session_id]
 
+    async def use_link(self, token_hash: str) -> bool:
+        token = self._tokens.get(token_hash)
+        if token is None or token.kind != "link":
+            return False
+        self._tokens[token_hash] = msgspec.structs.replace(token, kind="used_link")
+        return True
+
     async def revoke(self, token_hash: str) -> list[str]:
         revoked = [token_hash] if self._tokens.pop(token_hash, None) is not None else []
         minted = [token.token_hash for token in self._tokens.values() if token.minted_by == token_hash]

@@ -162,9 +162,15 @@ def put_token(token: TokenRecord, db: Database) -> bool:
     boot, parent = token.expires_at_boot, token.minted_by
     if parent is not None and not db.execute("SELECT count(*) FROM tokens WHERE hash = ?", (parent,)).get:
         return False
-    values = (token.token_hash, session, token.role, token.expires_at, boot and boot.boot, boot and boot.ms, parent)
-    db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    deadline = (token.expires_at, boot and boot.boot, boot and boot.ms)
+    values = (token.token_hash, session, token.role, *deadline, parent, token.kind)
+    db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
     return True
+
+
+def use_link(token_hash: str, db: Database) -> bool:
+    used = "UPDATE tokens SET kind = 'used_link' WHERE hash = ? AND kind = 'link' RETURNING hash"
+    return bool(list(db.execute(used, (token_hash,))))
 
 
 def revoke(token_hash: str, db: Database) -> list[str]:
@@ -204,7 +210,7 @@ def decisions(db: Database, limit: int, session_id: str | None, since: int) -> l
 
 
 _TOKENS = """
-SELECT t.hash, s.id, t.role, t.expires_at, t.boot, t.boot_ms, t.minted_by
+SELECT t.hash, s.id, t.role, t.expires_at, t.boot, t.boot_ms, t.minted_by, t.kind
 FROM tokens t JOIN sessions s ON s.key = t.session
 """
 
@@ -219,8 +225,9 @@ def token(db: Database, token_hash: str) -> TokenRecord | None:
 
 
 def _token_of(hashed: str, session_id: str, role: Role, expires_at: int | None, *rest: Any) -> TokenRecord:
-    boot, boot_ms, minted_by = rest
-    return TokenRecord(hashed, session_id, role, expires_at, BootTime(boot, boot_ms) if boot else None, minted_by)
+    boot, boot_ms, minted_by, kind = rest
+    expires_at_boot = BootTime(boot, boot_ms) if boot else None
+    return TokenRecord(hashed, session_id, role, expires_at, expires_at_boot, minted_by, kind)
 
 
 def _key_of(db: Database, session_id: str) -> int:

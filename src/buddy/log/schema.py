@@ -104,8 +104,13 @@ UPDATE sessions SET title = title_of(coalesce((
 UPDATE sessions SET title = NULL WHERE title = '';
 """
 
+# Tokens that can be used once, and what they were exchanged for.
+_SIXTH = """
+ALTER TABLE tokens ADD COLUMN kind TEXT NOT NULL DEFAULT 'token';
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:

@@ -200,6 +200,9 @@ class SqliteLog:
     async def tokens(self, session_id: str) -> list[TokenRecord]:
         return rows.tokens(self._reader, session_id)
 
+    async def use_link(self, token_hash: str) -> bool:
+        return await self._write(partial(rows.use_link, token_hash), durable=True)
+
     async def revoke(self, token_hash: str) -> list[str]:
         return await self._write(partial(rows.revoke, token_hash), durable=True)
 

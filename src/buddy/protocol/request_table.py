@@ -8,11 +8,12 @@ from typing import Literal
 from msgspec import Struct
 
 from buddy.protocol import requests as ask
+from buddy.protocol import web_requests as web
 from buddy.protocol.shapes import Shape
 
-Access = Literal["anyone", "client", "observer", "approver", "driver", "owner"]
+Access = Literal["anyone", "client", "observer", "approver", "driver", "owner", "local_owner"]
 """The least that a peer must be: `anyone` even before hello, `client` after it, then a role on the session, then the
-owner of the runtime, who connects without a session's token."""
+owner of the runtime, who connects without a session's token, then the owner on the Unix socket."""
 
 ActsOn = Literal["runtime", "session", "open_session"]
 """`session` needs the session's record alone; `open_session` needs it open for writing in this process."""
@@ -88,6 +89,9 @@ REQUESTS: dict[str, RequestRow] = {
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "owner", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
+    "open_web": RequestRow(web.OpenWeb, web.OpenWebReply, "local_owner", capability="web", takes_long=True),
+    "mint_web_link": RequestRow(web.MintWebLink, web.MintWebLinkReply, "local_owner", capability="web"),
+    "revoke_web_logins": RequestRow(web.RevokeWebLogins, web.RevokeWebLoginsReply, "local_owner", capability="web"),
     "shutdown": RequestRow(ask.Shutdown, ask.AcceptedReply, "owner"),
 }
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw
 
-from buddy.protocol.basics import MAX_SECONDS
-from buddy.protocol.codes import Mode, Policy, Role, Scope, SessionState, Verdict
+from buddy.protocol import token_requests
+from buddy.protocol.codes import Mode, Policy, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
 from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, SessionId
 from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun  # noqa: F401 - found here, too
@@ -23,14 +23,12 @@ from buddy.protocol.shapes import (
     Replay,
     Repo,
     RunOptions,
+    Seconds,
     SessionOptions,
     SessionSummary,
     Shape,
     Text,
 )
-
-Seconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
-
 
 # --- of the Push protocol ------------------------------------------------------------------------------------------
 
@@ -274,39 +272,13 @@ class PruneSessionReply(Shape, frozen=True):
     first_seq: Positive
 
 
-class MintToken(Shape, frozen=True):
-    role: Role
-    expires_in_seconds: Seconds | None = None
-
-
-class MintTokenReply(Shape, frozen=True):
-    attach_token: AttachToken
-
-
-class RevokeToken(Shape, frozen=True):
-    """`attach_token` is the token itself, or the id that `list_tokens` gave."""
-
-    attach_token: Text
-
-
-class RevokeTokenReply(Shape, frozen=True):
-    revoked: bool
-
-
-class ListTokens(Shape, frozen=True):
-    pass
-
-
-class TokenInfo(Shape, frozen=True):
-    """A token without itself: `id` is the beginning of its hash."""
-
-    id: str
-    role: Role
-    expires_at: Count | None = None
-
-
-class ListTokensReply(Shape, frozen=True):
-    tokens: tuple[TokenInfo, ...]
+MintToken = token_requests.MintToken
+MintTokenReply = token_requests.MintTokenReply
+RevokeToken = token_requests.RevokeToken
+RevokeTokenReply = token_requests.RevokeTokenReply
+ListTokens = token_requests.ListTokens
+ListTokensReply = token_requests.ListTokensReply
+TokenInfo = token_requests.TokenInfo
 
 
 class TrustFolder(Shape, frozen=True):

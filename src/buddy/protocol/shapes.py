@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
+from buddy.protocol.basics import MAX_SECONDS
 from buddy.protocol.codes import ErrorCode, Scope, SessionState, ToolErrorType, Verdict
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 
@@ -15,6 +16,7 @@ class Shape(Struct, frozen=True, rename="camel", omit_defaults=True):
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1)]
+Seconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 
 
 Code = Annotated[str, Meta(min_length=1, extra_json_schema={"enum": list(get_args(ErrorCode))})]

@@ -9,6 +9,7 @@ from buddy.daemon.handlers.reading import ReadRequests
 from buddy.daemon.handlers.runs import RunRequests
 from buddy.daemon.handlers.sessions import SessionRequests
 from buddy.daemon.handlers.tokens import TokenRequests
+from buddy.daemon.handlers.web import WebRequests
 from buddy.log.contract import Log
 from buddy.sessions.sessions import Sessions
 
@@ -20,4 +21,5 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **RunRequests(sessions, host).handlers(),
         **ReadRequests(sessions, log, clock).handlers(),
         **TokenRequests(sessions, log, host).handlers(),
+        **WebRequests(host).handlers(),
     }

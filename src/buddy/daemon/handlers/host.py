@@ -7,9 +7,21 @@ from buddy.daemon.configuration import Configuration
 from buddy.daemon.session_list import SessionList
 from buddy.daemon.session_model import SessionModels
 from buddy.protocol.requests import DaemonStatusReply
+from buddy.protocol.web_requests import MintWebLink, MintWebLinkReply, OpenWeb
+
+
+class WebControl(Protocol):
+    async def open(self, request: OpenWeb) -> str: ...
+
+    def mint_link(self, request: MintWebLink) -> MintWebLinkReply: ...
+
+    def log_out_all(self) -> int: ...
 
 
 class Host(Protocol):
+    web: WebControl | None
+    """None in a runtime without a daemon."""
+
     def status(self) -> DaemonStatusReply: ...
 
     def stop(self) -> None: ...

@@ -3,13 +3,15 @@
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_session
 from buddy.daemon.handlers.host import Host
-from buddy.log.contract import Log
+from buddy.log.contract import Log, TokenRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.ids import is_id
 from buddy.protocol.shapes import Shape
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 from buddy.sessions.tokens import token_hash
+
+ID_LENGTH = 16
 
 
 class TokenRequests:
@@ -28,7 +30,8 @@ class TokenRequests:
     async def mint_token(self, peer: PeerConnection, request: ask.MintToken, session: Session) -> Shape:
         seconds, session_id = request.expires_in_seconds, session.session_id
         expires = None if seconds is None else self._tokens.now().after(seconds)
-        token = await self._tokens.mint(session_id, request.role, expires, peer.roles.token_of(session_id))
+        kind = "link" if request.once else "token"
+        token = await self._tokens.mint(session_id, request.role, expires, peer.roles.token_of(session_id), kind)
         return ask.MintTokenReply(token)
 
     async def revoke_token(self, peer: PeerConnection, request: ask.RevokeToken, session: Session) -> Shape:
@@ -43,9 +46,7 @@ class TokenRequests:
 
     async def list_tokens(self, _peer: PeerConnection, _request: ask.ListTokens, session: Session) -> Shape:
         known = await self._log.tokens(session.session_id)
-        return ask.ListTokensReply(
-            tuple(ask.TokenInfo(token.token_hash[:16], token.role, token.expires_at) for token in known)
-        )
+        return ask.ListTokensReply(tuple(map(_info_of, known)))
 
     async def _hash_of(self, named: str, session_id: str) -> str:
         """The hash of a token that is named by itself or by the beginning of its hash."""
@@ -53,3 +54,8 @@ class TokenRequests:
             return token_hash(named)
         known = await self._log.tokens(session_id)
         return next((token.token_hash for token in known if token.token_hash.startswith(named)), "")
+
+
+def _info_of(token: TokenRecord) -> ask.TokenInfo:
+    minted_by = token.minted_by and token.minted_by[:ID_LENGTH]
+    return ask.TokenInfo(token.token_hash[:ID_LENGTH], token.role, token.expires_at, token.kind, minted_by)
