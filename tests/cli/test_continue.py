@@ -166,3 +166,16 @@ def test_an_interrupted_run_is_neither_resumed_nor_cancelled_by_a_message(home: 
     assert f"hint: buddy resume {session_id}" in done.err
     assert home.run("resume", session_id).out == "recovered\n"
     assert home.run("exec", "-c", "more").code == 0
+
+
+def test_a_prompt_that_was_redacted_is_announced_and_can_be_sent_as_it_is(home: Home) -> None:
+    prompt = "decode q7Zp2LxV9mKc4TrB8wYd3NfH6sJg1QaE"
+    done = home.script(*REPLIES).run("exec", prompt)
+    assert "warning: 1 part of this message looked like a secret and was redacted\nhint: --as-is" in done.err
+    assert prompts(home, session_of(done)) == ["decode [REDACTED:high-entropy]"]
+    again = home.run("exec", "-c", "--as-is", prompt)
+    assert again.code == 0
+    assert "redacted" not in again.err
+    assert prompts(home, session_of(done))[1:] == [prompt]
+    fresh = home.script(*REPLIES).run("exec", "--as-is", prompt)
+    assert prompts(home, session_of(fresh)) == [prompt]

@@ -325,3 +325,17 @@ def test_the_text_of_an_incomplete_reply_stays_on_the_screen(home: Home, ends: s
         terminal.wait_for("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:
         assert words in terminal.wait_for("■ cancelled" if ends == "interrupted" else "✗ failed")
+
+
+def test_a_message_that_was_redacted_can_be_sent_as_it_is(home: Home) -> None:
+    home.script({"text": "first"}, {"text": "second"})
+    with Tmux(home, columns=120) as terminal:
+        begun(terminal)
+        terminal.enter("decode q7Zp2LxV9mKc4TrB8wYd3NfH6sJg1QaE")
+        terminal.wait_for("first")
+        screen = terminal.wait_for("✓ done")
+        assert "> decode [REDACTED:high-entropy]" in screen
+        assert "! 1 part of this message looked like a secret and was redacted. /send-as-is" in screen
+        terminal.enter("/send-as-is")
+        terminal.wait_for("second")
+        assert "> decode q7Zp2LxV9mKc4TrB8wYd3NfH6sJg1QaE" in terminal.screen(history=True)

@@ -34,6 +34,7 @@ def check_no_run_flags(options: Options, hint: str) -> None:
     given: dict[str, Any] = {
         "--approve": options.approve,
         "--accept": options.accept,
+        "--as-is": options.as_is or None,
         "--max-rounds": options.max_rounds,
         "--max-turns": options.max_turns,
         "--max-cost": options.max_cost,
@@ -50,7 +51,7 @@ def check_no_run_flags(options: Options, hint: str) -> None:
 def run_options(options: Options, policy: str | None) -> dict[str, Any] | None:
     """The options of one run; without a policy, the session's holds."""
     check_positive("--max-rounds", options.max_rounds)
-    wanted = {"approvalPolicy": policy, "budget": budget_of(options) or None}
+    wanted = {"approvalPolicy": policy, "budget": budget_of(options) or None, "asIs": options.as_is or None}
     return without_none(wanted) or None
 
 

@@ -260,6 +260,7 @@ def _message(options: Options, session_id: str, prompt: str) -> dict[str, Any]:
         "clientMessageId": Ulids()("msg"),
         "text": prompt,
         "acceptanceCriteria": checks or None,
+        "options": {"asIs": True} if options.as_is else None,
         "acceptance": {"maxRounds": options.max_rounds} if options.max_rounds else None,
     }
     return without_none(message)

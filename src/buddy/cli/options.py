@@ -23,6 +23,7 @@ class Options(argparse.Namespace):
     task: str | None = None
     print: bool = False
     accept: list[str]
+    as_is: bool = False
     max_rounds: int | None = None
     approve: str | None = None
     max_turns: int | None = None

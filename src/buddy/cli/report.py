@@ -7,7 +7,7 @@ from buddy.client.core import encode_json
 from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_json, one_line
 from buddy.terminal.line_question import terminal_size
-from buddy.terminal.phrases import format_deadline
+from buddy.terminal.phrases import format_deadline, redacted_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +179,9 @@ def _note_line(event: "JsonEvent") -> str | None:
         case "session_started":
             watch = event["payload"].get("watch")
             return f"commands run in a pane that you can watch: {escape(watch)}" if watch else None
+        case "user_message" if event["payload"].get("redacted"):
+            text = redacted_text(event["payload"].get("redacted") or 0)
+            return f"warning: {text}\nhint: --as-is sends it unredacted, except for registered secrets"
         case "run_started":
             return "recovered an interrupted run" if event["payload"].get("recovered") else None
         case "recovery" if event["payload"]["action"] == "unknown_outcome":

@@ -21,7 +21,7 @@ class SessionText(Struct, frozen=True):
 def text_in(seq: int, ts: int, body: EventBody) -> SessionText | None:
     """The text that this event adds to memory; None for most."""
     match body:
-        case UserMessage() if body.by != RuntimeActor.ACCEPTANCE:
+        case UserMessage() if body.by != RuntimeActor.ACCEPTANCE and not body.as_is:  # sent once, not for ever
             return SessionText(seq, ts, "user", body.text[:LONGEST_TEXT])
         case AssistantMessage() if body.text:
             return SessionText(seq, ts, "assistant", body.text[:LONGEST_TEXT])

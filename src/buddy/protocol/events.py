@@ -170,13 +170,15 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 
 
 class UserMessage(Payload, frozen=True, kw_only=True):
-    """`steers`: it joined a run that was active, rather than starting one."""
+    """`steers`: it joined an active run. `redacted`: parts hidden by guess; `as_is`: only registered secrets are."""
 
     facts = EventFacts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
     message_id: str
     text: str
     by: str
     steers: bool = False
+    redacted: int = 0
+    as_is: bool = False
 
 
 RECORDING = 2

@@ -243,6 +243,8 @@ class UserMessage(Payload):
     text: str
     by: str
     steers: NotRequired[bool]
+    redacted: NotRequired[int]
+    asIs: NotRequired[bool]
 
 
 class Criterion(TypedDict):

@@ -7,11 +7,13 @@ from buddy.protocol.shapes import Count, Shape, Text
 class SteerRun(Shape, frozen=True):
     run_id: RunId
     text: Text
+    as_is: bool = False
 
 
 class QueueMessage(Shape, frozen=True):
     client_message_id: MessageId
     text: Text
+    as_is: bool = False
 
 
 class QueueMessageReply(Shape, frozen=True):

@@ -148,10 +148,14 @@ class ContextState(Shape, frozen=True):
 
 
 class RunOptions(Shape, frozen=True):
-    """What a client may set for one run; the rest comes from the session."""
+    """What a client may set for one run; the rest comes from the session.
+
+    `as_is`: of the message, only registered secrets are redacted, not what merely looks like one.
+    """
 
     approval_policy: str | None = None
     budget: BudgetLimits | None = None
+    as_is: bool = False
 
 
 class Endpoint(Shape, frozen=True):

@@ -33,7 +33,8 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.replay.recording import MODEL, ReplayCursor, wait_for_ever
-from buddy.scrub import Scrubber
+from buddy.scrub import Scrubber, Stream
+from buddy.scrub.values import Values
 
 UNAFFORDABLE = 1e12
 
@@ -161,6 +162,14 @@ def _summary_of(compaction: SessionCompacted) -> Reply:
     return Reply(text, usage=usage)
 
 
+class _RecordedStream(Stream):
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+
 class RecordedScrubber(Scrubber):
     """Changes nothing: whatever was recorded is scrubbed."""
 
@@ -170,6 +179,9 @@ class RecordedScrubber(Scrubber):
 
     def registered(self, text: str) -> str:
         return text
+
+    def stream(self) -> Stream:
+        return _RecordedStream(Values())
 
     def is_clean(self, shape: Struct) -> bool:
         del shape

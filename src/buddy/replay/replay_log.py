@@ -33,6 +33,7 @@ _MEASURED = {
     "approval_policy_changed": ("expiresAt",),
     "model_request": ("reservedTokens", "reservedCostUsd"),
     "usage": ("context", "estimated"),
+    "user_message": ("redacted",),  # counted when it was scrubbed, which it is in the recording
     "session_compacted": ("beforeTokens", "afterTokens"),
 }
 
@@ -78,7 +79,7 @@ class ReplayLog(MemoryLog):
         """The messages that join the active run now."""
         entries = takewhile(_is_steering, self._cursor.after(self._cursor.reached))
         bodies = [body for _, body in entries if isinstance(body, UserMessage)]
-        return [steering_item(session_id, at, body.message_id, body.text, body.by) for at, body in enumerate(bodies)]
+        return [steering_item(session_id, at, body) for at, body in enumerate(bodies)]
 
     def _check(self, event: Event) -> None:
         recorded, problem = self._cursor.at(event.seq), None

@@ -113,14 +113,14 @@ def _seconds_until(expires_at: int | None, now: int) -> float | None:
 
 def _message(session_id: str, body: UserMessage, next_body: EventBody | None) -> SendUserMessage:
     if not isinstance(next_body, RunStarted):
-        return SendUserMessage(session_id, body.message_id, body.text)
+        return SendUserMessage(session_id, body.message_id, body.text, options=RunOptions(as_is=body.as_is))
     options = next_body.options
     return SendUserMessage(
         session_id,
         body.message_id,
         body.text,
         options.acceptance_criteria,
-        RunOptions(options.approval_policy, options.budget),
+        RunOptions(options.approval_policy, options.budget, as_is=body.as_is),
         AcceptanceOptions(options.max_rounds),
     )
 

@@ -24,7 +24,7 @@ from buddy.scrub.key_names import Kind, kind_of
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, OPENING
 from buddy.scrub.secret_values import is_secret
-from buddy.scrub.streams import Stream
+from buddy.scrub.streams import Stream, ValueStream
 from buddy.scrub.text_fields import text_fields
 from buddy.scrub.values import Values
 
@@ -123,6 +123,9 @@ class Scrubber:
 
     def stream(self) -> Stream:
         return Stream(self._values)
+
+    def registered_stream(self) -> ValueStream:
+        return ValueStream(self._values)
 
     def _scrub(self, value: Json, name: str) -> Json:
         match value:

@@ -21,6 +21,15 @@ async def slices(text: str) -> AsyncIterator[str]:
         yield text[start : start + SLICE]
 
 
+async def scrub_registered_in_slices(scrubber: Scrubber, text: str) -> str:
+    """The same for registered values alone."""
+    if len(text) <= SLICE:
+        return scrubber.registered(text)
+    stream = scrubber.registered_stream()
+    pieces = [stream.feed(piece) async for piece in slices(text)]
+    return "".join([*pieces, stream.finish()])
+
+
 async def scrub_in_slices(scrubber: Scrubber, text: str) -> str:
     if len(text) <= SLICE:
         return scrubber.text(text)

@@ -9,8 +9,11 @@ from msgspec import Struct
 from buddy.errors import ProtocolError
 from buddy.log.contract import InboxItem, Log
 from buddy.protocol.envelopes import decode, encode
+from buddy.protocol.events import UserMessage
 from buddy.protocol.requests import QueueMessage, SendUserMessage
+from buddy.protocol.shapes import RunOptions
 from buddy.scrub import Scrubber
+from buddy.sessions.messages import scrub_message
 
 MAX_QUEUED = 100
 _STEER, _MESSAGE = "steer:", "message:"
@@ -20,8 +23,14 @@ class QueuedMessage(Struct, frozen=True):
     """A stored message and its sender."""
 
     item_id: int
-    message: SendUserMessage
+    message: "StoredMessage"
     by: str
+
+
+class StoredMessage(SendUserMessage, frozen=True):
+    """A message as it is stored, scrubbed; `redacted` counts what was hidden by guess."""
+
+    redacted: int = 0
 
 
 class MessageQueue:
@@ -52,21 +61,24 @@ class MessageQueue:
         return _read(waiting[0]) if waiting else None
 
     async def _put(self, kind: str, message: QueueMessage, by: str) -> int:
-        body = _body(self._session_id, message.client_message_id, self._scrubber.text(message.text))
+        said = await scrub_message(self._scrubber, message.text, as_is=message.as_is)
+        options = RunOptions(as_is=True) if message.as_is else None
+        stored = StoredMessage(
+            self._session_id, message.client_message_id, said.text, options=options, redacted=said.redacted
+        )
+        body = bytes(encode(stored))
         place = await self._log.put(self._session_id, message.client_message_id, f"{kind}{by}", body, MAX_QUEUED)
         if place is None:
             raise ProtocolError("OVERLOADED", f"the message queue is full ({MAX_QUEUED})", retryable=True)
         return place
 
 
-def steering_item(session_id: str, item_id: int, message_id: str, text: str, by: str) -> InboxItem:
-    """A message to the active run, as it waits in the log."""
-    return InboxItem(item_id, message_id, f"{_STEER}{by}", _body(session_id, message_id, text))
-
-
-def _body(session_id: str, message_id: str, text: str) -> bytes:
-    return bytes(encode(SendUserMessage(session_id, message_id, text)))
+def steering_item(session_id: str, item_id: int, body: UserMessage) -> InboxItem:
+    """A message to the active run, as it waited in the log before it was recorded."""
+    options = RunOptions(as_is=True) if body.as_is else None
+    stored = StoredMessage(session_id, body.message_id, body.text, options=options, redacted=body.redacted)
+    return InboxItem(item_id, body.message_id, f"{_STEER}{body.by}", bytes(encode(stored)))
 
 
 def _read(item: InboxItem) -> QueuedMessage:
-    return QueuedMessage(item.item_id, decode(item.body, SendUserMessage), item.kind.partition(":")[2])
+    return QueuedMessage(item.item_id, decode(item.body, StoredMessage), item.kind.partition(":")[2])

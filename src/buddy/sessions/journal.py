@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from buddy import faults
 from buddy.errors import LogError
@@ -30,6 +31,7 @@ from buddy.protocol.events import (
     EventBody,
     ThinkingToken,
     ToolOutput,
+    UserMessage,
 )
 from buddy.scrub import Scrubber, Stream
 from buddy.sessions.spill import SPILL_ABOVE, spill
@@ -160,6 +162,8 @@ class Journal:
         return body
 
     def _scrub_body(self, body: EventBody) -> EventBody:
+        if isinstance(body, UserMessage) and body.as_is:
+            return replace(body, text=self.scrubber.registered(body.text))
         if not (isinstance(body, AssistantMessage) and body.opaque) and self.scrubber.is_clean(body):
             return body
         tree: dict[str, Any] = msgspec.to_builtins(body)

@@ -10,6 +10,7 @@ from buddy.log.contract import RowFacts, SessionRecord
 from buddy.protocol.events import EventBody, SessionArchived, SessionCompacted, SessionRenamed, Usage, UserMessage
 from buddy.protocol.shapes import ContextState
 from buddy.protocol.titles import title_of
+from buddy.scrub.heuristics import mask as mask_guesses
 
 
 class ListedRow:
@@ -23,7 +24,9 @@ class ListedRow:
     def apply(self, body: EventBody) -> None:
         match body:
             case UserMessage():
-                self.title = self.title or title_of(body.text) or None
+                # A list is seen by more eyes than a message.
+                text = mask_guesses(body.text) if body.as_is and not self.title else body.text
+                self.title = self.title or title_of(text) or None
             case SessionRenamed():
                 self.title = body.title
             case SessionArchived():

@@ -6,6 +6,8 @@ Invariant: whatever can be wrong with a message is found here, before anything a
 import hashlib
 from collections.abc import Container
 
+from msgspec import Struct
+
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend
@@ -15,7 +17,25 @@ from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
 from buddy.scrub import Scrubber
+from buddy.scrub.marks import OPENING
+from buddy.scrub.slices import scrub_in_slices, scrub_registered_in_slices
 from buddy.tools.contract import Place
+
+
+class ScrubbedText(Struct, frozen=True):
+    """A message as it is recorded; `redacted` counts what was hidden by guess."""
+
+    text: str
+    redacted: int = 0
+
+
+async def scrub_message(scrubber: Scrubber, text: str, *, as_is: bool) -> ScrubbedText:
+    """Scrub a person's words; as they are, only registered secrets are hidden."""
+    certain = await scrub_registered_in_slices(scrubber, text)
+    if as_is:
+        return ScrubbedText(certain)
+    scrubbed = await scrub_in_slices(scrubber, text)
+    return ScrubbedText(scrubbed, max(0, scrubbed.count(OPENING) - certain.count(OPENING)))
 
 
 def check_text(text: str) -> None:

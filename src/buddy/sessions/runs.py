@@ -29,7 +29,16 @@ from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
 from buddy.sessions.inbox import MessageQueue
 from buddy.sessions.journal import Journal, Rows
-from buddy.sessions.messages import check_cost, check_criteria, check_text, options_of, pruned_message, stored_id
+from buddy.sessions.messages import (
+    ScrubbedText,
+    check_cost,
+    check_criteria,
+    check_text,
+    options_of,
+    pruned_message,
+    scrub_message,
+    stored_id,
+)
 from buddy.sessions.runner import perform
 from buddy.sessions.services import SessionServices
 from buddy.sessions.state import SessionFold
@@ -91,14 +100,18 @@ class Runs:
         session = self._session
         message = replace(message, client_message_id=_stored_id(session, message))
         await check_cost(session.backend, session.place, _options(session, message).budget)
+        said = ScrubbedText(message.text)
+        if message.client_message_id not in session.fold.runs:
+            check_text(message.text)
+            is_as_is = message.options is not None and message.options.as_is
+            said = await scrub_message(session.services.scrubber, message.text, as_is=is_as_is)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
             await session.commit()
             return known
-        check_text(message.text)
         self.check_idle("start a run")
         check_criteria(message)
-        run_id = self._accept(message, by)
+        run_id = self._accept(replace(message, text=said.text), by, said.redacted)
         await session.commit(Rows(key=message.client_message_id))
         self._start()
         return run_id
@@ -125,7 +138,8 @@ class Runs:
         if run is None or run.run_id != request.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         check_text(request.text)
-        await self._inbox.steer(QueueMessage(self._session.services.ids("msg"), request.text), by)
+        message = QueueMessage(self._session.services.ids("msg"), request.text, as_is=request.as_is)
+        await self._inbox.steer(message, by)
 
     async def cancel(self, request: CancelRun, by: str) -> None:
         run = self._session.fold.run
@@ -170,7 +184,7 @@ class Runs:
             if message.client_message_id in session.fold.runs:
                 await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
-            self._accept(message, queued.by)
+            self._accept(message, queued.by, message.redacted)
             await session.commit(Rows(key=message.client_message_id, taken=(queued.item_id,)))
             self._start()
 
@@ -203,7 +217,7 @@ class Runs:
 
     # --- one run ---------------------------------------------------------------------------------------------------
 
-    def _accept(self, message: SendUserMessage, by: str) -> str:
+    def _accept(self, message: SendUserMessage, by: str, redacted: int) -> str:
         session = self._session
         model, place = session.backend.model(), session.place
         options = replace(
@@ -215,8 +229,7 @@ class Runs:
         )
         # From here on nothing may be refused: a recorded message without its run would count as known.
         run_id = session.services.ids("run")
-        said = UserMessage(message_id=message.client_message_id, text=message.text, by=by)
-        session.journal.record(said, run_id)
+        session.journal.record(_said(message, by, redacted), run_id)
         session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING), run_id)
         return run_id
 
@@ -268,11 +281,20 @@ class Runs:
         if run is None or not steers:
             return False
         for steer in steers:
-            message = steer.message
-            said = UserMessage(message_id=message.client_message_id, text=message.text, by=steer.by, steers=True)
-            session.journal.record(said, run.run_id)
+            said = _said(steer.message, steer.by, steer.message.redacted)
+            session.journal.record(replace(said, steers=True), run.run_id)
         await session.journal.commit(Rows(taken=tuple(steer.item_id for steer in steers)), durable=True)
         return True
+
+
+def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
+    return UserMessage(
+        message_id=message.client_message_id,
+        text=message.text,
+        by=by,
+        redacted=redacted,
+        as_is=message.options is not None and message.options.as_is,
+    )
 
 
 def _stored_id(session: RunOwner, message: SendUserMessage | QueueMessage) -> str:

@@ -47,7 +47,14 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import PLAN_MODE, format_duration, format_tokens, plural, policy_text
+from buddy.terminal.phrases import (
+    PLAN_MODE,
+    format_duration,
+    format_tokens,
+    plural,
+    policy_text,
+    redacted_text,
+)
 from buddy.terminal.style import Style
 
 RESULT_LINES = 6
@@ -186,7 +193,11 @@ def user_block(body: UserMessage, style: Style) -> str:
     lines = _first_lines(escape(body.text).split("\n"), MESSAGE_LINES)
     who = "" if body.by in (ME, "headless") else style.dim(f"[{one_line(body.by, 30)}] ")
     first, *rest = lines
-    return "\n".join([f"{style.green('>')} {who}{style.bold(first)}", *(f"  {style.bold(line)}" for line in rest)])
+    hint = f"  ! {redacted_text(body.redacted)}. /send-as-is sends it unredacted."
+    note = [style.yellow(hint)] if body.redacted else []
+    return "\n".join(
+        [f"{style.green('>')} {who}{style.bold(first)}", *(f"  {style.bold(line)}" for line in rest), *note]
+    )
 
 
 def call_block(body: ToolCall, style: Style) -> str:

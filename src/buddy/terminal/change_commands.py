@@ -202,6 +202,16 @@ async def steer(ui: CommandUI, text: str) -> None:
     ui.show(ui.style.dim(f"  Will be delivered at the next turn: {escape(text)}"))
 
 
+async def send_as_is(ui: CommandUI, text: str) -> None:
+    """Send a message of which only registered secrets are redacted."""
+    text = text or ui.session.last_sent
+    if not text:
+        raise UserError("no message to send again", hint="/send-as-is <text>")
+    sent = await ui.session.send(text, as_is=True)
+    if sent.position:
+        ui.show(ui.style.dim(f"  queued ({sent.position}), as it is"))
+
+
 async def write_agents_file(ui: CommandUI, _: str) -> None:
     await ui.session.send(INIT_PROMPT)
 

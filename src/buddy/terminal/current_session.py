@@ -54,7 +54,7 @@ from buddy.protocol.requests import (
     SteerRun,
     SubmitApproval,
 )
-from buddy.protocol.shapes import ContextState
+from buddy.protocol.shapes import ContextState, RunOptions
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.phrases import PLAN_MODE, policy_text
 from buddy.terminal.tool_outputs import ToolOutputs
@@ -143,6 +143,7 @@ class CurrentSession:
         self.answer: Event | None = None
         """The last reply with a text."""
         self.outputs = ToolOutputs()
+        self.last_sent = ""
         self.facts = replace(self.initial)
 
     @property
@@ -241,16 +242,19 @@ class CurrentSession:
         self.session_id = ""
         self._clear()
 
-    async def send(self, text: str) -> SentMessage:
-        """Send a message, or queue it behind the active run."""
+    async def send(self, text: str, *, as_is: bool = False) -> SentMessage:
+        """Send a message, or queue it behind the active run; as it is, only registered secrets are redacted."""
         session_id, message_id = await self.ensure_started(), Ulids()("msg")
+        self.last_sent = text
+        options = RunOptions(as_is=True) if as_is else None
         if self.active is None:
             try:
-                return SentMessage(await self.client.send(SendUserMessage(session_id, message_id, text)))
+                message = SendUserMessage(session_id, message_id, text, options=options)
+                return SentMessage(await self.client.send(message))
             except ProtocolError as error:
                 if error.code != "RUN_IN_PROGRESS":
                     raise
-        queued = await self.client.request(QueueMessage(message_id, text), QueueMessageReply, session_id)
+        queued = await self.client.request(QueueMessage(message_id, text, as_is), QueueMessageReply, session_id)
         return SentMessage(position=queued.position)
 
     async def steer(self, text: str) -> None:

@@ -42,6 +42,13 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def redacted_text(parts: int) -> str:
+    """That guesses were redacted from a message."""
+    return (
+        f"{plural(parts, 'part')} of this message looked like a secret and {'was' if parts == 1 else 'were'} redacted"
+    )
+
+
 def policy_text(policy: str, until: int | None, now: float, before: str = "ask") -> str:
     """An approval policy in words. `until` is in milliseconds, `now` in seconds, as the clocks have them.
 

@@ -126,7 +126,7 @@ class PlainRepl:
             return None
         body = event.body()
         is_live = self._has_person and not self.session.is_replaying
-        if not (is_live and isinstance(body, UserMessage) and body.by == ME):  # already there, as it was typed
+        if not (is_live and isinstance(body, UserMessage) and body.by == ME and not body.redacted):  # shown as typed
             await self._renderer.render(event, self.session.access.read_full)
         if isinstance(body, ApprovalRequired):
             self._approvals.append(event)

@@ -65,6 +65,9 @@ COMMANDS = (
     Command("/kill", "<id>", "cancel a run", change.kill),
     Command("/timeout", "<duration> [id]", "cancel a run after a time", change.set_timeout),
     Command("/steer", "<text>", "send a message to the active run", change.steer),
+    Command(
+        "/send-as-is", "[text]", "send the last message, or this text, without redacting guesses", change.send_as_is
+    ),
     Command("/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy),
     Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan),
     Command("/permissions", "", "list approval rules", show.show_permissions),

@@ -68,6 +68,9 @@ def _add_outcome(parser: Parser) -> None:
         help="command that must succeed for the run to pass (repeatable)",
     )
     parser.add_argument(
+        "--as-is", action="store_true", help="send the prompt without redacting what only looks like a secret"
+    )
+    parser.add_argument(
         "--max-rounds", type=whole_number, metavar="N", help="how often failed checks go back to the model (default 3)"
     )
 
