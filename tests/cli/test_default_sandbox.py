@@ -153,3 +153,49 @@ def test_the_verdict_is_void_once_something_it_depends_on_changed(
             assert verdict.read_verdict(str(tmp_path)) is None
     (tmp_path / FILE).write_text("{")
     assert verdict.read_verdict(str(tmp_path)) is None
+
+
+def configure(home: Home, agent: str, more: str = "") -> None:
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text().replace("[agent]\n", f"[agent]\n{agent}\n") + more)
+
+
+@pytest.mark.parametrize(
+    ("agent", "flags", "expected"),
+    [
+        ('sandbox = "host"', (), ("host", "none")),  # without a person, ask means no
+        ('sandbox = "host"\napprove = "all"', (), ("host", "all")),
+        ('approve = "none"', (), ("confined", "none")),
+        ('sandbox = "host"', ("--sandbox", "confined"), ("confined", "auto")),
+        ('approve = "all"', ("--approve", "auto"), ("confined", "auto")),
+        ('# sandbox = "host"\nmax_turns = 3', (), ("confined", "auto")),
+    ],
+)
+def test_the_users_file_sets_sandbox_and_policy_of_new_sessions(
+    home: Home, agent: str, flags: tuple[str, ...], expected: tuple[str, str]
+) -> None:
+    script = home.script({"text": "done"})
+    configure(home, agent)
+    done = script.run("exec", "go", "--stream-json", *flags)
+    (started,) = [body for event in done.events if isinstance(body := event.body(), SessionStarted)]
+    assert started.options is not None
+    assert (started.options.sandbox, started.options.approval_policy) == expected
+
+
+def test_a_projects_file_sets_neither(home: Home) -> None:
+    script = home.script({"text": "done"})
+    (home.work / "buddy.toml").write_text('[agent]\nsandbox = "host"\napprove = "all"\n')
+    done = script.run("exec", "go", "--stream-json")
+    (started,) = [body for event in done.events if isinstance(body := event.body(), SessionStarted)]
+    assert started.options is not None
+    assert (started.options.sandbox, started.options.approval_policy) == ("confined", "auto")
+
+
+def test_explain_judges_by_the_sandbox_that_a_session_would_have(home: Home) -> None:
+    script = home.script({"text": "done"})
+    rule = '\n[[permissions.rules]]\ndecision = "allow"\nargv = ["date"]\nsandbox = "confined"\n'
+    configure(home, "", rule)
+    assert script.run("approvals", "explain", "date").code == 0
+    assert home.run("approvals", "explain", "date", "--sandbox", "host").code == 10
+    configure(home, 'sandbox = "host"')
+    assert home.run("approvals", "explain", "date").code == 10

@@ -17,6 +17,7 @@ from buddy.approvals.rules import Rules, read_rules
 from buddy.approvals.trust import Trust, effects_of
 from buddy.cli.connect import async_client
 from buddy.cli.options import Options
+from buddy.cli.session_options import apply_configured, level_of
 from buddy.cli.settings import places_of, read_config
 from buddy.errors import ToolError, UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
@@ -56,13 +57,19 @@ def _decide(options: Options) -> int:
     return asyncio.run(decide(options, "approve" if options.action == "approve" else "deny"))
 
 
+def _usual_level(options: Options) -> str:
+    """The level that a new session in this directory would have."""
+    apply_configured(options)
+    return level_of(options) or "host"
+
+
 def explain(options: Options) -> int:
     """Which rule decides on a command, and why; the exit code says what it decides.
 
     The command is prepared and judged as if a model had called `run_shell` with it.
     """
     root = os.path.realpath(options.directory)
-    sandbox = options.sandbox or ("confined" if options.network else "host")
+    sandbox = options.sandbox or ("confined" if options.network else _usual_level(options))
     place = Place(Local(), root, sandbox)
     arguments = RunShellArgs(options.text, cwd=options.cwd, network=options.network)
     permissions = Permissions(root, lambda: _rules(options), asks_for_shell=read_config(options).tools.shell_confirm)

@@ -17,6 +17,7 @@ from buddy.cli.endpoint import endpoint_for_attach, endpoint_for_start
 from buddy.cli.folder_trust import note_untrusted
 from buddy.cli.options import Options
 from buddy.cli.session_options import (
+    apply_configured,
     check_positive,
     is_default_level,
     level_of,
@@ -43,6 +44,7 @@ def execute(options: Options) -> int:
     prompt = read_prompt(options)
     if options.last or options.session:
         return _continue(options, prompt)
+    apply_configured(options)
     level = level_of(options)
     session = _session(options, level)
     check_positive("--max-rounds", options.max_rounds)

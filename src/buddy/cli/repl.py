@@ -21,6 +21,7 @@ from buddy.cli.folder_trust import ask_for_trust
 from buddy.cli.known_secrets import known_secrets
 from buddy.cli.options import Options
 from buddy.cli.session_options import (
+    apply_configured,
     is_default_level,
     level_of,
     pane_of,
@@ -81,6 +82,7 @@ def repl(options: Options) -> int:
         check_no_run_flags(options, "start without it; /approve and /model change it there")
         return _run(options, "last")
     resolve_profile(read_config(options), os.environ, options.profile, options.model).check_key()
+    apply_configured(options)
     return _run(options, None)
 
 

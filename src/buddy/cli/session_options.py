@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from buddy.cli.options import Options
-from buddy.config.paths import state_path
+from buddy.config.paths import config_file, state_path
 from buddy.errors import UserError
 from buddy.targets.confine.verdict import read_verdict
 
@@ -36,6 +36,31 @@ def workspace_of(options: Options) -> str:
 def pane_of(options: Options) -> bool | str | None:
     """Whether commands run in a tmux pane, and in which tmux session."""
     return None if options.no_tmux else options.tmux
+
+
+def apply_configured(options: Options) -> None:
+    """For a new session: what `[agent]` in the user's file says about its sandbox and policy, unless a flag does.
+
+    The sandbox is that of this machine; a container, another machine or a shared pane has its own.
+    """
+    if (options.sandbox is not None and options.approve is not None) or not _may_be_configured(options):
+        return
+    from buddy.cli.settings import read_config
+
+    agent = read_config(options).agent
+    if options.sandbox is None and target_of(options) == "local" and not pane_of(options):
+        options.sandbox = agent.sandbox
+    if options.approve is None:
+        options.approve = agent.approve
+
+
+def _may_be_configured(options: Options) -> bool:
+    """Whether the file mentions such a key: most do not, and reading it properly takes longer than all the rest."""
+    try:
+        with open(config_file(os.environ, options.config), encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
+            return any(("sandbox" in line or "approve" in line) and line.lstrip()[:1] != "#" for line in file)
+    except OSError:
+        return False
 
 
 def level_of(options: Options) -> str | None:

@@ -67,7 +67,8 @@ class Profile(Table, frozen=True):
 
 class AgentSettings(Table, frozen=True):
     """`[agent]`. `model` names the active profile; `max_iterations` is an alias of `max_turns`; without an
-    `approval_timeout_seconds`, approvals expire in headless sessions only."""
+    `approval_timeout_seconds`, approvals expire in headless sessions only. `sandbox` and `approve` take the place of
+    `--sandbox` and `--approve` for new sessions on this machine."""
 
     model: str = ""
     system_prompt: str = ""
@@ -76,6 +77,8 @@ class AgentSettings(Table, frozen=True):
     temperature: Temperature | None = None
     top_p: Share | None = None
     approval_timeout_seconds: Seconds | None = None
+    sandbox: Literal["host", "confined"] | None = None
+    approve: Literal["ask", "auto", "all", "none"] | None = None
 
     def __post_init__(self) -> None:
         if self.max_iterations is None:
