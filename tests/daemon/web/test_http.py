@@ -48,24 +48,29 @@ async def test_every_file_of_the_console_is_served_as_it_is(web: WebClient) -> N
         kinds = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
         assert answer.headers["content-type"].startswith(kinds[path.suffix])
     assert (await web.get("/")).body == (CONSOLE / "index.html").read_bytes()
-    assert (await web.get("/?anything=1")).status == 200
+    for address in ("/?anything=1", "/approvals", "/session/sess_01ABC"):
+        assert (await web.get(address)).body == (CONSOLE / "index.html").read_bytes()
+    for address in ("/session", "/session/", "/session/a/b", "/session/..%2f..", "/approvals/x"):
+        assert (await web.get(address)).status == 404
 
 
 async def test_a_file_that_the_browser_has_is_not_sent_again(web: WebClient) -> None:
     for encoding in ("", "gzip"):
-        first = await web.get("/app.js", Accept_Encoding=encoding)
-        again = await web.get("/app.js", Accept_Encoding=encoding, If_None_Match=first.headers["etag"])
+        first = await web.get("/index.html", Accept_Encoding=encoding)
+        again = await web.get("/index.html", Accept_Encoding=encoding, If_None_Match=first.headers["etag"])
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
         assert first.headers["cache-control"] == "no-cache"
         assert first.headers["vary"] == "Accept-Encoding"
-    assert (await web.get("/app.js", If_None_Match='"another"')).status == 200
-    assert (await web.request("HEAD", "/app.js")).headers["content-length"] == str(len((await web.get("/app.js")).body))
+    assert (await web.get("/index.html", If_None_Match='"another"')).status == 200
+    assert (await web.request("HEAD", "/index.html")).headers["content-length"] == str(
+        len((await web.get("/index.html")).body)
+    )
 
 
 async def test_every_answer_has_the_security_headers(web: WebClient) -> None:
     answers = [
         await web.get("/"),
-        await web.get("/app.js"),
+        await web.get("/index.html"),
         await web.get("/nothing"),
         await web.get("/login"),
         await web.get("/", Host="evil.example"),
@@ -93,20 +98,20 @@ async def test_every_answer_has_the_security_headers(web: WebClient) -> None:
         "/%2e%2e/%2e%2e/etc/passwd",
         "/vendor/../../version.py",
         "//etc/passwd",
-        "/./app.js",
-        "/app.js/",
-        "/app.js%00.html",
+        "/./index.html",
+        "/index.html/",
+        "/index.html%00.html",
         "/index.html/..",
         "\\..\\version.py",
         "/views",
-        "http://127.0.0.1/app.js",
+        "http://127.0.0.1/index.html",
     ],
 )
 async def test_no_name_leads_out_of_the_folder(web: WebClient, path: str) -> None:
     assert (await web.get(path)).status in (400, 404)
 
 
-@pytest.mark.parametrize("path", ["/", "/app.js", "/login", "/logout", "/ws", "/none"])
+@pytest.mark.parametrize("path", ["/", "/index.html", "/login", "/logout", "/ws", "/none"])
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PROPFIND"])
 async def test_other_methods_do_nothing(web: WebClient, method: str, path: str) -> None:
     answer = await web.request(method, path)
@@ -160,8 +165,10 @@ async def test_other_pages_may_link_to_the_page_and_use_nothing_of_it(web: WebCl
     link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
     assert (await web.get("/", **link)).status == 200
     assert (await web.get("/", **{**link, "Sec_Fetch_Dest": "iframe"})).status == 403
-    assert (await web.get("/app.js", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="no-cors")).status == 403
-    assert (await web.get("/app.js", Sec_Fetch_Site="same-origin", Origin=f"http://127.0.0.1:{web.port}")).status == 200
+    assert (await web.get("/index.html", Sec_Fetch_Site="same-site", Sec_Fetch_Mode="no-cors")).status == 403
+    assert (
+        await web.get("/index.html", Sec_Fetch_Site="same-origin", Origin=f"http://127.0.0.1:{web.port}")
+    ).status == 200
 
 
 async def test_a_cookie_that_another_page_added_hides_no_login(shared: Daemon) -> None:

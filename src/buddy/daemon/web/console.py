@@ -20,7 +20,7 @@ from buddy.daemon.web.cookies import cookie_name, cookies_named, set_cookie
 from buddy.daemon.web.identity import Identities, Identity
 from buddy.daemon.web.logins import LOGIN_SECONDS
 from buddy.daemon.web.origins import Origins, fetch_refusal
-from buddy.daemon.web.static_files import INDEX, StaticFile
+from buddy.daemon.web.static_files import INDEX, StaticFile, file_of
 
 MAX_BODY = 4096
 DISCARD_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Console:
         await response(scope, receive, send)
 
     def _refuse(self, request: Request) -> Response | None:
-        is_page = request.scope["path"] == INDEX and request.method in ("GET", "HEAD")
+        is_page = file_of(request.scope["path"]) == INDEX and request.method in ("GET", "HEAD")
         refusal = self._origins.refusal(request.headers, request.scope.get("server"))
         refusal = refusal or fetch_refusal(request.headers, is_page=is_page)
         if refusal is None:
@@ -84,9 +84,9 @@ class Console:
                 return await self._log_out(request)
             case ("/login" | "/logout") as path, _:
                 return _not_allowed("GET, POST" if path == "/login" else "POST")
-            case path, method if path in self._files:
+            case path, method if file_of(path) in self._files:
                 is_read = method in ("GET", "HEAD")
-                return _static(request, self._files[path]) if is_read else _not_allowed("GET, HEAD")
+                return _static(request, self._files[file_of(path)]) if is_read else _not_allowed("GET, HEAD")
             case _:
                 return PlainTextResponse("not found\n", 404)
 

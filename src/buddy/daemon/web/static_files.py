@@ -5,6 +5,7 @@ Invariants: a request never reaches the file system, so no name can lead out of 
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -12,6 +13,8 @@ from importlib.resources.abc import Traversable
 from msgspec import Struct
 
 INDEX = "/"
+VIEWS = re.compile(r"/(?:approvals|session/[A-Za-z0-9._:-]{1,128})")
+"""Addresses inside the page: it is served for them, and looks at them itself."""
 MIN_COMPRESSED = 256
 """Smaller files are sent as they are."""
 
@@ -44,6 +47,11 @@ def load_console() -> dict[str, StaticFile]:
     """The files by path; the page has a second name, `/`."""
     table = {f"/{name}": file for name, file in _load(files("buddy").joinpath("console"), "")}
     return {**table, INDEX: table["/index.html"]}
+
+
+def file_of(path: str) -> str:
+    """The path of the file that is served for an address."""
+    return INDEX if VIEWS.fullmatch(path) else path
 
 
 def _load(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]:
