@@ -96,6 +96,25 @@ async def test_the_programs_of_busybox_are_enough(call: Call, monkeypatch: pytes
     ]
 
 
+@pytest.mark.needs("busybox")
+async def test_a_line_break_in_a_name_leads_nowhere_with_busybox(
+    call: Call, tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("cat", "env", "find", "grep", "head", "sh", "sleep", "tr", "wc"):
+        (programs / name).symlink_to(str(shutil.which("busybox")))
+    (programs / "bash").symlink_to(str(shutil.which("bash")))
+    monkeypatch.setenv("PATH", str(programs))
+    (tree / "away").symlink_to(tree.parent / "outside")
+    decoy = tree / "x\n." / "away" / "o.py"  # read as two names, the second leads through the link
+    decoy.parent.mkdir(parents=True)
+    decoy.write_text("value decoy\n")
+    text = (await Grep(Programs()).run(GrepArgs("value"), call)).text
+    assert "a.py:2:value = 12" in text
+    assert "away" not in text
+
+
 async def test_a_file_with_other_names_is_left_out(call: Call, tree: Path, programs: Programs) -> None:
     os.link(tree.parent / "outside" / "o.py", tree / "hard.py")
     (tree / "node_modules").mkdir()

@@ -103,7 +103,8 @@ def _words(program: Program, args: GrepArgs, scope: SearchScope) -> list[str]:
     if program == "plain":
         files = ["-maxdepth", "1"] if scope.file is not None else ["-name", ".git", "-prune", "-o"]
         named = [_escape(scope.file)] if scope.file is not None else names
-        files += ["-type", "f", *(word for name in named for word in ("-name", name))]
+        # A name with a line break would be read as two, and the second could lead anywhere.
+        files += ["-type", "f", *(word for name in named for word in ("-name", name)), "!", "-path", "*\n*"]
         return ["sh", "-c", _ONE_BY_ONE, "grep", pattern, " ".join([*around, *case]), *files]
     words = ["grep", kind, "-nHIZs", *around, *case, "-e", pattern]
     if scope.file is not None:
