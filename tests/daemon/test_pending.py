@@ -107,3 +107,24 @@ async def test_attach_shows_when_a_question_expires(tmp_path: Path) -> None:
                 assert watching.process.stderr is not None
                 assert "expires in 5m 00s\n" in (line.decode() for line in watching.process.stderr)
             await decide(client, asked)
+
+
+async def test_a_timeout_holds_without_its_client_and_after_a_crash(tmp_path: Path) -> None:
+    with Daemon(tmp_path, script=SCRIPT) as daemon:
+        async with wire_client(daemon) as client:
+            session_id = await start(client, daemon)
+            run_id = await send(client, session_id, "make")
+            await client.wait_for("approval_required")
+            for seconds in (3600, 4):  # the latest counts
+                payload = {"sessionId": session_id, "runId": run_id, "reason": "timeout", "afterSeconds": seconds}
+                assert await client.ask("cancel_run", payload, session_id) == {"accepted": True}
+            scheduled = await client.wait_for("cancel_scheduled", lambda event: event["seq"] > 0)
+            assert scheduled["payload"]["reason"] == "timeout"
+        daemon.kill()
+        daemon.start()
+        async with wire_client(daemon) as client:
+            await attach(client, session_id)
+            stopping = await client.wait_for("run_cancelling")
+            assert (stopping["payload"]["reason"], stopping["payload"]["by"]) == ("timeout", "timeout")
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "cancelled"
+        assert not (daemon.workspace / "made.txt").exists()

@@ -96,7 +96,7 @@ def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:
         terminal.enter("/context")
         terminal.wait_for("tokens")
         terminal.enter("/timeout 1h")
-        terminal.wait_for("in 1h 00m (if this terminal stays open)")
+        terminal.wait_for("Will cancel the run in 1h 00m")
         terminal.wait_for("left ·")
         terminal.enter("/approve 10m")
         terminal.wait_for("auto-approving everything for")

@@ -95,10 +95,12 @@ def test_the_activity_line_says_what_is_going_on_and_for_how_long() -> None:
     running = Progress(kind="tool_execution", message="", turn=1, max_turns=50, tool_names=("run_shell",))
     line.update(running, 92_000)
     assert shown(is_waiting=True) == f"Waiting for your approval · turn 1/50 · {ending}"
+    counted = line.line(run, 200, is_waiting=True, expires_at=399_000)[2:]
+    assert counted == f"Waiting for your approval · expires in 4m 59s · turn 1/50 · {ending}"
     line.restart_step(95_000)
     line.update(running, 99_000)
     assert shown() == f"Running run_shell · 5s · turn 1/50 · {ending}"
-    line.set_timeout(60)
+    line.set_deadline(160)
     line.stop_run()
     assert shown() == "Stopping… · 10s total · 1.2k in, 30 out · 1m 00s left · Esc to interrupt"
     assert len(line.line(run, 40, is_waiting=False)) < 40

@@ -21,6 +21,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -106,6 +107,7 @@ class RunState(Struct):
     truncated: bool = False
     last_text: str = ""
     cancelling: str | None = None
+    scheduled: CancelScheduled | None = None
     round: int = 1
     checks: dict[str, AcceptanceResult] = {}
 
@@ -147,8 +149,8 @@ class RunState(Struct):
                 self._accept(body)
             case RunStarted():
                 self.options = body.options
-            case RunCancelling():
-                self.cancelling = body.reason
+            case RunCancelling() | CancelScheduled():
+                self._end(body)
             case (
                 Informational()
                 | SessionStarted()
@@ -159,6 +161,12 @@ class RunState(Struct):
                 | SessionForked()
             ):
                 pass  # about the session, not the run
+
+    def _end(self, body: RunCancelling | CancelScheduled) -> None:
+        if isinstance(body, RunCancelling):
+            self.cancelling = body.reason
+        else:
+            self.scheduled = body
 
     def _reply(self, body: AssistantToken | ThinkingToken | AssistantRestart | AssistantMessage) -> None:
         self.partial = isinstance(body, AssistantToken | ThinkingToken)

@@ -16,6 +16,7 @@ from buddy.protocol.events import (
     ApprovalReceived,
     ApprovalRequired,
     AssistantMessage,
+    CancelScheduled,
     Error,
     EventBody,
     ModelSwitched,
@@ -116,8 +117,9 @@ def _note(body: EventBody) -> tuple[str, str, str] | None:
         case Recovery():
             about = f" {body.call_id}" if body.call_id else ""
             return "recovery", f"{body.action.replace('_', ' ')}{about}", "yellow"
-        case RunCancelling():
-            return "cancelling", f"{body.reason} by {body.by}", "yellow"
+        case RunCancelling() | CancelScheduled():
+            word = "cancelling" if isinstance(body, RunCancelling) else "cancels later"
+            return word, f"{body.reason} by {body.by}", "yellow"
         case ModelSwitched():
             return (
                 "model",

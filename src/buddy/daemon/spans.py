@@ -20,6 +20,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -95,6 +96,7 @@ class Spans:
                 | UserMessage()
                 | RunStarted()
                 | RunCancelling()
+                | CancelScheduled()
                 | AssistantRestart()
                 | ApprovalExpired()
                 | ApprovalPolicyChanged()

@@ -24,7 +24,13 @@ from buddy.protocol.codes import (
 )
 from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
-from buddy.protocol.session_events import SessionArchived, SessionForked, SessionRenamed, SessionResumed
+from buddy.protocol.session_events import (
+    CancelScheduled,
+    SessionArchived,
+    SessionForked,
+    SessionRenamed,
+    SessionResumed,
+)
 from buddy.protocol.shapes import (
     Acceptance,
     ApprovalRequest,
@@ -360,6 +366,7 @@ EventBody = (
     | UserMessage
     | RunStarted
     | RunCancelling
+    | CancelScheduled
     | ModelRequest
     | AssistantRestart
     | AssistantMessage

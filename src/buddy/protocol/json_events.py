@@ -277,6 +277,12 @@ class RunCancelling(Payload):
     by: str
 
 
+class CancelScheduled(Payload):
+    at: int
+    reason: str
+    by: str
+
+
 class ModelRequest(Payload):
     turn: int
     profile: str
@@ -453,6 +459,7 @@ JsonEvent = (
     | Event[Literal["user_message"], UserMessage]
     | RunEvent[Literal["run_started"], RunStarted]
     | RunEvent[Literal["run_cancelling"], RunCancelling]
+    | RunEvent[Literal["cancel_scheduled"], CancelScheduled]
     | Event[Literal["model_request"], ModelRequest]
     | RunEvent[Literal["assistant_restart"], AssistantRestart]
     | RunEvent[Literal["assistant_message"], AssistantMessage]

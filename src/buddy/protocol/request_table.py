@@ -95,7 +95,15 @@ REQUESTS: dict[str, RequestRow] = {
     "shutdown": RequestRow(ask.Shutdown, ask.AcceptedReply, "owner"),
 }
 
-_FEATURES = ("stream_tokens", "headless", "multi_client", "crash_recovery", "acceptance", "grants_until")
+_FEATURES = (
+    "stream_tokens",
+    "headless",
+    "multi_client",
+    "crash_recovery",
+    "acceptance",
+    "grants_until",
+    "cancel_later",
+)
 """Capabilities without a request of their own."""
 
 CAPABILITIES = (*_FEATURES, *dict.fromkeys(row.capability for row in REQUESTS.values() if row.capability))

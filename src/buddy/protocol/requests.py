@@ -138,6 +138,7 @@ class CancelRun(Shape, frozen=True):
     session_id: SessionId
     run_id: RunId
     reason: str = "user_cancelled"
+    after_seconds: Seconds | None = None
 
 
 class AcceptedReply(Shape, frozen=True):

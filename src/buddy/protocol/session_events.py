@@ -1,4 +1,4 @@
-"""What happens to a session as a whole: it is resumed, copied, renamed, archived."""
+"""What happens to a session as a whole: it is resumed, copied, renamed, archived; and the end that a run is given."""
 
 from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import SessionId
@@ -26,4 +26,13 @@ class SessionArchived(Informational, frozen=True, kw_only=True):
     """`archived` is false when it was brought back."""
 
     archived: bool
+    by: str
+
+
+class CancelScheduled(Payload, frozen=True, kw_only=True):
+    """The run will be cancelled at a time, in Unix milliseconds; the latest of several counts."""
+
+    facts = EventFacts(of_run=True, copied=True)
+    at: Count
+    reason: str
     by: str

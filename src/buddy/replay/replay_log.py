@@ -31,6 +31,7 @@ _MEASURED = {
     "run_started": ("recording",),
     "approval_required": ("expiresAt", "expiresAtBoot"),
     "approval_policy_changed": ("expiresAt",),
+    "cancel_scheduled": ("at",),
     "model_request": ("reservedTokens", "reservedCostUsd"),
     "usage": ("context", "estimated"),
     "user_message": ("redacted",),  # counted when it was scrubbed, which it is in the recording

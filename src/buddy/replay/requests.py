@@ -13,6 +13,7 @@ from buddy.protocol.events import (
     ApprovalPolicyChanged,
     ApprovalReceived,
     ApprovalRequired,
+    CancelScheduled,
     EventBody,
     ModelSwitched,
     RunCancelling,
@@ -89,6 +90,9 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
             return lambda session: session.runs.cancel(CancelRun(session_id, run_id, body.reason), body.by)
+        case CancelScheduled():
+            later = CancelRun(session_id, run_id, body.reason, _seconds_until(body.at, event.ts))
+            return lambda session: session.runs.cancel(later, body.by)
         case ApprovalPolicyChanged():
             policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts), body.plan)
             return lambda session: set_policy(session, policy, body.by)

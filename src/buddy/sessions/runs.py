@@ -17,6 +17,7 @@ from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     RECORDING,
     ApprovalPolicyChanged,
+    CancelScheduled,
     Recovery,
     RunCancelling,
     RunStarted,
@@ -39,6 +40,7 @@ from buddy.sessions.messages import (
     scrub_message,
     stored_id,
 )
+from buddy.sessions.run_deadline import RunDeadline
 from buddy.sessions.runner import perform
 from buddy.sessions.services import SessionServices
 from buddy.sessions.state import SessionFold
@@ -78,6 +80,7 @@ class Runs:
         self._task: asyncio.Task[None] | None = None
         services = session.services
         self._inbox = MessageQueue(services.log, session.session_id, services.scrubber)
+        self._deadline = RunDeadline(services.clock, self._cancel_in_time)
 
     @property
     def is_running(self) -> bool:
@@ -142,11 +145,19 @@ class Runs:
         await self._inbox.steer(message, by)
 
     async def cancel(self, request: CancelRun, by: str) -> None:
-        run = self._session.fold.run
+        """Now, or after a time: then it holds without the client, and after a restart."""
+        session = self._session
+        run = session.fold.run
         if run is None or run.run_id != request.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
-        if run.cancelling is None:
-            await self._cancel(request.reason or "user_cancelled", by)
+        reason = request.reason or "user_cancelled"
+        if run.cancelling is None and request.after_seconds is not None:
+            at = session.services.now().after(request.after_seconds).unix_ms
+            session.journal.record(CancelScheduled(at=at, reason=reason, by=by), run.run_id)
+            await session.commit(durable=True)
+            self._deadline.follow(session.fold.run)
+        elif run.cancelling is None:
+            await self._cancel(reason, by)
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
@@ -240,6 +251,7 @@ class Runs:
         if run is not None:
             self._task = asyncio.get_running_loop().create_task(self._perform(run), name=f"run {run.run_id}")
             self._task.add_done_callback(self._restart_if_unstarted)
+            self._deadline.follow(run.state)
 
     def _restart_if_unstarted(self, task: asyncio.Task[None]) -> None:
         # A task that is cancelled before its first step never enters its own body, and the session would stay busy
@@ -256,12 +268,19 @@ class Runs:
             session.broken = True
         finally:
             self._task = None
+            self._deadline.follow(None)
             session.audience.wake()
         if session.fold.run is not None:
             self._start()  # a message was accepted while the last run's outcome was being committed
         elif not session.broken:
             with suppress(ProtocolError):  # the log refused: the session is read again by whoever needs it next
                 await self.start_queued()
+
+    async def _cancel_in_time(self, reason: str) -> None:
+        run = self._session.fold.run
+        if run is not None and run.cancelling is None and not self._session.broken:
+            with suppress(ProtocolError):  # the log refused: whoever opens the session next sets the timer again
+                await self._cancel(reason, RuntimeActor.TIMEOUT)
 
     async def _cancel(self, reason: str, by: str) -> None:
         session = self._session

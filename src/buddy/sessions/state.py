@@ -15,6 +15,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -94,6 +95,7 @@ class SessionFold(Struct):
                 | ToolResult()
                 | ApprovalRequired()
                 | RunCancelling()
+                | CancelScheduled()
                 | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()

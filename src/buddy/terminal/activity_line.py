@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from buddy.client.view import RunView
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.events import Progress
 from buddy.terminal.escape import one_line
-from buddy.terminal.phrases import format_duration, format_tokens
+from buddy.terminal.phrases import format_deadline, format_duration, format_tokens
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut
 
@@ -48,12 +49,14 @@ class ActivityLine:
     def end_run(self) -> None:
         self._deadline = None
 
-    def set_timeout(self, seconds: float) -> None:
-        self._deadline = self._now() + seconds
+    def set_deadline(self, at: float) -> None:
+        self._deadline = at
 
-    def line(self, run: RunView, columns: int, *, is_waiting: bool) -> str:
-        """The line for an active run."""
+    def line(self, run: RunView, columns: int, *, is_waiting: bool, expires_at: int = NO_EXPIRY) -> str:
+        """The line for an active run; `expires_at` is when the approval does that it waits for."""
         parts = [*self._step(is_waiting=is_waiting)]
+        if is_waiting and (left := format_deadline(expires_at, self._now())):
+            parts.insert(1, left)
         if started := run.started_ts or self._started_ts:
             parts.append(f"{self._since(started)} total")
         if run.input_tokens or run.output_tokens:

@@ -19,6 +19,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     Error,
     EventBody,
     ModelRequest,
@@ -81,8 +82,8 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return _verdict_block(body, style, ts)
         case WarningRaised() | Error():
             return _problem_block(body, style)
-        case ModelRequest() | RunStarted() | Recovery() | RunCancelling():
-            return _run_note(body, style)
+        case ModelRequest() | RunStarted() | Recovery() | RunCancelling() | CancelScheduled():
+            return _run_note(body, style, ts)
         case ApprovalPolicyChanged() | ModelSwitched() | SessionStarted():
             return _settings_note(body, style, ts)
         case SessionResumed() | SessionCompacted() | SessionForked() | SessionRenamed() | SessionArchived():
@@ -126,8 +127,12 @@ def _problem_block(body: WarningRaised | Error, style: Style) -> str:
     return f"{line}\n  hint: {escape(body.detail)}" if body.detail and is_advice else line
 
 
-def _run_note(body: ModelRequest | RunStarted | Recovery | RunCancelling, style: Style) -> str | None:
+def _run_note(
+    body: ModelRequest | RunStarted | Recovery | RunCancelling | CancelScheduled, style: Style, ts: int
+) -> str | None:
     match body:
+        case CancelScheduled():
+            return style.dim(f"  Will cancel the run in {format_duration(max(0.0, (body.at - ts) / 1000))}")
         case ModelRequest():
             wait, reason = (body.wait_ms or 0) / 1000, one_line(body.reason or "", 200)
             return style.dim(f"  ↻ Retrying in {wait:.1f} s: {reason}") if body.attempt > 1 else None

@@ -5,6 +5,8 @@ import time
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.durations import parse_duration
 from buddy.protocol.requests import (
+    AcceptedReply,
+    CancelRun,
     CompactSession,
     CompactSessionReply,
     RenameSession,
@@ -91,8 +93,10 @@ async def set_timeout(ui: CommandUI, wanted: str) -> None:
         problem = f"{text[:40]!r} is not a duration" if text else "no duration given"
         raise UserError(problem, hint="/timeout <duration> [id], such as /timeout 10m")
     run = await find_run(ui, name)
-    ui.set_timeout(run.session_id, run.run_id, seconds)
-    ui.show(f"  Will cancel {run.run_id} in {format_duration(seconds)} (if this terminal stays open)")
+    later = CancelRun(run.session_id, run.run_id, "timeout", seconds)
+    await ui.session.client.request(later, AcceptedReply, run.session_id)
+    if run.session_id != ui.session.session_id:
+        ui.show(f"  Will cancel {run.run_id} in {format_duration(seconds)}")
 
 
 async def manage_sessions(ui: CommandUI, wanted: str) -> None:

@@ -24,6 +24,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -110,6 +111,10 @@ class SessionFacts(Struct):
         self.policy, self.policy_until = policy, until
         if policy != "until":
             self.policy_before = policy
+
+    def has_window(self, now: float) -> bool:
+        """Whether everything is approved for a time that is not over."""
+        return self.policy_until is not None and now * 1000 < self.policy_until
 
     def policy_text(self, now: float) -> str:
         """The policy in force, in words."""
@@ -207,6 +212,7 @@ class CurrentSession:
                 | ApprovalReceived()
                 | ApprovalExpired()
                 | RunCancelling()
+                | CancelScheduled()
                 | RunComplete()
                 | AcceptanceResult()
                 | SessionForked()

@@ -13,6 +13,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     Error,
     EventBody,
     Progress,
@@ -171,6 +172,8 @@ class EventRenderer:
                 self.activity.restart_step(event.ts)
             case RunCancelling():
                 self.activity.stop_run()
+            case CancelScheduled():
+                self.activity.set_deadline(body.at / 1000)
             case RunComplete():
                 self.activity.end_run()
             case _:

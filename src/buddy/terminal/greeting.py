@@ -31,7 +31,11 @@ def greeting(
 
 def farewell(session: CurrentSession, style: Style) -> Iterator[str]:
     """How to come back."""
-    if session.active is not None:
+    asked = next(iter(session.view.approvals), None)
+    if session.active is not None and asked is not None:
+        yield style.yellow("The run waits for your approval.")
+        yield style.dim(f"Answer it with: buddy approvals approve {asked} (or deny, or show)")
+    elif session.active is not None:
         yield style.yellow("The run continues in the background.")
     if session.session_id:
         yield style.dim(f"Resume with: buddy resume {session.session_id}")

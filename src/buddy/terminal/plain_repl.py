@@ -191,10 +191,6 @@ class PlainRepl:
     def quit(self) -> None:
         self._is_over = True
 
-    def set_timeout(self, session_id: str, run_id: str, seconds: float) -> None:
-        del session_id, run_id, seconds
-        raise UserError("/timeout needs a terminal", hint="start with --max-time DURATION instead")
-
     async def switch_session(self, session_id: str | None) -> None:
         """Show a session up to the end of its active run."""
         self._renderer.reset()

@@ -4,6 +4,7 @@ import asyncio
 
 from prompt_toolkit.formatted_text import ANSI
 
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.event_renderer import EventRenderer
@@ -53,7 +54,10 @@ class PromptArea:
         if self._programs.is_running:
             return [self._style.dim(cut(PROGRAM_RUNNING, columns - 1))]
         if run is not None:
-            return [self._renderer.activity.line(run, columns, is_waiting=self._dialogs.is_approval_open)]
+            asked = next(iter(self._session.view.approvals.values()), None)
+            expires_at = asked["expiresAt"] if asked is not None else NO_EXPIRY
+            is_waiting = self._dialogs.is_approval_open
+            return [self._renderer.activity.line(run, columns, is_waiting=is_waiting, expires_at=expires_at)]
         return []
 
     def notify(self, text: str, seconds: float) -> None:

@@ -7,6 +7,7 @@ fails is shown and ends nothing.
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Callable
 
 from buddy.terminal.blocks import error_block
@@ -32,6 +33,7 @@ from buddy.terminal.style import Style
 from buddy.terminal.tasks import BackgroundTasks
 
 TICK = 0.1
+COUNT_SECONDS = 1.0
 
 
 class Repl:
@@ -102,14 +104,13 @@ class Repl:
             self._queue.put_nowait(InputLine(first))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._editor.quit)
-        for work in (self._follow(), self._lines.run(), self._tick()):
+        for work in (self._follow(), self._lines.run(), self._tick(), self._count_down()):
             self._tasks.start(work)
         try:
             with contextlib.suppress(EOFError, KeyboardInterrupt):
                 await self._editor.run(self._load_renderer)
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
-            self._control.close()
             await self._tasks.close()
             self._screen.flush()
 
@@ -123,6 +124,14 @@ class Repl:
         while True:
             await asyncio.sleep(TICK)
             if self._session.active is not None or self._is_connection_lost():
+                self._screen.redraw()
+
+    async def _count_down(self) -> None:
+        """While everything is approved for a time, show how much of it is left, and that it is over."""
+        while True:
+            was_open = self._session.facts.has_window(time.time())
+            await asyncio.sleep(COUNT_SECONDS)
+            if was_open:
                 self._screen.redraw()
 
     def _load_renderer(self) -> None:

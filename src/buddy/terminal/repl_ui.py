@@ -78,11 +78,6 @@ class ReplUI:
     def quit(self) -> None:
         self._editor.quit()
 
-    def set_timeout(self, session_id: str, run_id: str, seconds: float) -> None:
-        self._control.set_timeout(session_id, run_id, seconds)
-        if run_id == self.session.active:
-            self._renderer.activity.set_timeout(seconds)
-
     async def switch_session(self, session_id: str | None) -> None:
         if self.session.active is not None and self.session.session_id != session_id:
             left = f"  The run of {self.session.session_id} continues in the background; /resume returns to it"

@@ -1,9 +1,8 @@
-"""Stopping what is active, deciding what it asks, and limiting its time."""
+"""Stopping what is active, and deciding what it asks."""
 
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.local_programs import LocalPrograms
-from buddy.terminal.run_timeouts import RunTimeouts
 from buddy.terminal.tasks import BackgroundTasks
 
 
@@ -12,7 +11,6 @@ class RunControl:
         self._session = session
         self._programs = programs
         self._tasks = tasks
-        self._timeouts = RunTimeouts()
         self._stopping = ""
 
     def interrupt(self) -> bool:
@@ -28,12 +26,3 @@ class RunControl:
 
     def decide(self, approval_id: str, answer: ApprovalAnswer) -> None:
         self._tasks.request(self._session.decide(approval_id, answer))
-
-    def set_timeout(self, session_id: str, run_id: str, seconds: float) -> None:
-        def cancel() -> None:
-            self._tasks.request(self._session.client.cancel(session_id, run_id, "timeout"))
-
-        self._timeouts.set(run_id, seconds, cancel)
-
-    def close(self) -> None:
-        self._timeouts.clear()

@@ -12,6 +12,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -80,6 +81,7 @@ class History:
                 | RunComplete()
                 | RunStarted()
                 | RunCancelling()
+                | CancelScheduled()
                 | AssistantRestart()
                 | ToolClaimed()
                 | ApprovalExpired()

@@ -21,6 +21,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -98,6 +99,7 @@ class Pins:
                 | ApprovalRequired()
                 | ApprovalReceived()
                 | RunCancelling()
+                | CancelScheduled()
                 | ModelRequest()
                 | AssistantRestart()
                 | ApprovalExpired()

@@ -15,6 +15,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -79,6 +80,7 @@ class Transcript:
                 | RunComplete()
                 | RunStarted()
                 | RunCancelling()
+                | CancelScheduled()
                 | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()

@@ -1,0 +1,79 @@
+"""A question waits: through the death of the daemon, without its terminal, and until it expires where it does."""
+
+import os
+import re
+import signal
+
+from tests.harness.home import Home
+from tests.harness.scripts import shell
+from tests.harness.terminal import Tmux
+
+
+def begun(terminal: Tmux) -> None:
+    terminal.wait_for("(shift-tab)")
+
+
+def asked(home: Home, terminal: Tmux) -> str:
+    begun(terminal)
+    terminal.enter("go")
+    terminal.wait_for("1 Yes")
+    return pending(home)
+
+
+def pending(home: Home) -> str:
+    listed = home.run("approvals", "list").out
+    found = re.search(r"pending  (appr_\w+)", listed)
+    assert found, listed
+    return found[1]
+
+
+def test_enter_restarts_a_killed_daemon_with_a_question_open_and_the_question_stays(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home) as terminal:
+        before = asked(home, terminal)
+        os.kill(int((home.state / "daemon.lock").read_text()), signal.SIGKILL)
+        terminal.wait_for("Press Enter to restart it.")
+        terminal.keys("Enter")
+        terminal.wait_until(lambda screen: "Press Enter" not in screen and "1 Yes" in screen)
+        assert pending(home) == before
+        assert not (home.work / "ran").exists()
+        terminal.keys("1")
+        terminal.wait_for("✓ done")
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_quitting_at_a_question_says_how_to_answer_it_later(home: Home) -> None:
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home, columns=100) as terminal:
+        approval_id = asked(home, terminal)
+        terminal.keys("C-d")
+        screen = terminal.wait_for("[ended 0]")
+    assert "The run waits for your approval." in screen
+    assert f"Answer it with: buddy approvals approve {approval_id}" in screen
+    done = home.run("approvals", "approve", approval_id)
+    assert done.code == 0, done
+    assert home.run("resume", "--last").out == "over\n"
+    assert (home.work / "ran").read_text() == "ran\n"
+
+
+def test_a_window_that_is_over_is_no_longer_shown(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("hello")
+        terminal.wait_for("✓ done")
+        terminal.enter("/approve 2s")
+        terminal.wait_for("approvals: auto-approving everything for")
+        terminal.wait_for("approvals: ask (shift-tab)")  # without a key
+        terminal.enter("/status")
+        terminal.wait_until(lambda screen: re.search(r"approvals +ask$", screen, re.MULTILINE) is not None)
+
+
+def test_a_question_with_a_deadline_counts_down_and_ends_the_run(home: Home) -> None:
+    home.script(shell("echo ran > ran"), {"text": "over"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(config.read_text().replace("[agent]\n", "[agent]\napproval_timeout_seconds = 4\n"))
+    with Tmux(home, columns=120) as terminal:
+        begun(terminal)
+        terminal.enter("go")
+        terminal.wait_for("expires in 2s")
+        screen = terminal.wait_for("nobody decided in time")
+        assert "✓ done" not in screen
+    assert not (home.work / "ran").exists()
