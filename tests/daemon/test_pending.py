@@ -1,6 +1,7 @@
 """Pending approvals from the shell: listed with the time that is left, shown, and decided by id."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,8 @@ async def test_every_list_shows_the_time_that_is_left(tmp_path: Path, mode: str)
                 listed(daemon, "session", "list", "--all"),
                 listed(daemon, "approvals", "show", asked["payload"]["approvalId"]),
             ]
-            counting = "expires in 4m 5"
-            assert [counting in text for text in lists] == [mode == "headless"] * 4, lists
+            counts = [re.search("expires in (5m 00|4m ..)s", text) is not None for text in lists]
+            assert counts == [mode == "headless"] * 4, lists
             expires_at = json.loads(listed(daemon, "ps", "--json"))[0]["expiresAt"]
             assert expires_at == (asked["payload"]["expiresAt"] if mode == "headless" else None)
 
@@ -105,7 +106,8 @@ async def test_attach_shows_when_a_question_expires(tmp_path: Path) -> None:
             asked = await client.wait_for("approval_required")
             with daemon.spawn("attach", session_id) as watching:
                 assert watching.process.stderr is not None
-                assert "expires in 5m 00s\n" in (line.decode() for line in watching.process.stderr)
+                # A millisecond may have passed between the question and its event.
+                assert any(line in (b"expires in 5m 00s\n", b"expires in 4m 59s\n") for line in watching.process.stderr)
             await decide(client, asked)
 
 
@@ -118,7 +120,7 @@ async def test_a_timeout_holds_without_its_client_and_after_a_crash(tmp_path: Pa
             for seconds in (3600, 4):  # the latest counts
                 payload = {"sessionId": session_id, "runId": run_id, "reason": "timeout", "afterSeconds": seconds}
                 assert await client.ask("cancel_run", payload, session_id) == {"accepted": True}
-            scheduled = await client.wait_for("cancel_scheduled", lambda event: event["seq"] > 0)
+            scheduled = await client.wait_for("cancel_scheduled")
             assert scheduled["payload"]["reason"] == "timeout"
         daemon.kill()
         daemon.start()

@@ -59,8 +59,8 @@ def test_a_window_that_is_over_is_no_longer_shown(home: Home) -> None:
         begun(terminal)
         terminal.enter("hello")
         terminal.wait_for("✓ done")
-        terminal.enter("/approve 2s")
-        terminal.wait_for("approvals: auto-approving everything for")
+        terminal.enter("/approve 4s")
+        terminal.wait_until(lambda screen: re.search(r"everything for \ds \(shift-tab\)", screen) is not None)
         terminal.wait_for("approvals: ask (shift-tab)")  # without a key
         terminal.enter("/status")
         terminal.wait_until(lambda screen: re.search(r"approvals +ask$", screen, re.MULTILINE) is not None)

@@ -67,8 +67,9 @@ class Profile(Table, frozen=True):
 
 class AgentSettings(Table, frozen=True):
     """`[agent]`. `model` names the active profile; `max_iterations` is an alias of `max_turns`; without an
-    `approval_timeout_seconds`, approvals expire in headless sessions only. `sandbox` and `approve` take the place of
-    `--sandbox` and `--approve` for new sessions on this machine."""
+    `approval_timeout_seconds`, approvals expire in headless sessions only; with `approval_timeout = "park"` they never
+    do, and a run that waits takes no memory. `sandbox` and `approve` take the place of `--sandbox` and `--approve` for
+    new sessions on this machine."""
 
     model: str = ""
     system_prompt: str = ""
@@ -77,10 +78,22 @@ class AgentSettings(Table, frozen=True):
     temperature: Temperature | None = None
     top_p: Share | None = None
     approval_timeout_seconds: Seconds | None = None
+    approval_timeout: Literal["park"] | None = None
     sandbox: Literal["host", "confined"] | None = None
     approve: Literal["ask", "auto", "all", "none"] | None = None
 
+    @property
+    def parks(self) -> bool:
+        return self.approval_timeout == "park"
+
+    @property
+    def approval_seconds(self) -> float | None:
+        """How long approvals wait; None depends on the session's mode."""
+        return float("inf") if self.parks else self.approval_timeout_seconds
+
     def __post_init__(self) -> None:
+        if self.parks and self.approval_timeout_seconds:
+            raise ValueError('approvals are parked without a deadline: set approval_timeout = "park" or the seconds')
         if self.max_iterations is None:
             return
         if self.max_turns not in (DEFAULT_MAX_TURNS, self.max_iterations):

@@ -120,7 +120,8 @@ class Runtime:
             overrides.clock,
             overrides.ids,
             self.scrubber,
-            approval_timeout=config.agent.approval_timeout_seconds,
+            approval_timeout=config.agent.approval_seconds,
+            parks=config.agent.parks,
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
             boot_clock=overrides.boot_clock,
@@ -300,7 +301,10 @@ class Runtime:
         self.rulebook.configure(config)
         agent = config.agent
         self.sessions.services = replace(
-            self.sessions.services, approval_timeout=agent.approval_timeout_seconds, max_turns=agent.max_turns
+            self.sessions.services,
+            approval_timeout=agent.approval_seconds,
+            parks=agent.parks,
+            max_turns=agent.max_turns,
         )
 
     def _hide(self, secret: str) -> None:

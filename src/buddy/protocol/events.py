@@ -26,6 +26,8 @@ from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.session_events import (
     CancelScheduled,
+    Recovery,
+    RunCancelling,
     SessionArchived,
     SessionForked,
     SessionRenamed,
@@ -202,12 +204,6 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     recording: Positive | None = None
 
 
-class RunCancelling(Payload, frozen=True, kw_only=True):
-    facts = EventFacts(of_run=True, copied=True)
-    reason: str
-    by: str
-
-
 class ModelRequest(Payload, frozen=True, kw_only=True):
     """A provider call is about to be made. What is reserved counts as spent until a `usage` settles it."""
 
@@ -340,13 +336,6 @@ class AcceptanceResult(Payload, frozen=True, kw_only=True):
     exit_code: int
     output: str
     round: Positive
-
-
-class Recovery(Informational, frozen=True, kw_only=True):
-    facts = EventFacts(copied=True)
-    action: Literal["continued", "restarted", "reattached", "unknown_outcome"]
-    call_id: str | None = None
-    message: str | None = None
 
 
 EventBody = (

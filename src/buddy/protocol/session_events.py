@@ -1,5 +1,7 @@
 """What happens to a session as a whole: it is resumed, copied, renamed, archived; and the end that a run is given."""
 
+from typing import Literal
+
 from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import SessionId
 from buddy.protocol.shapes import Count
@@ -29,6 +31,12 @@ class SessionArchived(Informational, frozen=True, kw_only=True):
     by: str
 
 
+class RunCancelling(Payload, frozen=True, kw_only=True):
+    facts = EventFacts(of_run=True, copied=True)
+    reason: str
+    by: str
+
+
 class CancelScheduled(Payload, frozen=True, kw_only=True):
     """The run will be cancelled at a time, in Unix milliseconds; the latest of several counts."""
 
@@ -36,3 +44,10 @@ class CancelScheduled(Payload, frozen=True, kw_only=True):
     at: Count
     reason: str
     by: str
+
+
+class Recovery(Informational, frozen=True, kw_only=True):
+    facts = EventFacts(copied=True)
+    action: Literal["continued", "restarted", "reattached", "unknown_outcome"]
+    call_id: str | None = None
+    message: str | None = None

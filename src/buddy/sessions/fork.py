@@ -24,6 +24,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantRestart,
     AssistantToken,
+    CancelScheduled,
     EventBody,
     Informational,
     ModelRequest,
@@ -81,6 +82,7 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | UserMessage()
                 | RunStarted()
                 | RunCancelling()
+                | CancelScheduled()
                 | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()

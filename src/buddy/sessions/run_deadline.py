@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from buddy.backends.runstate import RunState
+from buddy.errors import ProtocolError
+from buddy.protocol.actors import RuntimeActor
+from buddy.protocol.requests import CancelRun
 
 
 class RunDeadline:
-    def __init__(self, clock: Callable[[], int], cancel: Callable[[str], Awaitable[None]]) -> None:
-        """`cancel` is called with the reason; it has no effect on a run that is over or already ending."""
+    def __init__(
+        self, session_id: str, clock: Callable[[], int], cancel: Callable[[CancelRun, str], Awaitable[None]]
+    ) -> None:
+        self._session_id = session_id
         self._clock = clock
         self._cancel = cancel
         self._timer: asyncio.TimerHandle | None = None
@@ -21,10 +27,12 @@ class RunDeadline:
             self._timer = None
         if run is not None and run.scheduled is not None and run.cancelling is None:
             seconds = max(0.0, (run.scheduled.at - self._clock()) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._reach, run.scheduled.reason)
+            late = CancelRun(self._session_id, run.run_id, run.scheduled.reason)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._reach, late)
 
-    def _reach(self, reason: str) -> None:
-        self._cancelling = asyncio.get_running_loop().create_task(self._end(reason))
+    def _reach(self, late: CancelRun) -> None:
+        self._cancelling = asyncio.get_running_loop().create_task(self._end(late))
 
-    async def _end(self, reason: str) -> None:
-        await self._cancel(reason)
+    async def _end(self, late: CancelRun) -> None:
+        with suppress(ProtocolError):  # it is over; or the log refused, and whoever opens the session next has a timer
+            await self._cancel(late, RuntimeActor.TIMEOUT)

@@ -80,7 +80,7 @@ class Runs:
         self._task: asyncio.Task[None] | None = None
         services = session.services
         self._inbox = MessageQueue(services.log, session.session_id, services.scrubber)
-        self._deadline = RunDeadline(services.clock, self._cancel_in_time)
+        self._deadline = RunDeadline(session.session_id, services.clock, self.cancel)
 
     @property
     def is_running(self) -> bool:
@@ -275,12 +275,6 @@ class Runs:
         elif not session.broken:
             with suppress(ProtocolError):  # the log refused: the session is read again by whoever needs it next
                 await self.start_queued()
-
-    async def _cancel_in_time(self, reason: str) -> None:
-        run = self._session.fold.run
-        if run is not None and run.cancelling is None and not self._session.broken:
-            with suppress(ProtocolError):  # the log refused: whoever opens the session next sets the timer again
-                await self._cancel(reason, RuntimeActor.TIMEOUT)
 
     async def _cancel(self, reason: str, by: str) -> None:
         session = self._session

@@ -26,8 +26,9 @@ def without_rules(root: str) -> "Permissions":
 class SessionServices(Struct, frozen=True):
     """The same for all sessions. `listeners` receive what was committed, in order; they may only note it.
 
-    `approval_timeout` is in seconds; None leaves it to the session's mode. `expiry_ends_run` is false in the replay of
-    what an earlier version recorded.
+    `approval_timeout` is in seconds; None leaves it to the session's mode. `parks`: runs that wait for a decision are
+    closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
+    replay of what an earlier version recorded.
     """
 
     log: Log
@@ -36,6 +37,7 @@ class SessionServices(Struct, frozen=True):
     scrubber: Scrubber
     approval_timeout: float | None = None
     expiry_ends_run: bool = True
+    parks: bool = False
     max_turns: int = 50
     permissions: "Callable[[str], Permissions]" = without_rules
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()

@@ -10,6 +10,7 @@ from functools import partial
 from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError, StorageFull
 from buddy.log.contract import Lease
+from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionResumed, SessionSnapshot, SessionStarted, WarningRaised
@@ -94,8 +95,23 @@ class Session:
     def is_dormant(self, since: int) -> bool:
         """Whether it has been idle since a time, has no followers, and closing it would lose nothing."""
         busy = self.runs.is_busy or self.is_closing or self.broken
+        return not busy and self.has_nobody(since)
+
+    @property
+    def is_parkable(self) -> bool:
+        """Whether its run only waits for decisions, so that a later process can continue it from the log."""
+        run = self.fold.run
+        if run is None or not run.pending or not self.services.parks or run.cancelling is not None or self.broken:
+            return False
+        has_time = run.scheduled is None and run.options.budget.max_seconds is None
+        is_waiting = all(call.stage in ("requested", "called", "awaiting") for call in run.open_calls.values())
+        never_expires = all(call.approval and call.approval.expires_at == NO_EXPIRY for call in run.pending.values())
+        return has_time and is_waiting and never_expires and self.backend.name == "native"
+
+    def has_nobody(self, since: int) -> bool:
+        """Whether nobody follows it, nothing happened since a time, and it holds nothing that would be lost."""
         held = self.audience or self.place.tasks or self.approvals.is_lenient()
-        return not busy and not held and self._last_event < since
+        return not held and self._last_event < since
 
     # --- what clients see ------------------------------------------------------------------------------------------
 
@@ -132,13 +148,24 @@ class Session:
         await self.commit()
 
     async def close(self, reason: str = "shutdown") -> None:
-        """A clean end: pending approvals are denied, the run is cancelled, the lease is released."""
+        """A clean end: pending approvals are denied, the run is cancelled, the lease is released; or it is parked."""
         self.is_closing = True
+        if self.is_parkable:
+            await self.park()
+            return
         if not self.broken:
             await self.runs.stop(reason)
         await self.abandon()
         if not self.broken:
             await self.services.log.release(self.journal.lease)
+
+    async def park(self) -> None:
+        """Stop in the middle of a wait, as if the process had died: whoever opens the session next continues it."""
+        await self.journal.commit()
+        self.journal.failure = LogError("the run is parked")
+        self.broken = True
+        await self.abandon()
+        await self.services.log.release(self.journal.lease)
 
     async def abandon(self) -> None:
         """Stop working without another event (the log is fenced, full, or owned by another process)."""

@@ -36,6 +36,7 @@ log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
 DORMANT_MS = 10 * 60 * 1000
+PARKED_MS = 60 * 1000
 
 
 class SessionFactories(Struct, frozen=True):
@@ -265,11 +266,11 @@ class Sessions:
 
     def forget_dormant(self) -> None:
         """Close sessions that nobody has used for a while; they are opened from the log when needed."""
-        since = self.services.clock() - DORMANT_MS
+        since, parked = self.services.clock() - DORMANT_MS, self.services.clock() - PARKED_MS
         for session_id, session in list(self._open.items()):
             if not session.runs.is_running:
                 session.audience.rest()
-            if session.is_dormant(since):
+            if session.is_dormant(since) or (session.is_parkable and session.has_nobody(parked)):
                 del self._open[session_id]
                 leaving = asyncio.get_running_loop().create_task(session.close())
                 self._leaving[session_id] = leaving
