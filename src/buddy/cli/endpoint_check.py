@@ -1,5 +1,6 @@
 """Whether a model's endpoint answers: one cheap request, a short timeout, and what the answer means."""
 
+import re
 from typing import Literal
 
 import httpx2
@@ -33,6 +34,8 @@ def check_endpoint(resolved: Resolved) -> Finding:
         return "fail", f"{_place(resolved)} is not a URL", _CHECK_URL
     except (httpx2.LocalProtocolError, UnicodeEncodeError):
         return "fail", "the key has characters that are not allowed in a header", "set BUDDY_API_KEY to the key alone"
+    except httpx2.ConnectError as error:
+        return "fail", f"can't connect to {_place(resolved)} ({_reason(error)})", f"is the server running? {_CHECK_URL}"
     except httpx2.HTTPError as error:
         return "fail", f"{_place(resolved)} does not answer: {error}", _CHECK_URL
     return _explain(resolved, answer)
@@ -51,10 +54,29 @@ def _explain(resolved: Resolved, answer: httpx2.Response) -> Finding:
         names = [model.id for model in msgspec.json.decode(answer.content, type=_Models).data]
     except msgspec.DecodeError:
         return "warn", f"{place} answers, but not like a model API", _CHECK_URL
+    if not resolved.model:
+        return _without_model(place, names)
     if names and resolved.model not in names:
         hint = f"available: {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
         return "warn", f"{place} answers, but does not list this model", hint
     return "ok", f"{place} answers", ""
+
+
+def _without_model(place: str, names: list[str]) -> Finding:
+    """A server that was named without a model: its only one is used."""
+    if len(names) == 1:
+        return "ok", f"{place} answers; BUDDY_MODEL is not set, so its only model is used: {names[0]}", ""
+    shown = f"one of: {', '.join(names[:10])}" if names else "a model"
+    return (
+        "fail",
+        f"{place} answers, but BUDDY_MODEL is not set and it offers {len(names)} models",
+        f"set it to {shown}",
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The words of an error of the system, without its number."""
+    return re.sub(r"^\[Errno -?\d+\] ", "", str(error)).lower() or "no connection"
 
 
 def _place(resolved: Resolved) -> str:

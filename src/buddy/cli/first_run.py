@@ -71,19 +71,24 @@ def config_file(options: Options) -> "Path":
 
 def advice(found: "Sequence[DiscoveredProfile]", file: "Path") -> str:
     """What to do, ready to copy."""
+    from buddy.config.resolve import has_local
+
+    local = '  buddy exec --profile local "…"  uses the small model that is installed here (no tools)\n'
     if not found:
         return (
             "set BUDDY_BASE_URL, BUDDY_MODEL and BUDDY_API_KEY, or do one of these:\n"
             f"  add [models.NAME] to {file} (examples are in it)\n"
             "  buddy login        uses a ChatGPT account\n"
             "  start Ollama, LM Studio, vLLM or llama.cpp, and Buddy finds it\n"
+            f"{local if has_local() else ''}"
             "  buddy demo         needs no model"
         )
     lines = ["found here:"]
     for one in found:
         block = "\n".join(f"    {line}" for line in one.block.splitlines())
         lines += [f"  {one.what}", f"    [models.{one.name}]", block, f"  or once: {one.environment} buddy exec …"]
-    return "\n".join([*lines, f"add one of these blocks to {file}"])
+    also = [f"or without any of them:\n{local.rstrip()}"] if has_local() else []
+    return "\n".join([*lines, f"add one of these blocks to {file}", *also])
 
 
 def prepare(options: Options) -> None:

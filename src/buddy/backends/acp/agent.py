@@ -48,7 +48,7 @@ class Acp:
     def check(self) -> None:
         if find_spec("acp") is None:
             raise UserError(
-                "ACP agents require a package that is not installed", hint="pip install 'buddy-runtime[acp]'"
+                "ACP agents require a package that is not installed", hint="pip install '.[acp]' in Buddy's clone"
             )
         self._program()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_runtime
@@ -69,8 +70,9 @@ class DaemonRequests:
     async def project_options(self, _peer: PeerConnection, _request: ask.ProjectOptions) -> Shape:
         return ask.ProjectOptionsReply(self._host.agents.runtimes())
 
-    async def daemon_status(self, _peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
-        return self._host.status()
+    async def daemon_status(self, peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
+        status = self._host.status()
+        return status if peer.roles.is_owner else replace(status, config=None, listen=None, token_file=None)
 
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)

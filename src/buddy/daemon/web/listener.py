@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route, WebSocketRoute
 
-from buddy.daemon.listen import Listen
+from buddy.daemon.listen import TOKEN_FILE, Listen
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.waiting_peers import MAX_WAITING, WaitingPeers
 from buddy.daemon.web.bounded_http import bounded_http
@@ -88,7 +88,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 def owner_token(state_dir: Path) -> str:
     """The owner's token, created once: anyone who can read the state directory is the owner."""
-    path = state_dir / "web-token"
+    path = state_dir / TOKEN_FILE
     with contextlib.suppress(FileNotFoundError):
         known = path.read_text().strip()
         if known.startswith("att_") and len(known) >= TOKEN_LENGTH:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.config.places import Places
 from buddy.daemon.limits import Limits
-from buddy.daemon.listen import Listen, parse_listen
+from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, parse_listen
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.web.logins import OwnerLogins
 from buddy.daemon.web.redirects import Redirects
@@ -38,7 +38,10 @@ class Web:
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self, listen: Listen) -> socket.socket:
-        return bind_web(listen, self._runtime.limits)
+        listening = bind_web(listen, self._runtime.limits)
+        self._runtime.web_address = address_of(listen, listening.getsockname()[1])
+        self._runtime.web_token_file = str(self._state_dir / TOKEN_FILE)
+        return listening
 
     async def serve(self, listen: Listen, listening: socket.socket) -> None:
         """Serve on a socket that is bound."""
