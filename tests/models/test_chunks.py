@@ -89,3 +89,16 @@ def test_an_invalid_field_does_not_affect_the_others() -> None:
     assert delta is not None
     assert delta.tool_calls is not None
     assert (delta.content, delta.tool_calls[0].id, delta.tool_calls[0].index) == ("Hi", "a", None)
+
+
+def test_the_choice_with_index_0_is_taken_wherever_it_is() -> None:
+    fold = Fold()
+    fold.feed(
+        [
+            b'{"choices":[{"index":1,"delta":{"content":"other"}},{"index":0,"delta":{"content":"mine"}}]}',
+            b'{"choices":[{"index":1,"delta":{"content":" other"},"finish_reason":"length"}]}',
+            b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+        ]
+    )
+    reply = fold.reply(frozenset())
+    assert (reply.text, reply.finish) == ("mine", "stop")

@@ -1,10 +1,13 @@
 """What each slash command shows and does, in the real program."""
 
+import json
 import subprocess
+
+import pytest
 
 from tests.harness.home import Home
 from tests.harness.scripts import Reply
-from tests.harness.terminal import Tmux
+from tests.harness.terminal import ENDLESS, Tmux
 
 ANSWER: Reply = {"text": "an answer of some words"}
 
@@ -89,3 +92,16 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         terminal.wait_until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
         terminal.enter("/q")
         assert "Resume with: buddy resume sess_" in terminal.wait_for("[ended 0]")
+
+
+@pytest.mark.parametrize("part", [slice(None, 14), slice(4, 16), slice(-6, None)])
+def test_kill_takes_the_start_or_the_end_of_an_id(home: Home, part: "slice[int | None, int | None, None]") -> None:
+    with home.script(ENDLESS) and Tmux(home, columns=120) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait_for("the quick brown fox")
+        session_id = json.loads(home.run("ps", "--json").out)[0]["sessionId"]
+        exported = home.run("session", "export", session_id).out.splitlines()
+        run_id = next(json.loads(line)["runId"] for line in exported if '"run_started"' in line)
+        terminal.enter(f"/kill {run_id[part]}")
+        terminal.wait_for("cancelled")

@@ -14,7 +14,7 @@ from buddy.models.contract import Retrying, TokenUsage
 from buddy.protocol.events import ApprovalRequired, RunComplete
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import BudgetLimits
-from tests.harness.models import StepModel, answer, asks_for, shell
+from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, scripted_host
 from tests.tracing.collector import Collector
 
@@ -171,3 +171,16 @@ def test_nothing_is_imported_unless_traces_are_wanted() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+async def test_every_tool_span_has_a_tier_and_turns_have_the_changes_of_state(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("one")
+    model = StepModel(asks_for(call("read_file", {"path": "notes.txt"})), answer("done"))
+    with Collector() as collector:
+        await trace(tmp_path, collector, model)
+    [tool] = collector.named("execute_tool read_file")
+    assert tool.attributes["buddy.tool.tier"] == "read-only"
+    [first] = collector.named("turn 1")
+    assert first.events == ["state_changed", "state_changed"]
+    [last] = collector.named("turn 2")
+    assert last.events == ["state_changed", "state_changed"]

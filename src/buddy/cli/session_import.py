@@ -27,7 +27,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.ids import Ulids
 from buddy.protocol.requests import StartSession
-from buddy.protocol.shapes import BudgetLimits, Repo, ToolCallItem
+from buddy.protocol.shapes import BudgetLimits, Headless, Repo, ToolCallItem
 from buddy.terminal.escape import escape
 
 MAX_FILE = 64 * 1024 * 1024
@@ -129,7 +129,7 @@ def _result(call_id: str, name: str, text: str) -> ToolResult:
 
 
 def _complete(run_id: str) -> RunComplete:
-    return RunComplete(run_id=run_id, outcome="success", summary="imported")
+    return RunComplete(run_id=run_id, outcome="success", summary="imported", headless=Headless(0))
 
 
 def _read_all(folder: Path) -> list[tuple[str, OldSession]]:

@@ -45,6 +45,10 @@ AGENT = "buddy"
 Attributes = dict[str, AttributeValue]
 
 
+_READ_ONLY = frozenset({"read_file", "list_files", "grep", "glob", "time", "todo", "read_output", "capture-pane"})
+_SIDE_EFFECTING = frozenset({"write_file", "edit_file", "fetch_url", "web_search"})
+
+
 class _Trace(Struct):
     """The open spans of one run, and what it has used so far."""
 
@@ -54,6 +58,8 @@ class _Trace(Struct):
     turn_number: int = 0
     call: Span | None = None
     tools: dict[str, Span] = {}
+    tiers: dict[str, str] = {}
+    state: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     last_ts: int = 0
@@ -76,9 +82,11 @@ class Spans:
         if trace is None:
             return
         trace.last_ts = event.ts
+        _enter(trace, event, body)
         match body:
             case ModelRequest():
                 self._begin_call(trace, event, body)
+                _enter(trace, event, body)
             case AssistantMessage() | Usage():
                 self._end_call(trace, event, body)
             case ToolCall() | ToolClaimed() | ToolResult():
@@ -200,10 +208,11 @@ class Spans:
                 trace.tools[call_id] = self._begin_tool(trace, event, body)
             case ToolClaimed():
                 if span is not None:
-                    span.set_attribute("buddy.tool.tier", body.tier)
+                    trace.tiers[call_id] = body.tier
             case ToolResult():
                 if span is not None:
                     del trace.tools[call_id]
+                    span.set_attribute("buddy.tool.tier", trace.tiers.pop(call_id, "") or _tier_of(body))
                     self._end_tool(span, event, body)
 
     def _begin_tool(self, trace: _Trace, event: Event, call: ToolCall) -> Span:
@@ -233,6 +242,34 @@ class Spans:
     ) -> Span:
         context = set_span_in_context(parent)
         return self._tracer.start_span(name, context, kind, attributes, start_time=_ns(ts))
+
+
+def _enter(trace: _Trace, event: Event, body: EventBody) -> None:
+    """Add a change of the state to the turn, or to the run between two turns."""
+    match body:
+        case ModelRequest() if trace.turn is not None and body.turn == trace.turn_number:
+            state = "waiting_for_model"
+        case ToolCall():
+            state = "executing_tools"
+        case ApprovalRequired():
+            state = "awaiting_approval"
+        case ApprovalReceived() if trace.state == "awaiting_approval":
+            state = "executing_tools"
+        case RunComplete():
+            state = body.outcome
+        case _:
+            return
+    if state != trace.state:
+        changed: Attributes = {"buddy.state.from": trace.state or "started", "buddy.state.to": state}
+        (trace.turn or trace.run).add_event("state_changed", changed, _ns(event.ts))
+        trace.state = state
+
+
+def _tier_of(result: ToolResult) -> str:
+    """The tier of a call that was never claimed: it only read, or it was not started."""
+    if result.tool_name in _SIDE_EFFECTING:
+        return "side-effecting"
+    return "read-only" if result.tool_name in _READ_ONLY or not result.is_error else "privileged"
 
 
 def _annotate(trace: _Trace, event: Event, body: ApprovalRequired | ApprovalReceived | SessionCompacted) -> None:

@@ -56,6 +56,7 @@ class Delta(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Choice(Struct, frozen=True):
+    index: object = 0
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None

@@ -15,7 +15,7 @@ import msgspec
 from buddy.errors import ProviderError
 from buddy.models.api_errors import stream_error
 from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
-from buddy.models.chunks import CallDelta, Chunk, Delta, read_chunk, read_fault
+from buddy.models.chunks import CallDelta, Choice, Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.limits import Size
 from buddy.protocol.shapes import ToolCallItem
@@ -49,11 +49,12 @@ class Fold:
                 self.done = True
                 break
             chunk = self._check(data)
-            if chunk.choices and (delta := chunk.choices[0].delta):
+            choice = _first(chunk)
+            if choice is not None and (delta := choice.delta):
                 self._say(delta, thoughts)
                 self._size.add_kept(len(data) if delta.rest or delta.reasoning_details else 0)
-            if chunk.choices:
-                self._finish(chunk.choices[0].finish_reason)
+            if choice is not None:
+                self._finish(choice.finish_reason)
             self._end_if_full()
         return _pieces("".join(thoughts), "".join(self._text[before:]))
 
@@ -61,10 +62,11 @@ class Fold:
         """Process a response that is one JSON object."""
         chunk = self._check(body) if body.strip() else Chunk()
         thoughts: list[str] = []
-        if chunk.choices and (message := chunk.choices[0].message):
+        choice = _first(chunk)
+        if choice is not None and (message := choice.message):
             # Without a stream every entry is a separate call, with or without an id.
             self._say(msgspec.structs.replace(message, tool_calls=_numbered(message.tool_calls or ())), thoughts)
-            self._finish(chunk.choices[0].finish_reason)
+            self._finish(choice.finish_reason)
             self.done = True
         return _pieces("".join(thoughts), "".join(self._text))
 
@@ -147,6 +149,11 @@ class Fold:
         if self._rest or rests:
             opaque[ORIGIN] = self._origin
         return opaque or None
+
+
+def _first(chunk: Chunk) -> Choice | None:
+    """The choice with index 0, wherever it is; a server may send others, which nobody asked for."""
+    return next((choice for choice in chunk.choices or () if choice.index in (0, None)), None)
 
 
 def _numbered(calls: tuple[CallDelta, ...]) -> tuple[CallDelta, ...]:

@@ -51,8 +51,12 @@ async def active_runs(ui: CommandUI) -> list[RunStatus]:
     return runs
 
 
+def _is_part(part: str, name: str) -> bool:
+    return bool(part) and (name.startswith(part) or name.endswith(part))
+
+
 async def find_run(ui: CommandUI, wanted: str) -> RunStatus:
-    """A run by its number in /ps, by its id or the end of it; without any of these, the only active run."""
+    """A run by its number in /ps, or by its id, its start or its end; without any of these, the only active run."""
     runs = await active_runs(ui)
     if not runs:
         raise UserError("no run is active")
@@ -63,7 +67,8 @@ async def find_run(ui: CommandUI, wanted: str) -> RunStatus:
     number = wanted.removeprefix("#")
     if number.isdecimal() and 1 <= int(number) <= len(runs):
         return runs[int(number) - 1]
-    found = [run for run in runs if run.run_id.endswith(wanted) or run.session_id == wanted]
+    part = wanted.removeprefix("run_").upper()
+    found = [run for run in runs if run.session_id == wanted or _is_part(part, run.run_id.removeprefix("run_"))]
     if len(found) != 1:
         raise UserError(f"no active run {wanted[:40]!r}", hint="/ps lists them")
     return found[0]
