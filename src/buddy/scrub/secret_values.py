@@ -166,11 +166,10 @@ def _is_setting(kind: Kind, value: str) -> bool:
 
 def _is_line(kind: Kind, value: str) -> bool:
     """The end of a line, in a format that needs no quotes: a word in small letters, which types and classes are not."""
-    if kind in ("token", "key") or _is_named(value):
+    if kind in ("token", "key"):
         return False
-    if value.isdigit():
-        return kind == "password"
-    return _LOWER.fullmatch(value) is not None
+    is_telling = kind == "password" if value.isdigit() else _LOWER.fullmatch(value) is not None
+    return is_telling and not _is_named(value)  # the slowest check comes last
 
 
 def _is_quoted_token(kind: Kind, value: str) -> bool:

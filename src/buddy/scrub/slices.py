@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from buddy.scrub.scrubber import Json, Scrubber
 
-SLICE = 8 * 1024
+SLICE = 4 * 1024
 """Characters at once: some milliseconds of ordinary text, some more of the worst."""
 
 
