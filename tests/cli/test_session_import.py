@@ -43,6 +43,9 @@ def test_an_imported_session_can_be_continued(home: Home) -> None:
     told = home.run("session", "show", session_id).out
     for text in ("what is in /tmp?", "exit code: 0", "Nothing but dust.", "thanks", "success"):
         assert text in told
+    again = home.run("session", "import", ".")
+    assert (again.code, again.out.strip()) == (0, session_id)
+    assert "ab12-cd34.json was imported before" in again.err
     resumed = home.run("resume", "--last", "--json")
     assert (resumed.code, json.loads(resumed.out)["exitCode"]) == (0, 0)
     (listed,) = json.loads(home.run("session", "list", "--json").out)["sessions"]

@@ -1,7 +1,8 @@
 """`buddy session import DIR`: turn `.buddyx` and `.agentx` conversations into sessions.
 
 Invariants: a file is read completely and checked before anything is written; each becomes one session with the
-conversation as events; the files do not change, and what is not a conversation is reported and skipped.
+conversation as events, once per folder; the files do not change, and what is not a
+conversation is reported and skipped.
 """
 
 import os
@@ -15,12 +16,14 @@ from msgspec import Struct
 from buddy.cli.options import Options
 from buddy.cli.settings import places_of, read_config
 from buddy.errors import UserError
+from buddy.log.contract import Log
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     AssistantMessage,
     EventBody,
     RunComplete,
     RunStarted,
+    SessionStarted,
     StartedOptions,
     ToolResult,
     UserMessage,
@@ -31,6 +34,7 @@ from buddy.protocol.shapes import BudgetLimits, Headless, Repo, ToolCallItem
 from buddy.terminal.escape import escape
 
 MAX_FILE = 64 * 1024 * 1024
+MAX_KNOWN = 10_000
 PLACES = ("", "sessions", ".buddyx/sessions", ".agentx/sessions")
 
 
@@ -70,7 +74,12 @@ async def import_sessions(options: Options) -> None:
     runtime = Runtime(read_config(options), places_of(options), os.environ)
     root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     try:
+        known = await _imported(runtime.log, root)
         for name, old in found:
+            if old.id in known:
+                print(known[old.id])
+                print(f"{escape(name)} was imported before", file=sys.stderr)
+                continue
             request = StartSession(
                 "interactive", "default", "local", Repo(root), {"source": "import", "importedId": old.id}
             )
@@ -82,6 +91,18 @@ async def import_sessions(options: Options) -> None:
             print(f"imported {escape(name)}, {len(old.state.messages)} messages", file=sys.stderr)
     finally:
         await runtime.close()
+
+
+async def _imported(log: Log, root: str) -> dict[str, str]:
+    """The sessions of this folder that were imported, by their old ids."""
+    found: dict[str, str] = {}
+    for record in await log.newest(MAX_KNOWN, root):
+        for event in await log.read(record.session_id, 0, 1):
+            body = event.body()
+            metadata = (body.metadata if isinstance(body, SessionStarted) else None) or {}
+            if isinstance(old_id := metadata.get("importedId"), str):
+                found[old_id] = record.session_id
+    return found
 
 
 def events_of(old: OldSession) -> Iterator[tuple[EventBody, str]]:
