@@ -82,6 +82,9 @@ class RuntimeOverrides(Struct, frozen=True):
 class Runtime:
     """Everything behind the protocol, in one process."""
 
+    web_address: str | None = None
+    web_token_file: str | None = None
+
     def __init__(
         self,
         config: Config,
@@ -132,8 +135,6 @@ class Runtime:
         self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
-        self.web_address: str | None = None
-        self.web_token_file: str | None = None
         self._encoded = LineCache()
         self._started = time.monotonic()
         projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
