@@ -141,9 +141,8 @@ class Runtime:
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle)
         self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
-        self._dispatch = Dispatcher(
-            self.sessions, make_handlers(self.sessions, self.log, overrides.clock, self)
-        ).dispatch
+        handlers = make_handlers(self.sessions, self.log, overrides.clock, self)
+        self._dispatch = Dispatcher(self.sessions, handlers).dispatch
 
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
