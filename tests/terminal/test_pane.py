@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+from buddy.terminal.phrases import watch_command
 from tests.harness.home import Home
 from tests.harness.scripts import shell
 from tests.harness.terminal import Tmux
@@ -88,3 +89,26 @@ def test_the_pane_itself_is_refused(home: Home) -> None:
         screen = terminal.wait_for("[ended 64]")
     assert "error: commands run in this pane" in screen
     assert "hint: start buddy in another terminal, or with --no-tmux" in screen
+
+
+def test_inside_the_same_tmux_the_hint_switches_the_client() -> None:
+    default = f"/tmp/tmux-{os.getuid()}/default"  # noqa: S108 - where tmux has it
+    assert watch_command("tmux attach -t b", {}) == "tmux attach -t b"
+    assert watch_command("tmux attach -t b", {"TMUX": f"{default},7,0"}) == "tmux switch-client -t b"
+    assert watch_command("tmux attach -t b", {"TMUX": "/run/other,7,0"}) == "tmux attach -t b"
+    assert watch_command("ssh -t h 'tmux attach -t b'", {"TMUX": f"{default},7,0"}) == "ssh -t h 'tmux attach -t b'"
+
+
+def test_a_pane_is_removed_with_the_daemon_unless_it_is_used(home: Home) -> None:
+    home.script(shell("echo hello"), {"text": "over"})
+    assert home.run("exec", "--tmux", "--approve", "all", "go").code == 0
+    assert panes(home) == []  # no daemon: it ends with the command
+    own = ["tmux", "new-session", "-d", "-s", "mine"]
+    subprocess.run(own, env=home.env, check=True)
+    home.run("daemon", "start")
+    home.script(shell("echo hello"), {"text": "over"})
+    assert home.run("exec", "--tmux", "--approve", "all", "go").code == 0
+    assert home.run("exec", "--tmux", "mine", "--approve", "all", "go").code == 0
+    assert len(panes(home)) == 3
+    home.run("daemon", "stop")
+    assert sorted({window.partition(":")[0] for window in panes(home)}) == ["mine"]

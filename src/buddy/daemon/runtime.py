@@ -128,9 +128,7 @@ class Runtime:
             max_turns=config.agent.max_turns,
             permissions=self.rulebook.permissions,
             boot_clock=overrides.boot_clock,
-            listeners=tuple(
-                part.observe for part in (self.session_list, self.memory, self._tracing) if part is not None
-            ),
+            listeners=tuple(part.observe for part in (self.session_list, self.memory, self._tracing) if part),
         )
         self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()

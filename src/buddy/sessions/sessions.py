@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, VerifiableBackend
-from buddy.errors import LogError, ProtocolError
+from buddy.errors import LogError, ProtocolError, ToolError
 from buddy.log.contract import Batch, Lease, SessionRecord, TokenRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
@@ -29,12 +29,13 @@ from buddy.sessions.state import SessionFold
 from buddy.sessions.tokens import AttachTokens
 from buddy.sessions.unavailable import unavailable_session
 from buddy.targets.choose import verify_target
-from buddy.targets.contract import Terminal
+from buddy.targets.contract import LeavableTerminal, Terminal
 from buddy.tools.contract import Place
 
 log = logging.getLogger("buddy.sessions")
 
 HEARTBEAT_SECONDS = 5.0
+LEAVE_SECONDS = 3.0
 DORMANT_MS = 10 * 60 * 1000
 PARKED_MS = 60 * 1000
 
@@ -194,8 +195,11 @@ class Sessions:
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.wait([self._heart])
-        await asyncio.gather(*self._leaving.values(), *(session.close() for session in self.open_sessions))
+        sessions = self.open_sessions
+        await asyncio.gather(*self._leaving.values(), *(session.close() for session in sessions))
         self._open.clear()
+        panes = {target.attach_hint(): target for one in sessions if isinstance(target := one.place.target, Terminal)}
+        await asyncio.gather(*map(_leave_pane, panes.values()))
 
     async def _load(self, session_id: str, model: SwitchModel | None) -> Session:
         if session_id in self._leaving:
@@ -272,7 +276,7 @@ class Sessions:
                 session.audience.rest()
             if session.is_dormant(since) or (session.is_parkable and session.has_nobody(parked)):
                 del self._open[session_id]
-                leaving = asyncio.get_running_loop().create_task(session.close())
+                leaving = asyncio.get_running_loop().create_task(_retire(session, self.open_sessions))
                 self._leaving[session_id] = leaving
                 leaving.add_done_callback(lambda _, gone=session_id: self._leaving.pop(gone, None))
 
@@ -291,6 +295,22 @@ class Sessions:
                     # Otherwise its run would hang forever: its followers get no more events.
                     with suppress(ProtocolError, LogError):
                         await self.open(session.session_id)
+
+
+async def _retire(session: Session, others: list[Session]) -> None:
+    """Close a session that nobody uses, and its pane unless another session has it."""
+    await session.close()
+    target = session.place.target
+    used = [other.attach_hint() for one in others if isinstance(other := one.place.target, Terminal)]
+    if isinstance(target, Terminal) and target.attach_hint() not in used:
+        await _leave_pane(target)
+
+
+async def _leave_pane(target: Terminal) -> None:
+    if isinstance(target, LeavableTerminal):
+        with suppress(ToolError, OSError, TimeoutError):  # it is not worth more than a try
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await target.leave()
 
 
 def _with_fixed_policy(options: SessionOptions | None, now: Moment) -> SessionOptions | None:

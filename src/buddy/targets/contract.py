@@ -193,6 +193,15 @@ class Terminal(Protocol):
         ...
 
 
+@runtime_checkable
+class LeavableTerminal(Terminal, Protocol):
+    """A pane that can be removed when the last session that uses it is closed."""
+
+    async def leave(self) -> None:
+        """Remove the pane, unless a person or a program is using it."""
+        ...
+
+
 def without_terminal(target: Target) -> Target:
     """The target itself, or the one behind its pane."""
     return target.without_terminal if isinstance(target, Terminal) else target

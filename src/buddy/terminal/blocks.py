@@ -4,6 +4,10 @@ Invariants: everything from outside is escaped; a block is bounded however long 
 signs alone carry the meaning.
 """
 
+import contextlib
+import os
+from typing import Any
+
 import msgspec
 
 from buddy.client.view import RunView
@@ -55,6 +59,7 @@ from buddy.terminal.phrases import (
     plural,
     policy_text,
     redacted_text,
+    watch_command,
 )
 from buddy.terminal.style import Style
 
@@ -156,7 +161,8 @@ def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted,
             profile, model = body.after.get("profile", ""), body.after.get("model", "")
             return style.dim(f"  model: {escape(profile)} · {escape(model)}")
         case SessionStarted():
-            watch = f"  Commands run in a shared pane. To watch: {escape(body.watch or '')}"
+            command = watch_command(body.watch or "", os.environ)
+            watch = f"  Commands run in a shared pane. To watch: {escape(command)}"
             return style.dim(watch) if body.watch else None
 
 
@@ -207,7 +213,7 @@ def user_block(body: UserMessage, style: Style) -> str:
 
 def call_block(body: ToolCall, style: Style) -> str:
     head = f"{style.yellow('▶')} {style.yellow(one_line(body.tool_name, 60))}"
-    match body.args:
+    match _readable(body.args):
         case {"command": str(command)}:
             first, *rest = _first_lines(escape(command).split("\n"), CONTENT_LINES)
             return "\n".join([f"{head} {style.dim('$')} {first}", *(f"    {line}" for line in rest)])
@@ -219,6 +225,17 @@ def call_block(body: ToolCall, style: Style) -> str:
             return f"{head} {one_line(path, 200)}"
         case _:
             return f"{head} {style.dim(one_line(msgspec.json.encode(body.args).decode(), 80))}"
+
+
+def _readable(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments; those of a call that was never reached are still the text that the model wrote."""
+    match args:
+        case {"raw": str(raw), **rest} if not rest:
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                return msgspec.json.decode(raw, type=dict[str, Any])
+        case _:
+            pass
+    return args
 
 
 def result_block(body: ToolResult, style: Style) -> str:

@@ -1,6 +1,7 @@
 """Durations, token counts, plurals, deadlines and approval policies, in few words."""
 
 import os
+from collections.abc import Mapping
 
 from buddy.protocol.basics import NO_EXPIRY
 
@@ -66,3 +67,11 @@ def short_path(path: str) -> str:
     """The path with `~` for the home directory."""
     home = os.path.expanduser("~")  # noqa: PTH111 - a string in, a string out
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def watch_command(command: str, env: Mapping[str, str]) -> str:
+    """How to watch a pane from here: inside the same tmux, the terminal is switched to it instead of being nested."""
+    socket = os.path.realpath(env.get("TMUX", "").partition(",")[0])
+    default = os.path.realpath(f"{env.get('TMUX_TMPDIR') or '/tmp'}/tmux-{os.getuid()}/default")  # noqa: S108 - tmux's
+    is_inside = socket == default and command.startswith("tmux attach ")
+    return command.replace("attach", "switch-client", 1) if is_inside else command

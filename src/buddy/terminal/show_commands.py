@@ -16,7 +16,7 @@ from buddy.terminal.clipboard import copy_text
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_duration, format_tokens, plural, short_path
+from buddy.terminal.phrases import format_duration, format_tokens, plural, short_path, watch_command
 from buddy.terminal.tool_outputs import heading, read_output
 
 ACTIVE = ("running", "awaiting_approval")
@@ -96,7 +96,7 @@ async def show_status(ui: CommandUI, _: str) -> None:
         ("session", f"{session.session_id} ({state})" if session.session_id else state),
         ("workspace", facts.root),
         ("target", f"{facts.target}, sandbox {facts.sandbox}"),
-        ("pane", facts.watch),
+        ("pane", watch_command(facts.watch, os.environ)),
         ("approvals", facts.policy_text(time.time())),
         ("tools", ", ".join(details.tools)),
         ("used", f"{plural(len(session.messages), 'message')}, {_tokens_used(session)}"),

@@ -30,7 +30,7 @@ async def write_intent(path: str, before: bytes | None, after: bytes, place: Pla
     shown = await asyncio.to_thread(diff, path, before, after) if is_long else diff(path, before, after)
     return Write(
         title="write a protected file, which can make programs run" if protected else "write a file",
-        summary=f"{path} ({len(after)} bytes)",
+        summary=f"{path} ({len(after)} bytes{', no change: it has this content' if before == after else ''})",
         target=place.target.name,
         sandbox=place.sandbox,
         path=path,

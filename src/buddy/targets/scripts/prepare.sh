@@ -22,6 +22,7 @@ if [ -z "$pane" ]; then
     tmux new-window -d -t "=$session:" -n buddy-shared -c "$root" >/dev/null
   else
     tmux -u new-session -d -s "$session" -n buddy-shared -x 200 -y 50 -c "$root" >/dev/null
+    tmux set-option -t "=$session:" @buddy 1
   fi
   find_pane
 fi

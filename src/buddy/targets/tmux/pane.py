@@ -104,6 +104,10 @@ class Pane:
         answer = await ask(self._launcher, ["tmux", "capture-pane", "-p", "-J", "-t", self._window()])
         return answer.output.decode("utf-8", "replace").rstrip()[-SNAPSHOT:] if answer.code == 0 else ""
 
+    async def leave(self) -> None:
+        """Remove the session if it was made for us and nobody uses it."""
+        await ask(self._launcher, script_argv("leave", self.session))
+
     def attach_hint(self) -> str:
         return self._launcher.shell_command(["tmux", "attach", "-t", self.session])
 

@@ -100,6 +100,9 @@ class Tmux:
     async def snapshot(self) -> str:
         return await self._pane.snapshot()
 
+    async def leave(self) -> None:
+        await self._pane.leave()
+
     def attach_hint(self) -> str:
         return self._pane.attach_hint()
 
