@@ -1,0 +1,120 @@
+// @ts-check
+/**
+ * One session's log in memory: the end first, so that it can be shown at once, then the past in the background; the view
+ * of now, and the view of any point before.
+ *
+ * Invariant: `events` is gapless and in order, and both views are folds of a beginning of it.
+ */
+
+import { signal } from "./vendor/preact.js";
+import { apply, emptyView, fold } from "./fold.js";
+
+const TAIL = 2000;
+const PAGE = 1000;
+
+export class SessionLog {
+  /** @param {import("./connection.js").Connection} connection @param {string} sessionId @param {number} lastSeq Its last event, as far as known. */
+  constructor(connection, sessionId, lastSeq) {
+    this.sessionId = sessionId;
+    /** Counts the frames in which something changed. */
+    this.tick = signal(0);
+    /** Whether the whole past is here. */
+    this.isComplete = signal(false);
+    this.problem = signal("");
+    /** The event in view; 0 follows what happens. */
+    this.at = signal(0);
+    /** @type {import("./fold.js").LogEvent[]} */ this.events = [];
+    this._live = emptyView();
+    this._past = emptyView();
+    this._connection = connection;
+    this._start = Math.max(0, lastSeq - TAIL);
+    this._isDirty = false;
+    this._isClosed = false;
+    connection.follow(sessionId, {
+      cursor: () => this.events.at(-1)?.seq ?? this._start,
+      onEvent: (event) => this._receive(event),
+      onAttached: () => this._loadPast(),
+      onLost: (error) => (this.problem.value = error.message),
+    });
+  }
+
+  close() {
+    this._isClosed = true;
+    this._connection.unfollow(this.sessionId);
+  }
+
+  /** The view of now. */
+  get live() {
+    return this._live;
+  }
+
+  /** The view of the point that is looked at. */
+  get view() {
+    this.tick.value;
+    return this.at.value ? this._seek(this.at.value) : this._live;
+  }
+
+  /** Look at the session as it was after an event; 0 goes back to now. @param {number} seq */
+  look(seq) {
+    this.at.value = seq && seq < (this.events.at(-1)?.seq ?? 0) ? Math.max(seq, this.events[0]?.seq ?? 1) : 0;
+  }
+
+  /** @param {number} seq */
+  _seek(seq) {
+    if (this._past.lastSeq > seq || this._past.firstSeq !== this.events[0]?.seq) this._past = emptyView();
+    const next = this._past.lastSeq ? this._past.lastSeq + 1 - this.events[0].seq : 0;
+    const end = seq + 1 - this.events[0].seq;
+    for (let at = next; at < end && at < this.events.length; at++) apply(this._past, this.events[at]);
+    return this._past;
+  }
+
+  /** @param {import("./fold.js").LogEvent} event */
+  _receive(event) {
+    const last = this.events.at(-1)?.seq;
+    if (last !== undefined && event.seq <= last) return;
+    // Pruned in between: what is left of the past is not contiguous with what follows.
+    if (last !== undefined && event.seq > last + 1) {
+      this.events = [];
+      this._live = emptyView();
+    }
+    this.events.push(event);
+    apply(this._live, event);
+    this._show();
+  }
+
+  _show() {
+    if (this._isDirty) return;
+    this._isDirty = true;
+    const draw = () => {
+      this._isDirty = false;
+      this.tick.value += 1;
+    };
+    // A hidden page gets no frames, but its title still says who waits.
+    if (document.visibilityState === "visible") requestAnimationFrame(draw);
+    else setTimeout(draw, 500);
+  }
+
+  async _loadPast() {
+    if (this.isComplete.value) return;
+    if (!this._start) {
+      this.isComplete.value = true;
+      return;
+    }
+    /** @type {import("./fold.js").LogEvent[]} */
+    const past = [];
+    let after = 0;
+    while (after < this._start && !this._isClosed) {
+      const limit = Math.min(PAGE, this._start - after);
+      const page = await this._connection.request("read_events", { after, limit }, this.sessionId, { repeat: true });
+      if (!page.events.length) break;
+      past.push(...page.events.filter((/** @type {any} */ event) => event.seq <= this._start));
+      after = page.events.at(-1).seq;
+    }
+    if (this._isClosed || this.isComplete.value) return;
+    const first = this.events[0]?.seq ?? this._start + 1;
+    this.events = [...past.filter((event) => event.seq < first), ...this.events];
+    this._live = fold(this.events);
+    this.isComplete.value = true;
+    this._show();
+  }
+}

@@ -1,0 +1,1 @@
+export function lexer(text: string, options?: Record<string, any>): any[];

@@ -1,0 +1,82 @@
+// @ts-check
+/** The files that a session changed: in total or by run, as a diff, with comments that become the next message. */
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { connection, mayDrive } from "../store.js";
+import { cut, plural, visible } from "../text.js";
+import { deliver } from "./composer.js";
+import { Diff, lineKey } from "./diff_view.js";
+
+const MOST_LINES = 3000;
+
+/** @typedef {{path: string, change: string, added: number, removed: number, diff?: string, blob?: string, conflict?: string}} Change */
+
+/** @param {{log: import("../session_log.js").SessionLog, onSend: () => void}} props */
+export function Changes({ log, onSend }) {
+  const view = log.view;
+  const [scope, setScope] = useState("");
+  const [isSplit, setSplit] = useState(matchMedia("(min-width: 1400px)").matches);
+  const [reply, setReply] = useState(/** @type {{files: Change[], uncovered?: string} | null} */ (null));
+  const [problem, setProblem] = useState("");
+  const [comments, setComments] = useState(/** @type {Record<string, Map<string, string>>} */ ({}));
+  const runs = [...view.runs.values()];
+  const changed = [...view.files.values()].reduce((sum, file) => sum + file.changes, 0);
+  useEffect(() => {
+    const selection = { diff: true, ...(scope ? { runId: scope } : { all: true }), ...(log.at.value ? { atSeq: log.at.value } : {}) };
+    connection.request("list_changes", selection, log.sessionId).then(
+      (found) => {
+        setReply(found);
+        setProblem("");
+      },
+      (error) => setProblem(error.message),
+    );
+  }, [log.sessionId, scope, changed, log.at.value]);
+  const files = reply?.files ?? [];
+  const count = Object.values(comments).reduce((sum, lines) => sum + lines.size, 0);
+  const comment = (/** @type {string} */ path, /** @type {import("../diff.js").DiffRow} */ row) => {
+    const key = lineKey(row);
+    const words = prompt(`Comment on ${path}:${key.slice(1)}`, comments[path]?.get(key) ?? "");
+    if (words === null) return;
+    const lines = new Map(comments[path] ?? []);
+    if (words.trim()) lines.set(key, words.trim());
+    else lines.delete(key);
+    setComments({ ...comments, [path]: lines });
+  };
+  const send = async () => {
+    const done = await deliver(log, messageOf(comments), log.live.active ? "queue" : "send");
+    if (!done) return;
+    setComments({});
+    onSend();
+  };
+  return html`<div class="changes" tabindex="0">
+    <div class="changes-head">
+      <select aria-label="Which changes" value=${scope} onChange=${(/** @type {any} */ event) => setScope(event.target.value)}>
+        <option value="">The whole session</option>
+        ${runs.map((run, at) => html`<option value=${run.runId}>Run ${at + 1}: ${visible(cut(run.prompt.split("\n")[0] || run.runId, 60))}</option>`)}
+      </select>
+      <span class="muted">${plural(files.length, "file")} · <span class="ok">+${sum(files, "added")}</span> <span class="bad">−${sum(files, "removed")}</span></span>
+      <button aria-pressed=${isSplit} onClick=${() => setSplit(!isSplit)}>Side by side</button>
+      ${count && mayDrive.value ? html`<button class="primary" onClick=${send}>Send ${plural(count, "comment")}</button>` : null}
+    </div>
+    ${problem ? html`<p role="alert" class="warn">${visible(problem)}</p>` : null}
+    ${reply?.uncovered ? html`<p class="muted note">${visible(typeof reply.uncovered === "string" ? reply.uncovered : JSON.stringify(reply.uncovered))}</p>` : null}
+    ${files.map(
+      (file) => html`<details class="file" open key=${file.path}>
+        <summary><code>${visible(file.path)}</code> <span class="muted">${file.change}</span> <span class="ok">+${file.added}</span> <span class="bad">−${file.removed}</span></summary>
+        ${file.diff ? html`<${Diff} text=${file.diff} most=${MOST_LINES} isSplit=${isSplit} comments=${comments[file.path]} onLine=${mayDrive.value ? (/** @type {any} */ row) => comment(file.path, row) : undefined} />` : null}
+      </details>`,
+    )}
+    ${files.length || problem ? null : html`<p class="muted empty">${reply ? "No file was changed." : "Loading…"}</p>`}
+  </div>`;
+}
+
+/** @param {Change[]} files @param {"added" | "removed"} field */
+function sum(files, field) {
+  return files.reduce((total, file) => total + (file[field] ?? 0), 0);
+}
+
+/** @param {Record<string, Map<string, string>>} comments */
+function messageOf(comments) {
+  const lines = Object.entries(comments).flatMap(([path, found]) => [...found].map(([key, words]) => `- ${path}:${key.slice(1)}${key.startsWith("-") ? " (removed line)" : ""}: ${words}`));
+  return `Comments on your changes:\n\n${lines.join("\n")}`;
+}

@@ -1,0 +1,57 @@
+// @ts-check
+/** Where one writes: a message starts a run, or waits for the end of one, or steers it. */
+
+import { html, signal, useRef } from "../vendor/preact.js";
+import { ask, newId } from "../store.js";
+
+/** What was written but not sent, by session. @type {import("../vendor/preact.js").Signal<Record<string, string>>} */
+export const drafts = signal({});
+/** Messages that wait for the end of the run, as far as this page sent them. @type {import("../vendor/preact.js").Signal<Record<string, string[]>>} */
+const queued = signal({});
+
+/** @param {{log: import("../session_log.js").SessionLog}} props */
+export function Composer({ log }) {
+  const id = log.sessionId;
+  const view = log.live;
+  const input = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const text = drafts.value[id] ?? "";
+  const write = (/** @type {string} */ value) => (drafts.value = { ...drafts.value, [id]: value });
+  const send = async (/** @type {"send" | "queue" | "steer"} */ how) => {
+    const words = text.trim();
+    if (!words) return;
+    write("");
+    const done = await deliver(log, words, how);
+    if (!done) write(words);
+  };
+  const key = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send(view.active ? "queue" : "send");
+  };
+  const waiting = (queued.value[id] ?? []).filter((words) => !view.items.slice(-50).some((item) => item.kind === "user" && item.text === words));
+  return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(view.active ? "queue" : "send"); }}>
+    ${waiting.length ? html`<ul class="queue" aria-label="Queued">${waiting.map((words) => html`<li>queued: ${words}</li>`)}</ul>` : null}
+    <textarea id="composer" ref=${input} rows=${Math.min(10, Math.max(2, text.split("\n").length))} value=${text} onKeyDown=${key}
+      placeholder=${view.active ? "Write the next message; it waits for the end of the run" : "Write a message"} aria-label="Message"
+      onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
+    <div class="composer-actions">
+      <span class="muted hint">Enter sends, Shift-Enter starts a new line</span>
+      ${view.active
+        ? html`<button type="button" onClick=${() => send("steer")} disabled=${!text.trim()} title="The model sees it at its next turn">Steer</button>
+            <button class="primary" disabled=${!text.trim()}>Queue</button>
+            <button type="button" class="danger" onClick=${() => ask("cancel_run", { sessionId: id, runId: view.active }, id)}>Stop</button>`
+        : html`<button class="primary" disabled=${!text.trim()}>Send</button>`}
+    </div>
+  </form>`;
+}
+
+/** @param {import("../session_log.js").SessionLog} log @param {string} text @param {"send" | "queue" | "steer"} how */
+export async function deliver(log, text, how) {
+  const id = log.sessionId;
+  if (how === "steer") return ask("steer_run", { runId: log.live.active, text }, id);
+  const clientMessageId = newId("msg");
+  if (how === "send") return ask("send_user_message", { sessionId: id, clientMessageId, text }, id, { repeat: true });
+  const done = await ask("queue_message", { clientMessageId, text }, id, { repeat: true });
+  if (done) queued.value = { ...queued.value, [id]: [...(queued.value[id] ?? []), text].slice(-20) };
+  return done;
+}

@@ -1,0 +1,81 @@
+// @ts-check
+/** A new session: where, with what, how confined, how far. */
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { ask, connection, dialog, go, newId, rows } from "../store.js";
+import { Dialog } from "./dialog.js";
+
+export function StartSession() {
+  const roots = [...new Set([...rows.value.values()].map((row) => row.repo.rootPath))];
+  const [profiles, setProfiles] = useState(/** @type {any[]} */ ([]));
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => {
+    connection.request("list_profiles", {}).then((reply) => setProfiles(reply.profiles), () => {});
+  }, []);
+  const submit = async (/** @type {any} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    const sessionId = await start(new FormData(event.target));
+    setBusy(false);
+    if (!sessionId) return;
+    dialog.value = "";
+    go(`/session/${sessionId}`);
+  };
+  return html`<${Dialog} title="New session">
+    <form class="form" onSubmit=${submit}>
+      <label>Directory
+        <input name="root" required list="roots" value=${roots[0] ?? ""} placeholder="/absolute/path" spellcheck="false" autocomplete="off" />
+        <datalist id="roots">${roots.map((root) => html`<option value=${root} />`)}</datalist>
+      </label>
+      <label>What should it do?
+        <textarea name="prompt" rows="4" placeholder="Leave empty to start without a message"></textarea>
+      </label>
+      <div class="fields">
+        <label>Model
+          <select name="profile"><option value="">Default</option>${profiles.map((profile) => html`<option value=${profile.name}>${profile.name} · ${profile.model}</option>`)}</select>
+        </label>
+        <label>Where
+          <input name="target" placeholder="this machine" title="ssh:HOST or container:NAME" spellcheck="false" />
+        </label>
+        <label>Sandbox
+          <select name="sandbox"><option value="">${hasConfined() ? "confined" : "none"} (default)</option><option value="confined">confined</option><option value="host">none</option></select>
+        </label>
+        <label>Approvals
+          <select name="policy"><option value="">Default</option><option value="ask">Ask for everything</option><option value="auto">Only what leaves the sandbox</option><option value="none">Deny everything</option></select>
+        </label>
+        <label>Turns, at most <input name="turns" type="number" min="1" placeholder="50" /></label>
+        <label>Cost, at most <input name="cost" type="number" min="0" step="any" placeholder="no limit" /></label>
+      </div>
+      <label class="check"><input type="checkbox" name="plan" /> Plan only: nothing is changed</label>
+      <footer><button type="button" class="quiet" onClick=${() => (dialog.value = "")}>Cancel</button><button class="primary" disabled=${isBusy}>${isBusy ? "Starting…" : "Start"}</button></footer>
+    </form>
+  <//>`;
+}
+
+function hasConfined() {
+  return String(connection.hello?.sandbox?.confined ?? "").startsWith("proven") || String(connection.hello?.sandbox?.confined ?? "").startsWith("untried");
+}
+
+/** @param {FormData} form */
+async function start(form) {
+  const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
+  const target = text("target");
+  const sandbox = text("sandbox") || (target || !hasConfined() ? "" : "confined");
+  const policy = text("policy") || (sandbox === "confined" ? "auto" : "ask");
+  const budget = { ...(text("turns") ? { maxTurns: Number(text("turns")) } : {}), ...(Number(text("cost")) ? { maxCostUsd: Number(text("cost")) } : {}) };
+  const options = {
+    approvalPolicy: policy,
+    ...(text("profile") ? { profile: text("profile") } : {}),
+    ...(target ? { target } : {}),
+    ...(sandbox ? { sandbox } : {}),
+    ...(form.get("plan") ? { plan: true } : {}),
+    ...(Object.keys(budget).length ? { budget } : {}),
+  };
+  const started = await ask("start_session", { mode: "interactive", provider: text("profile") || "default", sandboxProvider: "local", repo: { rootPath: text("root") }, options });
+  if (!started) return "";
+  if (text("prompt")) {
+    const message = { sessionId: started.sessionId, clientMessageId: newId("msg"), text: text("prompt") };
+    await ask("send_user_message", message, started.sessionId, { repeat: true });
+  }
+  return started.sessionId;
+}
