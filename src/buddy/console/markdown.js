@@ -39,9 +39,10 @@ function block(token, depth) {
   switch (token.type) {
     case "space":
     case "def":
+    case "checkbox":
       return null;
     case "heading":
-      return html`<p class=${`heading level-${Math.min(token.depth, 4)}`} role="heading" aria-level=${Math.min(token.depth + 2, 6)}>${inline(token.tokens, depth)}</p>`;
+      return html`<p class=${`heading level-${Math.min(token.depth, 4)}`}>${inline(token.tokens, depth)}</p>`;
     case "code":
       return html`<pre class="code" tabindex="0" data-language=${token.lang || null}><code>${token.text}</code></pre>`;
     case "blockquote":

@@ -45,13 +45,13 @@ export class SessionLog {
 
   /** The view of now. */
   get live() {
+    this.tick.value;
     return this._live;
   }
 
   /** The view of the point that is looked at. */
   get view() {
-    this.tick.value;
-    return this.at.value ? this._seek(this.at.value) : this._live;
+    return this.at.value ? this._seek(this.at.value) : this.live;
   }
 
   /** Look at the session as it was after an event; 0 goes back to now. @param {number} seq */

@@ -72,7 +72,7 @@ export function dropRow(sessionId) {
 }
 
 export async function watchSessions() {
-  const reply = await connection.request("watch_sessions", {});
+  const reply = await connection.request("watch_sessions", { limit: 200 });
   batch(() => {
     rows.value = new Map(reply.sessions.map((/** @type {Row} */ row) => [row.sessionId, row]));
     isListed.value = true;

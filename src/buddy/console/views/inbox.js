@@ -6,6 +6,7 @@ import { isNotifying, toggleNotifications } from "../attention.js";
 import { unread } from "../reading.js";
 import { ask, dialog, dropRow, go, isListed, isOwner, mayDrive, now, route, rows, say } from "../store.js";
 import { STATE_WORDS, ago, baseName, money, visible } from "../text.js";
+import { Icon } from "./icon.js";
 
 /** @typedef {import("../store.js").Row} Row */
 
@@ -27,7 +28,7 @@ export function Inbox() {
         ${waiting ? `${waiting} waiting` : "Approvals"}
       </a>
       <button class="quiet" aria-pressed=${notifying.value} title="Notify me when a session needs me or ends" onClick=${notify}>
-        <span aria-hidden="true">${notifying.value ? "🔔" : "🔕"}</span><span class="hidden">Notifications</span>
+        <${Icon} name=${notifying.value ? "bell" : "bell-off"} /><span class="hidden">Notifications</span>
       </button>
       ${isOwner.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New</button>` : null}
     </header>

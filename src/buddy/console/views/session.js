@@ -32,11 +32,11 @@ export function Session() {
   const isTravelShown = isTravelling.value || isPast;
   return html`
     <${Head} log=${log} row=${row} />
-    <div class="tabs" role="tablist" aria-label="Views of the session">
-      ${[["timeline", "Timeline"], ["changes", "Changes"]].map(
+    <div class="tabs">
+      <div role="tablist" aria-label="Views of the session">${[["timeline", "Timeline"], ["changes", "Changes"]].map(
         ([name, words]) => html`<button role="tab" id=${`tab-${name}`} aria-controls="tab-panel" aria-selected=${tab.value === name}
           data-key=${name} onClick=${() => (tab.value = name)}>${words}</button>`,
-      )}
+      )}</div>
       <button class="tab-action" data-key="travel" aria-pressed=${isTravelShown} onClick=${() => toggleTravel(log, isTravelShown)}>Time travel</button>
     </div>
     <div class="session-body" id="tab-panel" role="tabpanel" aria-labelledby=${`tab-${tab.value}`}>

@@ -4,6 +4,7 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { connection, go, mayDrive } from "../store.js";
 import { clock, visible } from "../text.js";
+import { Icon } from "./icon.js";
 import { fork } from "./session.js";
 
 const SPEEDS = [0.5, 1, 2, 5, 20];
@@ -55,11 +56,11 @@ export function Travel({ log }) {
       aria-valuetext=${`Event ${at} of ${last}${here ? `, ${visible(here.label)}` : ""}`}
       onInput=${(/** @type {any} */ change) => { setPlaying(false); log.look(Number(change.target.value)); }} />
     <div class="travel-actions">
-      <button data-key="mark-before" aria-label="To the mark before" onClick=${() => toMark(-1)}>⏮</button>
-      <button aria-label="One event back" onClick=${() => log.look(at - 1)}>◀</button>
-      <button class="primary" aria-label=${isPlaying ? "Pause" : "Play"} onClick=${toggle} disabled=${!isComplete}>${isPlaying ? "⏸" : "▶"}</button>
-      <button aria-label="One event on" onClick=${() => log.look(at + 1)}>▶︎|</button>
-      <button data-key="mark-after" aria-label="To the mark after" onClick=${() => toMark(1)}>⏭</button>
+      <button data-key="mark-before" aria-label="To the mark before" onClick=${() => toMark(-1)}><${Icon} name="first" /></button>
+      <button aria-label="One event back" onClick=${() => log.look(at - 1)}><${Icon} name="back" /></button>
+      <button class="primary" aria-label=${isPlaying ? "Pause" : "Play"} onClick=${toggle} disabled=${!isComplete}><${Icon} name=${isPlaying ? "pause" : "play"} /></button>
+      <button aria-label="One event on" onClick=${() => log.look(at + 1)}><${Icon} name="on" /></button>
+      <button data-key="mark-after" aria-label="To the mark after" onClick=${() => toMark(1)}><${Icon} name="last" /></button>
       <select aria-label="Speed" value=${speed} onChange=${(/** @type {any} */ change) => setSpeed(Number(change.target.value))}>
         ${SPEEDS.map((value) => html`<option value=${value}>${value}×</option>`)}
       </select>
