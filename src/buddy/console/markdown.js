@@ -11,16 +11,30 @@ import { visible } from "./text.js";
 // Above this, text is shown plainly: a page must stay quick whatever a model writes.
 const MAX_RENDERED = 100_000;
 const MAX_DEPTH = 30;
+const MAX_KEPT = 200;
+
+/** What was lexed lately: time travel shows the same texts again and again. @type {Map<string, any[]>} */
+const kept = new Map();
 
 /** @param {string} text */
 export function markdown(text) {
   const shown = visible(text);
   if (shown.length > MAX_RENDERED || isTooDeep(shown)) return html`<pre class="plain">${shown}</pre>`;
   try {
-    return blocks(lexer(shown, { gfm: true }), 0);
+    return blocks(tokensOf(shown), 0);
   } catch {
     return html`<pre class="plain">${shown}</pre>`;
   }
+}
+
+/** @param {string} text */
+function tokensOf(text) {
+  const known = kept.get(text);
+  if (known) return known;
+  const tokens = lexer(text, { gfm: true });
+  if (kept.size >= MAX_KEPT) kept.clear();
+  kept.set(text, tokens);
+  return tokens;
 }
 
 /** Quotes and lists in each other cost the lexer more than their length. @param {string} text */

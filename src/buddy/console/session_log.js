@@ -96,6 +96,8 @@ export class SessionLog {
 
   async _loadPast() {
     if (this.isComplete.value) return;
+    // What is shown first comes first.
+    await new Promise((resolve) => setTimeout(resolve, 300));
     if (!this._start) {
       this.isComplete.value = true;
       return;

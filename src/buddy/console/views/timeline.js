@@ -10,6 +10,8 @@ import { plural } from "../text.js";
 import { Entry } from "./entries.js";
 
 const STEP = 100;
+// Fewer while somebody moves through the past: every step draws them anew.
+const PAST_STEP = 40;
 const MOST = 300;
 const NEAR = 600;
 
@@ -22,8 +24,9 @@ export function Timeline({ log }) {
   const [size, setSize] = useState(STEP);
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const isFollowing = useRef(true);
+  const rows = at && end === null ? Math.min(size, PAST_STEP) : size;
   const last = end === null ? items.length : Math.min(end, items.length);
-  const first = Math.max(0, last - size);
+  const first = Math.max(0, last - rows);
 
   useLayoutEffect(() => {
     const place = element.current;
