@@ -1,5 +1,8 @@
 // @ts-check
-/** One row of the timeline, by kind. A row is drawn again only when its item has changed. */
+/**
+ * One row of the timeline, by kind. A row is drawn again only when its item has changed; since items change in place,
+ * whatever draws one gets its version, too.
+ */
 
 import { Component, html, signal } from "../vendor/preact.js";
 import { markdown } from "../markdown.js";
@@ -57,18 +60,18 @@ const KINDS = {
     <div class="said">${visible(item.text)}</div>
   </div>`,
   reply: ({ item, log }) => html`<div class="reply-body">
-    ${item.thinking ? html`<${Thinking} item=${item} />` : null}
+    ${item.thinking ? html`<${Thinking} item=${item} version=${item.version} />` : null}
     <div class="markdown">${markdown(item.text)}</div>
     ${item.truncated ? html`<p class="warn">The reply was cut off before it was complete.</p>` : null}
     <${Whole} blobs=${item.blobs} field="/text" log=${log} />
   </div>`,
-  call: ({ item, log, isPast }) => html`<${Call} item=${item} log=${log} isPast=${isPast} />`,
-  approval: ({ item, log, isPast }) => html`<${Decision} item=${item} log=${log} isPast=${isPast} />`,
+  call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
+  approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   note: ({ item }) => html`<div class="note-body"><p>${SIGNS[item.level] ?? ""} ${visible(item.text)}</p>${item.detail ? html`<details><summary>More</summary><p class="said">${visible(item.detail)}</p></details>` : null}</div>`,
   gap: ({ item }) => html`<div class="note-body"><p>⋯ A part of the past was pruned. ${visible(item.text)}</p></div>`,
   check: ({ item }) => html`<div class="note-body"><p class=${item.passed ? "ok" : "bad"}>${item.passed ? "✓" : "✗"} Check ${visible(item.name)} ${item.passed ? "passed" : `failed (exit code ${item.exitCode})`}</p>
     ${item.output ? html`<details><summary>Output</summary><pre class="output" tabindex="0">${output(item.output)}</pre></details>` : null}</div>`,
-  end: ({ item }) => html`<${End} item=${item} />`,
+  end: ({ item }) => html`<${End} item=${item} version=${item.version} />`,
 };
 
 /** @type {Record<string, string>} */
@@ -94,8 +97,8 @@ function Call({ item, log, isPast }) {
       <code class="call-subject">${visible(cut(subject(item), 300))}</code>
       <span class="call-facts">${[CALL_WORDS[item.state] ?? "", ...facts].filter(Boolean).join(" · ")}</span>
     </button>
-    ${item.approval ? html`<${Decision} item=${item} log=${log} isPast=${isPast} />` : null}
-    ${isOpen ? html`<${Unfolded} item=${item} log=${log} />` : html`<${Preview} item=${item} />`}
+    ${item.approval ? html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />` : null}
+    ${isOpen ? html`<${Unfolded} item=${item} version=${item.version} log=${log} />` : html`<${Preview} item=${item} version=${item.version} />`}
   </div>`;
 }
 
