@@ -1,6 +1,5 @@
 """The console in a browser: what a person sees and does, against a real daemon with a scripted model."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.console.browser import Console, OtherClient, console
 from tests.harness.daemon import Daemon
+from tests.harness.scripts import section, shell
 
 pytestmark = pytest.mark.slow
 
@@ -136,32 +136,20 @@ def test_a_stray_key_decides_nothing(window: Console, daemon: Daemon, other: Oth
     assert (daemon.workspace / "made.txt").exists()
 
 
-def test_a_long_command_must_be_read_to_its_end(window: Console, daemon: Daemon, tmp_path: Path) -> None:
+def test_a_long_command_must_be_read_to_its_end(browser: Browser, tmp_path: Path) -> None:
     command = "\n".join(f"echo line {number}" for number in range(200)) + "\nrm -rf build"
-    (tmp_path / "script.json").write_text(
-        json.dumps(
-            {
-                "on": [
-                    {
-                        "match": ".*",
-                        "replies": [{"calls": [{"name": "run_shell", "args": {"command": command}}]}, {"text": "ok"}],
-                    }
-                ]
-            }
-        )
-    )
-    daemon.stop()
-    daemon.start()
-    other = OtherClient(daemon)
-    session_id = other.start("go")
-    expect(window.page.locator(row(session_id))).to_be_visible()
-    window.open(session_id)
-    approve = window.page.get_by_role("button", name="Approve", exact=True)
-    expect(approve).to_be_disabled()
-    window.page.locator(".asked").evaluate("place => { place.scrollTop = place.scrollHeight }")
-    expect(approve).to_be_enabled()
-    expect(window.page.locator(".asked-line").last).to_have_text("rm -rf build")
-    other.close()
+    with Daemon(tmp_path, script=[section("^go", shell(command))], web=True) as daemon:
+        other = OtherClient(daemon)
+        session_id = other.start("go")
+        with console(browser, daemon) as window:
+            window.log_in()
+            window.open(session_id)
+            approve = window.page.get_by_role("button", name="Approve", exact=True)
+            expect(approve).to_be_disabled()
+            window.page.locator(".asked").evaluate("place => { place.scrollTop = place.scrollHeight }")
+            expect(approve).to_be_enabled()
+            expect(window.page.locator(".asked-line").last).to_have_text("rm -rf build")
+        other.close()
 
 
 def test_messages_queue_steer_and_stop(window: Console, other: OtherClient) -> None:

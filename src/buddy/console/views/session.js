@@ -21,14 +21,18 @@ export function Session() {
   const log = session.value;
   const { sessionId } = route.value;
   const row = rows.value.get(sessionId);
+  const isPast = Boolean(log?.at.value);
   useEffect(() => {
     tab.value = "timeline";
+    isTravelling.value = false;
   }, [sessionId]);
+  useEffect(() => {
+    if (isPast) isTravelling.value = true;
+  }, [isPast]);
   if (!log) return html`<p class="muted empty">${isListed.value ? "Opening…" : "Loading…"}</p>`;
   if (log.problem.value) return html`<div class="nothing"><p role="alert">${log.problem.value}</p><button onClick=${() => go("/")}>Back to the list</button></div>`;
   log.tick.value;
   if (document.visibilityState === "visible") queueMicrotask(() => markSeen(sessionId, log.live.lastSeq));
-  const isPast = Boolean(log.at.value);
   const isTravelShown = isTravelling.value || isPast;
   return html`
     <${Head} log=${log} row=${row} />
