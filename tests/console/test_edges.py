@@ -93,10 +93,7 @@ right-to-left \u202e gnp.exe and zero\u200bwidth, <a href="//evil">link</a>, [ok
 """
 
 
-def test_a_hostile_transcript_changes_nothing_on_the_page(
-    browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("hostile")
+def test_a_hostile_transcript_changes_nothing_on_the_page(browser: Browser, tmp_path: Path) -> None:
     noisy = shell("yes 'x' | head -100000; printf '\\033]0;owned\\007\\033[2J'")
     script = [section("^say", {"text": HOSTILE}), section("^flood", noisy, {"text": HOSTILE * 200})]
     with Daemon(tmp_path, script=script, web=True) as daemon:
