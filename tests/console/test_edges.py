@@ -1,6 +1,7 @@
 """The console when things go wrong: lost connections, hostile text, foreign pages, people without a mouse."""
 
 import signal
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
