@@ -4,11 +4,12 @@ Invariant: a page on which the browser reported an error, or that tried what the
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from buddy.client.blocking import BlockingClient, connect_unix
@@ -140,7 +141,7 @@ class Console:
 
 
 @contextmanager
-def console(browser: Browser, daemon: Daemon, **options: Any) -> Iterator[Console]:
+def console(browser: Browser, daemon: Daemon, **options: Any) -> Generator[Console]:
     """A window of its own: another browser, as far as the daemon can tell."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, **options)
     window = Console(context, daemon)
@@ -153,4 +154,13 @@ def console(browser: Browser, daemon: Daemon, **options: Any) -> Iterator[Consol
 
 def axe_source() -> str:
     """axe-core, which looks for what people with a screen reader or a keyboard cannot use."""
-    return (PACKAGES / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    return (package("axe-core") / "axe.min.js").read_text(encoding="utf-8")
+
+
+def package(name: str) -> Path:
+    """An npm package that `.ci/run` installs; in CI, it is an error if it is missing."""
+    if not (PACKAGES / name).is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"{name} is not installed, but .ci/run installs it")
+        pytest.skip(f"{name} is not installed")
+    return PACKAGES / name

@@ -102,7 +102,7 @@ def test_a_hostile_transcript_changes_nothing_on_the_page(browser: Browser, tmp_
         session_id = other.start("say", approvalPolicy="all")
         with console(browser, daemon) as window:
             asked: list[str] = []
-            window.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+            window.page.on("dialog", lambda dialog: asked.append(dialog.message))
             window.page.on("request", lambda request: asked.append(request.url) if "x.png" in request.url else None)
             window.log_in()
             window.open(session_id)
