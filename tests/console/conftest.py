@@ -32,8 +32,9 @@ def pure() -> Iterator[Pure]:
         yield call
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For a module of its own: while it is open, an event loop runs, and no asynchronous test can."""
     need("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
