@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("exec", "run", "resume", "session", "attach", "ps", "replay", "daemon", "approvals", "trust"),
-    *("model", "login", "logout", "memory", "project", "doctor", "demo", "completion", "help"),
+    *("model", "login", "logout", "memory", "project", "web", "doctor", "demo", "completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -35,10 +35,11 @@ ELSEWHERE = {
     "export": "'buddy session export'",
     "import": "'buddy session import'",
     "delete": "'buddy session delete'",
+    **dict.fromkeys(("console", "dashboard", "ui"), "'buddy web'"),
     "serve": "'buddy daemon run'",
     "server": "'buddy daemon run'",
     **dict.fromkeys(("mcp", "update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
-    **dict.fromkeys(("hooks", "skills", "web", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
+    **dict.fromkeys(("hooks", "skills", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
     **dict.fromkeys(("apply", "undo", "changes", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 

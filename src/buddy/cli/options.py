@@ -76,6 +76,9 @@ class Options(argparse.Namespace):
     allow_remote: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None
+    no_open: bool = False
+    share: str | None = None
+    expires: str | None = None
     lines: int = 0
     follow: bool = False
     remove: bool = False

@@ -1,10 +1,10 @@
-"""The arguments of `daemon`, `project`, `model`, `login`, `logout`, `doctor`, `demo`, `completion` and `help`."""
+"""The arguments of `daemon`, `web`, `project`, `model`, `login`, `logout`, `doctor`, `demo` and help for the user."""
 
 import argparse
 from typing import TYPE_CHECKING
 
 from buddy.cli.options import Options
-from buddy.cli.parsing.parser import RUNTIMES, add, add_actions, add_common, add_json, finish, whole_number
+from buddy.cli.parsing.parser import RUNTIMES, Parser, add, add_actions, add_common, add_json, finish, whole_number
 from buddy.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,10 +28,7 @@ def add_daemon(commands: "Subparsers") -> None:
     installing.add_argument("--print", action="store_true", help="print the unit instead of installing it")
     installing.add_argument("--remove", action="store_true", help="stop the service and remove it")
     for action in (running, starting, installing):
-        action.add_argument("--listen", metavar="[HOST:]PORT", help="also serve WebSocket, on a loopback address")
-        action.add_argument("--allow-remote", action="store_true", help="let --listen use any address")
-        action.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
-        action.add_argument("--tls-key", metavar="FILE", help="TLS key")
+        _add_listen(action, "also serve the console and WebSocket, on a loopback address")
     stopping = add(actions, "stop", "cancel active runs and shut down")
     status = add(actions, "status", "show whether it runs, and what it does")
     add_json(status)
@@ -41,6 +38,34 @@ def add_daemon(commands: "Subparsers") -> None:
     logging.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     named = {"run": running, "start": starting, "stop": stopping, "status": status, "logs": logging}
     finish({**named, "install": installing}, _daemon)
+
+
+def add_web(commands: "Subparsers") -> None:
+    parser = add(
+        commands,
+        "web",
+        "open the console, every session in a browser",
+        "stdout has the link alone; it works once        guests: buddy web --share observer --session last",
+    )
+    _add_listen(parser, "listen here, on a loopback address (default: the last port, or the first free one from 7878)")
+    parser.add_argument("--no-open", action="store_true", help="print the link, do not start a browser")
+    sharing = parser.add_mutually_exclusive_group()
+    roles = ("observer", "approver", "driver")
+    sharing.add_argument(
+        "--share", choices=roles, metavar="ROLE", help="link for a guest: observer, approver or driver"
+    )
+    sharing.add_argument("--revoke", action="store_true", help="log out everybody; with --session, its guests")
+    parser.add_argument("--session", metavar="ID", help="session of --share or --revoke")
+    parser.add_argument("--expires", metavar="DURATION", help="how long a guest has access (default 1d)")
+    add_common(parser)
+    parser.set_defaults(command=_web)
+
+
+def _add_listen(parser: Parser, text: str) -> None:
+    parser.add_argument("--listen", metavar="[HOST:]PORT", help=text)
+    parser.add_argument("--allow-remote", action="store_true", help="let --listen use any address")
+    parser.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="TLS key")
 
 
 def add_project(commands: "Subparsers") -> None:
@@ -132,6 +157,7 @@ def add_help(commands: "Subparsers") -> None:
 
 ADD = {
     "daemon": add_daemon,
+    "web": add_web,
     "project": add_project,
     "model": add_model,
     "login": add_login,
@@ -147,6 +173,12 @@ def _daemon(options: Options) -> int:
     from buddy.cli.daemon import daemon
 
     return daemon(options)
+
+
+def _web(options: Options) -> int:
+    from buddy.cli.web import web
+
+    return web(options)
 
 
 def _project(options: Options) -> int:

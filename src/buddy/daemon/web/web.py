@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from buddy.config.places import Places
 from buddy.daemon.limits import Limits
-from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, parse_listen
+from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, is_loopback, parse_listen
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.web.logins import OwnerLogins
 from buddy.daemon.web.redirects import Redirects
@@ -77,6 +77,11 @@ class Web:
         wanted = request.listen and parse_listen(
             request.listen, certificate=request.tls_cert, key=request.tls_key, allow_remote=request.allow_remote
         )
+        if wanted and not is_loopback(wanted.host) and wanted.certificate is None:
+            raise UserError(
+                f"{wanted.host} can be reached from other machines, and without TLS others can read the login",
+                hint="pass --tls-cert and --tls-key, or use 127.0.0.1 and an ssh tunnel",
+            )
         async with self._opening:
             if self._listen is None:
                 listen, listening = self._bind_first(wanted or None)
