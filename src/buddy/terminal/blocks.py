@@ -248,18 +248,18 @@ def result_block(body: ToolResult, style: Style) -> str:
     if body.exit_code is not None:
         text = text.partition("\n")[2].removeprefix("stdout:\n")
     head = f"  {sign} {' · '.join(facts)}"
-    shown = preview(text, style)
+    shown = preview(text, style, is_complete=body.output is None)
     painted = style.red(head) if body.is_error else style.dim(head)
     return f"{painted}\n{shown}" if shown else painted
 
 
-def preview(text: str, style: Style, most: int = RESULT_LINES) -> str:
-    """The first lines, dimmed, and how many were left out."""
+def preview(text: str, style: Style, most: int = RESULT_LINES, *, is_complete: bool = True) -> str:
+    """The first lines, dimmed, and how many were left out: of a part of a text, that is not known."""
     lines = [line for line in text.split("\n", most + 1)[:most] if line.strip()]
     left = text.rstrip("\n").count("\n") + 1 - most
     shown = [style.dim(f"    {escape(line[:LINE])}") for line in lines]
     if left > 0:
-        shown.append(style.dim(f"    … {plural(left, 'more line')}"))
+        shown.append(style.dim(f"    … {plural(left, 'more line') if is_complete else 'more; Ctrl-O shows all of it'}"))
     return "\n".join(shown)
 
 
