@@ -52,6 +52,10 @@ class Configuration:
             self._refresh()
         return self._config
 
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self._env
+
     def notes(self) -> tuple[WarningRaised, ...]:
         """A warning if the file has a mistake, so that what a person edited last is not in force."""
         if not self.problem:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import history_requests as history
 from buddy.protocol import requests as ask
 from buddy.protocol import web_requests as web
 from buddy.protocol.shapes import Shape
@@ -89,6 +90,9 @@ REQUESTS: dict[str, RequestRow] = {
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "owner", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
+    "list_marks": RequestRow(history.ListMarks, history.ListMarksReply, "observer", "session", "history"),
+    "list_changes": RequestRow(history.ListChanges, history.ListChangesReply, "observer", "session", "history"),
+    "list_profiles": RequestRow(history.ListProfiles, history.ListProfilesReply, "owner", capability="profiles"),
     "open_web": RequestRow(web.OpenWeb, web.OpenWebReply, "local_owner", capability="web", takes_long=True),
     "mint_web_link": RequestRow(web.MintWebLink, web.MintWebLinkReply, "local_owner", capability="web"),
     "revoke_web_logins": RequestRow(web.RevokeWebLogins, web.RevokeWebLoginsReply, "local_owner", capability="web"),

@@ -28,6 +28,7 @@ from buddy.protocol.shapes import (
     SessionSummary,
     Shape,
     Text,
+    ToolCallItem,
 )
 
 # --- of the Push protocol ------------------------------------------------------------------------------------------
@@ -198,7 +199,9 @@ class CompactSessionReply(Shape, frozen=True):
 
 
 class GetSnapshot(Shape, frozen=True):
-    pass
+    """`at_seq`: as it was after that event."""
+
+    at_seq: Positive | None = None
 
 
 class GetSnapshotReply(SessionSnapshot, frozen=True, kw_only=True):
@@ -207,11 +210,18 @@ class GetSnapshotReply(SessionSnapshot, frozen=True, kw_only=True):
     approvals: tuple[ApprovalRequest, ...]
     approval_policy: Policy | None = None
     model: ModelInUse | None = None
+    tokens: Count | None = None
+    cost_usd: float | None = None
+    open_calls: tuple[ToolCallItem, ...] = ()
 
 
 class ReadEvents(Shape, frozen=True):
+    """With `before`, the last events before it, in order; `types` limits them to some types."""
+
     after: Count
     limit: Annotated[int, Meta(ge=1, le=1000)] = 500
+    before: Positive | None = None
+    types: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
 
 
 class ReadEventsReply(Shape, frozen=True):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from buddy.daemon.dispatch import Handlers
 from buddy.daemon.handlers.daemon import DaemonRequests
+from buddy.daemon.handlers.history import HistoryRequests
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.reading import ReadRequests
 from buddy.daemon.handlers.runs import RunRequests
@@ -22,4 +23,5 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **ReadRequests(sessions, log, clock).handlers(),
         **TokenRequests(sessions, log, host).handlers(),
         **WebRequests(host).handlers(),
+        **HistoryRequests(log, host).handlers(),
     }

@@ -12,11 +12,14 @@ from buddy.daemon.offered_endpoint import model_in_use
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
+from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BudgetState, ContextState, Shape
+from buddy.sessions.past_snapshot import snapshot_at
 from buddy.sessions.pending import pending_approvals
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
 
+WINDOW = 1000
 MIN_PART = 4  # bytes: the longest character
 
 
@@ -35,7 +38,9 @@ class ReadRequests:
             "list_decisions": on_runtime(ask.ListDecisions, self.list_decisions),
         }
 
-    async def get_snapshot(self, _peer: PeerConnection, _request: ask.GetSnapshot, session: Session) -> Shape:
+    async def get_snapshot(self, _peer: PeerConnection, request: ask.GetSnapshot, session: Session) -> Shape:
+        if request.at_seq is not None:
+            return await snapshot_at(self._log, session.session_id, request.at_seq)
         snapshot = session.snapshot()
         return ask.GetSnapshotReply(
             state=snapshot.state,
@@ -51,8 +56,22 @@ class ReadRequests:
         )
 
     async def read_events(self, _peer: PeerConnection, request: ask.ReadEvents, record: SessionRecord) -> Shape:
-        events = await self._log.read(record.session_id, request.after, request.limit)
+        if request.before is None:
+            events = await self._log.read(record.session_id, request.after, request.limit, request.types)
+        else:
+            events = await self._read_before(record, request, request.before)
         return ask.ReadEventsReply(tuple(msgspec.Raw(event.line()[:-1]) for event in events), record.last_seq)
+
+    async def _read_before(self, record: SessionRecord, request: ask.ReadEvents, before: int) -> list[Event]:
+        """The last events before a seq, looked for backwards, some at a time."""
+        found: list[Event] = []
+        first = max(request.after + 1, record.first_seq)
+        while before > first and len(found) < request.limit:
+            start = max(first, before - WINDOW)
+            page = await self._log.read(record.session_id, start - 1, before - start, request.types)
+            found = [*(event for event in page if event.seq < before), *found]
+            before = start
+        return found[-request.limit :]
 
     async def read_blob(self, _peer: PeerConnection, request: ask.ReadBlob, record: SessionRecord) -> Shape:
         is_named = await self._log.has_blob(record.session_id, request.blob)

@@ -1,0 +1,57 @@
+"""Requests about the past of a session, and the profiles to choose from."""
+
+from collections.abc import Mapping
+
+from buddy.config.resolve import profile_names, resolve_profile
+from buddy.config.settings import Config
+from buddy.daemon.connection import PeerConnection
+from buddy.daemon.dispatch import Handlers, on_record, on_runtime
+from buddy.daemon.handlers.host import Host
+from buddy.errors import UserError
+from buddy.log.contract import Log, SessionRecord
+from buddy.protocol import history_requests as ask
+from buddy.protocol.shapes import Shape
+from buddy.sessions import file_changes, marks
+from buddy.sessions.past import read_entries
+
+
+class HistoryRequests:
+    def __init__(self, log: Log, host: Host) -> None:
+        self._log = log
+        self._host = host
+
+    def handlers(self) -> Handlers:
+        return {
+            "list_marks": on_record(ask.ListMarks, self.list_marks),
+            "list_changes": on_record(ask.ListChanges, self.list_changes),
+            "list_profiles": on_runtime(ask.ListProfiles, self.list_profiles),
+        }
+
+    async def list_marks(self, _peer: PeerConnection, _request: ask.ListMarks, record: SessionRecord) -> Shape:
+        entries = await read_entries(self._log, record.session_id, types=marks.TYPES)
+        return ask.ListMarksReply(tuple(marks.marks_of(entries)))
+
+    async def list_changes(self, _peer: PeerConnection, request: ask.ListChanges, record: SessionRecord) -> Shape:
+        entries = await read_entries(
+            self._log, record.session_id, types=file_changes.TYPES, through=request.at_seq or record.last_seq
+        )
+        return ask.ListChangesReply(tuple(file_changes.list_changes(entries, request)), file_changes.UNCOVERED)
+
+    async def list_profiles(self, _peer: PeerConnection, _request: ask.ListProfiles) -> Shape:
+        """Names and models alone: neither keys nor addresses."""
+        config, env = self._host.configuration.current, self._host.configuration.env
+        try:
+            active = resolve_profile(config, env).profile
+        except UserError:
+            active = ""  # each profile says why it cannot be used
+        return ask.ListProfilesReply(
+            tuple(_profile(name, config, env, active == name) for name in profile_names(config, env))
+        )
+
+
+def _profile(name: str, config: Config, env: Mapping[str, str], is_default: bool) -> ask.ProfileInfo:
+    try:
+        found = resolve_profile(config, env, name)
+    except UserError as error:
+        return ask.ProfileInfo(name, "", "", is_default, str(error))
+    return ask.ProfileInfo(name, found.model, found.api, is_default)
