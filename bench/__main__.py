@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.benchmarks import Benchmark, measure
 from bench.confinement import BENCHMARKS as CONFINEMENT
+from bench.console import BENCHMARKS as CONSOLE
 from bench.figures import Row, table
 from bench.page import write
 from bench.pauses import BENCHMARKS as PAUSES
@@ -17,7 +18,7 @@ from bench.servers import BENCHMARKS as SERVERS
 from bench.setup import BenchmarkError, Setup
 from bench.storage import BENCHMARKS as STORAGE
 
-BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *PAUSES)
+BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *PAUSES, *CONSOLE)
 NAMES = [peer.name for peer in PEERS]
 USAGE = 64
 
