@@ -161,7 +161,7 @@ class ConsoleDaemon:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self._state / "run" / "buddyd.sock"))
             lines = connection.makefile("rw", encoding="utf-8")
-            hello = {"clientName": "bench", "clientVersion": "1", "capabilities": []}
+            hello: dict[str, Any] = {"clientName": "bench", "clientVersion": "1", "capabilities": []}
             for number, (name, body) in enumerate((("hello", hello), (kind, payload))):
                 envelope = {"v": "push.runtime.v1", "kind": "request", "requestId": f"req_{number}", "type": name}
                 place = {"sessionId": session_id} if session_id and number else {}
@@ -190,7 +190,7 @@ class ConsoleDaemon:
 
 
 def grow(database: Path, session_id: str, events: int) -> None:
-    """Repeat a session's run under new ids until its log has so many events; the daemon must not be running."""
+    """Repeat a session's run under new ids until its log is that long; the daemon must not be running."""
     with sqlite3.connect(database) as connection:
         key, last = connection.execute("SELECT key, last_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
         query = "SELECT ts, run_id, type, payload FROM events WHERE session = ? ORDER BY seq"
@@ -220,7 +220,7 @@ def _plain_server(setup: Setup) -> str:
             self.end_headers()
             self.wfile.write(b"<!doctype html><title>x</title><link rel=icon href=data:,><p>one line")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
             """Nothing is printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
