@@ -37,7 +37,7 @@ AFTER = (
 )
 TEST = "from cart import total\n\n\ndef test_total_rounds_to_cents():\n    assert total([]) == 0\n"
 FAILED = (
-    "printf 'test_total_rounds_to_cents FAILED\\n  assert 10.0 == Decimal(\"10.01\")\\n"
+    'printf \'test_total_rounds_to_cents FAILED\\n  assert 10.0 == Decimal("10.01")\\n'
     "1 failed, 41 passed in 0.38s\\n'; exit 1"
 )
 
