@@ -92,6 +92,7 @@ wheel: $(READY) ## Build the wheel, install it into a clean environment, and run
 	@rm -rf dist && PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	@$(BIN)/python -m venv dist/environment && dist/environment/bin/python -m pip install -q dist/*.whl
 	@cd dist && environment/bin/buddy demo
+	@cd dist && environment/bin/python -c "from buddy.daemon.web.static_files import load_console; print(len(load_console()), 'files of the console')"
 
 lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }

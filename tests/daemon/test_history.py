@@ -75,6 +75,9 @@ async def test_changed_files_by_run_turn_and_call(client: WireClient, daemon: Da
     everything = (await client.ask("list_changes", {"all": True}, session_id))["files"]
     assert [file["path"] for file in everything] == ["b.txt", "a.txt"]
     events = await read_log(client, session_id)
+    end = next(event["seq"] for event in events if event["type"] == "run_complete")
+    since = (await client.ask("list_changes", {"toSeq": end}, session_id))["files"]
+    assert [file["path"] for file in since] == ["a.txt"]
     written = next(event["seq"] for event in events if event["type"] == "tool_result")
     then = (await client.ask("list_changes", {"all": True, "atSeq": written}, session_id))["files"]
     assert [(file["path"], file["added"]) for file in then] == [("b.txt", 3)]

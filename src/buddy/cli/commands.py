@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
 COMMANDS = (
-    *("exec", "run", "resume", "session", "attach", "ps", "replay", "daemon", "approvals", "trust"),
+    *("exec", "run", "resume", "session", "changes", "attach", "ps", "replay", "daemon", "approvals", "trust"),
     *("model", "login", "logout", "memory", "project", "web", "doctor", "demo", "completion", "help"),
 )
 
@@ -24,6 +24,7 @@ ELSEWHERE = {
     "list": "'buddy session list'",
     "ls": "'buddy session list'",
     "history": "'buddy session list'",
+    "diff": "'buddy changes --diff'",
     "chat": "'buddy', without a command",
     "continue": "'buddy -c'",
     "permissions": "'buddy approvals'",
@@ -40,7 +41,7 @@ ELSEWHERE = {
     "server": "'buddy daemon run'",
     **dict.fromkeys(("mcp", "update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
     **dict.fromkeys(("hooks", "skills", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
-    **dict.fromkeys(("apply", "undo", "changes", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
+    **dict.fromkeys(("apply", "undo", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 
 _WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project")
@@ -102,7 +103,7 @@ def _add(commands: "Subparsers", name: str) -> None:
     match name:
         case "exec" | "run" | "resume":
             from buddy.cli.parsing.runs import ADD
-        case "session" | "attach" | "ps" | "replay" | "memory":
+        case "session" | "changes" | "attach" | "ps" | "replay" | "memory":
             from buddy.cli.parsing.sessions import ADD
         case "approvals" | "trust":
             from buddy.cli.parsing.approvals import ADD

@@ -51,6 +51,11 @@ class Options(argparse.Namespace):
     archived: bool = False
     undo: bool = False
     seq: int | None = None
+    run: str | None = None
+    turn: int | None = None
+    call: str | None = None
+    stat: bool = False
+    diff: bool = False
     folder: str = "."
     read_only: bool = False
     after: int = 0

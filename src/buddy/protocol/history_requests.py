@@ -26,7 +26,7 @@ class ListMarksReply(Shape, frozen=True):
 
 
 class ListChanges(Shape, frozen=True):
-    """A run, a turn of a run, a call, or `all`; without any of them, the last run that changed files.
+    """A run, a turn of a run, a call, what changed after `to_seq`, or `all`; else the last run that changed files.
 
     `at_seq`: only what had changed by then. `diff` asks for the diffs, too.
     """
@@ -34,6 +34,7 @@ class ListChanges(Shape, frozen=True):
     run_id: RunId | None = None
     turn: Positive | None = None
     call_id: str | None = None
+    to_seq: Count | None = None
     all: bool = False
     at_seq: Positive | None = None
     diff: bool = False

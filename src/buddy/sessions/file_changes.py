@@ -26,12 +26,14 @@ class _Edit(Struct, frozen=True):
     turn: int
     call_id: str
     diff: str
+    seq: int
 
 
 def list_changes(entries: Iterable[Entry], wanted: ListChanges) -> Sequence[FileChange]:
     """The changes of a selection, by file."""
     edits = list(_edits(entries))
-    if not (wanted.all or wanted.run_id or wanted.call_id) and edits:
+    is_chosen = wanted.all or wanted.run_id or wanted.call_id or wanted.to_seq is not None
+    if edits and not is_chosen:
         edits = [edit for edit in edits if edit.run_id == edits[-1].run_id]
     chosen = [edit for edit in edits if _is_wanted(edit, wanted)]
     by_path: dict[str, list[_Edit]] = {}
@@ -51,6 +53,7 @@ def _is_wanted(edit: _Edit, wanted: ListChanges) -> bool:
         wanted.run_id in (None, edit.run_id)
         and wanted.turn in (None, edit.turn)
         and wanted.call_id in (None, edit.call_id)
+        and edit.seq > (wanted.to_seq or 0)
     )
 
 
@@ -72,7 +75,7 @@ def _edits(entries: Iterable[Entry]) -> Iterator[_Edit]:
                 change: Change = "modified" if path in seen or call.tool_name == "edit_file" else "added"
                 seen.add(path)
                 if found is not None:
-                    yield _Edit(path, change, event.run_id, of_turn, call_id, found)
+                    yield _Edit(path, change, event.run_id, of_turn, call_id, found, event.seq)
             case _:
                 pass
 

@@ -1,4 +1,4 @@
-"""The arguments of `session`, `attach`, `ps`, `replay` and `memory`."""
+"""The arguments of `session`, `changes`, `attach`, `ps`, `replay` and `memory`."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -42,6 +42,23 @@ def add_sessions(commands: "Subparsers") -> None:
     named = {"list": listing, "show": showing, "export": exporting, "delete": deleting, "search": searching}
     more = {"fork": forking, "import": importing, "rename": renaming, "archive": archiving}
     finish({**named, **more}, _session)
+
+
+def add_changes(commands: "Subparsers") -> None:
+    parser = add(commands, "changes", "show the files that a session changed (default: its last run that changed some)")
+    add_session(parser, nargs="?")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--run", metavar="ID", help="only this run")
+    which.add_argument("--call", metavar="ID", help="only this tool call")
+    which.add_argument("--to", dest="seq", type=whole_number, metavar="SEQ", help="everything after this event")
+    which.add_argument("--all", action="store_true", help="everything")
+    parser.add_argument("--turn", type=whole_number, metavar="N", help="only this turn of the run")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--stat", action="store_true", help="one line per file (default)")
+    form.add_argument("--diff", action="store_true", help="print the diffs")
+    form.add_argument("--json", action="store_true", help="print JSON, with the diffs")
+    add_common(parser)
+    parser.set_defaults(command=_changes)
 
 
 def add_attach(commands: "Subparsers") -> None:
@@ -103,13 +120,26 @@ def _speed(text: str) -> float:
     return speed
 
 
-ADD = {"session": add_sessions, "attach": add_attach, "ps": add_ps, "replay": add_replay, "memory": add_memory}
+ADD = {
+    "session": add_sessions,
+    "changes": add_changes,
+    "attach": add_attach,
+    "ps": add_ps,
+    "replay": add_replay,
+    "memory": add_memory,
+}
 
 
 def _session(options: Options) -> int:
     from buddy.cli.session import session
 
     return session(options)
+
+
+def _changes(options: Options) -> int:
+    from buddy.cli.changes import changes
+
+    return changes(options)
 
 
 def _attach(options: Options) -> int:
