@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from buddy.daemon.handlers.all import make_handlers
+from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import Role
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
@@ -30,8 +31,10 @@ def example(kind: str, session_id: str) -> Shape:
         "set_approval_policy": ask.SetApprovalPolicy("all"),
         "read_events": ask.ReadEvents(0),
         "read_blob": ask.ReadBlob("0" * 64),
-        "steer_run": ask.SteerRun(RUN, "left"),
-        "queue_message": ask.QueueMessage("msg_2", "later"),
+        "steer_run": queue.SteerRun(RUN, "left"),
+        "queue_message": queue.QueueMessage("msg_2", "later"),
+        "list_queue": queue.ListQueue(),
+        "unqueue_message": queue.UnqueueMessage("msg_2"),
         "fork_session": ask.ForkSession(1),
         "prune_session": ask.PruneSession(2),
         "mint_token": ask.MintToken("driver"),

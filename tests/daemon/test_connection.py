@@ -11,6 +11,7 @@ import pytest
 from buddy.client.client import Client
 from buddy.daemon.link import memory_pair
 from buddy.errors import ProtocolError
+from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION, Role
 from buddy.protocol.envelopes import Response
@@ -213,8 +214,8 @@ async def test_an_observer_sees_everything_and_does_nothing(tmp_path: Path) -> N
                 (decision, ask.AcceptedReply),
                 (ask.CancelRun(session_id, run_id), ask.AcceptedReply),
                 (ask.SetApprovalPolicy("all"), ask.SetApprovalPolicyReply),
-                (ask.SteerRun(run_id, "left"), ask.AcceptedReply),
-                (ask.QueueMessage("msg_2", "later"), ask.QueueMessageReply),
+                (queue.SteerRun(run_id, "left"), ask.AcceptedReply),
+                (queue.QueueMessage("msg_2", "later"), queue.QueueMessageReply),
                 (ask.SwitchModel("other"), ask.SwitchModelReply),
                 (ask.CompactSession(), ask.CompactSessionReply),
                 (ask.PruneSession(2), ask.PruneSessionReply),

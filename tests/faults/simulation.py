@@ -13,19 +13,17 @@ from buddy.protocol.codes import Policy, Verdict
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import RunComplete, UserMessage
 from buddy.protocol.ids import CountingIds
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun
 from buddy.protocol.requests import (
     AcceptedReply,
     CompactSession,
     CompactSessionReply,
     GetSnapshot,
     GetSnapshotReply,
-    QueueMessage,
-    QueueMessageReply,
     SendUserMessage,
     SetApprovalPolicy,
     SetApprovalPolicyReply,
     StartSession,
-    SteerRun,
     SubmitApproval,
 )
 from buddy.protocol.shapes import Repo
@@ -40,7 +38,7 @@ TIMEOUT, EXPIRED = 5.0, 6.0
 FOREVER = 1e9
 PATIENCE, TOO_LONG = 2000, 40
 
-Step = Callable[[], Awaitable[None]]
+Step = Callable[[], Awaitable[object]]
 
 
 class Person:

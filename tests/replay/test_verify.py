@@ -26,6 +26,7 @@ from buddy.models.contract import (
     TokenUsage,
 )
 from buddy.protocol.events import ApprovalRequired, AssistantToken, ModelRequest, RunComplete, RunStarted, ToolOutput
+from buddy.protocol.queue_requests import SteerRun
 from buddy.protocol.requests import (
     AcceptedReply,
     CancelRun,
@@ -35,7 +36,6 @@ from buddy.protocol.requests import (
     ForkSessionReply,
     SetApprovalPolicy,
     SetApprovalPolicyReply,
-    SteerRun,
     SubmitApproval,
     SwitchModel,
     SwitchModelReply,

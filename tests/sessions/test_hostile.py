@@ -8,7 +8,8 @@ import pytest
 
 from buddy.errors import ProtocolError
 from buddy.protocol.events import ApprovalReceived, ApprovalRequired, RunComplete, ToolClaimed, ToolResult
-from buddy.protocol.requests import AcceptedReply, QueueMessage, QueueMessageReply, SteerRun, SubmitApproval
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun
+from buddy.protocol.requests import AcceptedReply, SubmitApproval
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, checked_host

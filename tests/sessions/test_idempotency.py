@@ -9,7 +9,8 @@ import pytest
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
 from buddy.protocol.events import RunComplete
-from buddy.protocol.requests import PruneSession, PruneSessionReply, QueueMessage, QueueMessageReply
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply
+from buddy.protocol.requests import PruneSession, PruneSessionReply
 from tests.harness.logs import read_all, refold
 from tests.harness.models import StepModel, answer
 from tests.harness.runtime import checked_host, crash, recorded_types, scripted_host

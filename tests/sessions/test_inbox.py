@@ -8,19 +8,26 @@ import pytest
 
 from buddy.errors import ProtocolError
 from buddy.log.contract import Log
-from buddy.protocol.events import RunComplete, SessionSnapshot, UserMessage, WarningRaised
+from buddy.protocol.events import RunCancelling, RunComplete, SessionSnapshot, UserMessage, WarningRaised
+from buddy.protocol.queue_requests import (
+    ListQueue,
+    ListQueueReply,
+    QueueMessage,
+    QueueMessageReply,
+    SteerRun,
+    UnqueueMessage,
+    UnqueueMessageReply,
+)
 from buddy.protocol.requests import (
     AcceptedReply,
     PruneSession,
     PruneSessionReply,
-    QueueMessage,
-    QueueMessageReply,
     ReadEvents,
     ReadEventsReply,
-    SteerRun,
     SwitchModel,
     SwitchModelReply,
 )
+from buddy.protocol.shapes import WaitingMessage
 from buddy.sessions.inbox import MAX_QUEUED
 from tests.harness.models import StepModel, answer, asks_for, call
 from tests.harness.runtime import RuntimeClient, checked_host, crash, recorded_types
@@ -232,3 +239,41 @@ async def test_a_call_id_from_before_a_prune_can_be_used_again(tmp_path: Path, l
             await again.send("second")
             assert (await again.wait_for(RunComplete)).summary == "two"
             assert (tmp_path / "ledger").read_text() == "x\nx\n"
+
+
+async def test_a_cancel_can_give_the_queue_back_and_nothing_starts(tmp_path: Path) -> None:
+    model = StepModel([asyncio.Event(), *answer("never")], answer("later"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        run_id = await client.send("go")
+        await model.waiting.wait()
+        await queue(client, "one", "msg_one")
+        await steer(client, run_id, "two")
+        listed = (await client.api.request(ListQueue(), ListQueueReply, client.session_id)).messages
+        assert [(waiting.text, waiting.steers) for waiting in listed] == [("one", False), ("two", True)]
+        returned = await client.api.cancel(client.session_id, run_id, return_queue=True)
+        assert returned == listed
+        assert returned[0] == WaitingMessage("msg_one", "one", "cli")
+        await client.wait_for(RunComplete)
+        assert client.bodies(RunCancelling)[0].returned == returned
+        assert (await client.api.request(ListQueue(), ListQueueReply, client.session_id)).messages == ()
+        assert [message.text for message in client.bodies(UserMessage)] == ["go"]
+
+
+async def test_a_queued_message_can_be_taken_back(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    model = StepModel([gate, *answer("one")], answer("two"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start()
+        await client.send("go")
+        await model.waiting.wait()
+        await queue(client, "keep", "msg_keep")
+        await queue(client, "drop", "msg_drop")
+        dropped = UnqueueMessage("msg_drop")
+        assert (await client.api.request(dropped, UnqueueMessageReply, client.session_id)).text == "drop"
+        with pytest.raises(ProtocolError, match="no longer waiting"):
+            await client.api.request(dropped, UnqueueMessageReply, client.session_id)
+        gate.set()
+        await client.wait_for(RunComplete)
+        await client.wait_for(RunComplete)
+        assert [message.text for message in client.bodies(UserMessage)] == ["go", "keep"]

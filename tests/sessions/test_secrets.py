@@ -21,16 +21,8 @@ from buddy.protocol.events import (
     ToolOutput,
     ToolResult,
 )
-from buddy.protocol.requests import (
-    AcceptedReply,
-    ListSessions,
-    ListSessionsReply,
-    QueueMessage,
-    QueueMessageReply,
-    StartSession,
-    SteerRun,
-    SubmitApproval,
-)
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun
+from buddy.protocol.requests import AcceptedReply, ListSessions, ListSessionsReply, StartSession, SubmitApproval
 from buddy.protocol.shapes import Criterion, Repo, RunOptions
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, call, shell

@@ -71,11 +71,39 @@ def test_messages_queue_during_a_run_and_esc_interrupts_it(home: Home) -> None:
         terminal.wait_for("the quick brown fox")
         terminal.enter("next please")
         terminal.wait_for("queued (1): next please")
+        terminal.enter("/steer to the left")
+        terminal.wait_for("next turn: to the left")
+        terminal.type("half")
+        terminal.wait_for("> half")
         terminal.keys("Escape")
         terminal.wait_for("■ cancelled")
+        terminal.wait_until(lambda screen: screen.splitlines()[-4:-1] == ["> next please", "  to the left", "  half"])
+        terminal.keys("Enter")
         terminal.wait_for("✓ done")
-        lines = terminal.screen(history=True).splitlines()
-    assert lines.index("> next please") > lines.index("> first")
+
+
+def test_a_queued_message_is_edited_or_dropped_with_up(home: Home) -> None:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("first")
+        terminal.wait_for("the quick brown fox")
+        terminal.enter("the second")
+        terminal.wait_for("queued: the second (Up to edit)")
+        terminal.enter("the third")
+        terminal.wait_for("queued: the third (Up to edit)")
+        terminal.keys("Up")
+        terminal.wait_for("> the third")
+        terminal.wait_for("queued: the second (Up to edit)")
+        terminal.type(" edited")
+        terminal.wait_for("> the third edited")
+        terminal.keys("Enter")
+        terminal.wait_for("queued: the third edited (Up to edit)")
+        terminal.keys("Up")
+        terminal.wait_for("> the third edited")
+        terminal.keys("C-c")
+        terminal.wait_until(lambda screen: screen.splitlines()[-2] == ">")
+        assert "queued: the third" not in terminal.screen()
+        assert "queued: the second (Up to edit)" in terminal.screen()
 
 
 def test_only_some_commands_work_while_a_run_is_active(home: Home) -> None:

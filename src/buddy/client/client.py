@@ -20,7 +20,7 @@ from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event, Response, RowEvent, encode, parse_incoming
 from buddy.protocol.ids import Ids
 from buddy.protocol.request_table import REQUESTS
-from buddy.protocol.shapes import AttachOptions, Shape
+from buddy.protocol.shapes import AttachOptions, Shape, WaitingMessage
 
 MAX_BUFFERED = 10_000
 
@@ -144,8 +144,12 @@ class Client:
     async def approve(self, answer: ask.SubmitApproval) -> None:
         await self.request(answer, ask.AcceptedReply)
 
-    async def cancel(self, session_id: str, run_id: str, reason: str = "user_cancelled") -> None:
-        await self.request(ask.CancelRun(session_id, run_id, reason), ask.AcceptedReply)
+    async def cancel(
+        self, session_id: str, run_id: str, reason: str = "user_cancelled", *, return_queue: bool = False
+    ) -> tuple[WaitingMessage, ...]:
+        """Cancel a run; with `return_queue`, what was waiting is given back and starts nothing."""
+        request = ask.CancelRun(session_id, run_id, reason, return_queue=return_queue)
+        return (await self.request(request, ask.CancelRunReply)).returned
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

@@ -261,13 +261,11 @@ class ApprovalExpired(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
-    """`plan`: whether the session only reads from now on, whatever the policy; absent if that stays as it was."""
-
     facts = EventFacts(lasts=True, decides=True)
     policy: Policy
     by: str
     expires_at: Count | None = None
-    plan: bool | None = None
+    plan: bool | None = None  # whether the session only reads from now on; None leaves that as it is
 
 
 class Usage(Payload, frozen=True, kw_only=True):
@@ -375,7 +373,6 @@ EventBody = (
     | AcceptanceResult
     | Recovery
 )
-
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 

@@ -272,9 +272,17 @@ class RunStarted(Payload):
     recording: NotRequired[int | None]
 
 
+class WaitingMessage(TypedDict):
+    clientMessageId: str
+    text: str
+    by: str
+    steers: NotRequired[bool]
+
+
 class RunCancelling(Payload):
     reason: str
     by: str
+    returned: NotRequired[list[WaitingMessage]]
 
 
 class CancelScheduled(Payload):

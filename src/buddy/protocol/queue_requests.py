@@ -1,7 +1,7 @@
 """Requests about messages that wait: for the active run's next turn, or for a run of their own."""
 
 from buddy.protocol.ids import MessageId, RunId
-from buddy.protocol.shapes import Count, Shape, Text
+from buddy.protocol.shapes import Count, Shape, Text, WaitingMessage
 
 
 class SteerRun(Shape, frozen=True):
@@ -18,3 +18,21 @@ class QueueMessage(Shape, frozen=True):
 
 class QueueMessageReply(Shape, frozen=True):
     position: Count
+
+
+class ListQueue(Shape, frozen=True):
+    pass
+
+
+class ListQueueReply(Shape, frozen=True):
+    messages: tuple[WaitingMessage, ...]
+
+
+class UnqueueMessage(Shape, frozen=True):
+    """Take back a message that no run has yet."""
+
+    client_message_id: MessageId
+
+
+class UnqueueMessageReply(Shape, frozen=True):
+    text: str

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from buddy.protocol import history_requests as history
+from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol import web_requests as web
 from buddy.protocol.shapes import Shape
@@ -55,7 +56,7 @@ REQUESTS: dict[str, RequestRow] = {
     "submit_approval": RequestRow(
         ask.SubmitApproval, ask.AcceptedReply, "approver", "open_session", "approvals", is_reply_bound=True
     ),
-    "cancel_run": RequestRow(ask.CancelRun, ask.AcceptedReply, "driver", "open_session", is_reply_bound=True),
+    "cancel_run": RequestRow(ask.CancelRun, ask.CancelRunReply, "driver", "open_session", is_reply_bound=True),
     "ping": RequestRow(ask.Ping, ask.PingReply, "anyone"),
     # Buddy's own
     "watch_sessions": RequestRow(ask.WatchSessions, ask.ListSessionsReply, "client", capability="watch_sessions"),
@@ -73,8 +74,10 @@ REQUESTS: dict[str, RequestRow] = {
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
     "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "owner"),
     "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "owner", capability="decisions"),
-    "steer_run": RequestRow(ask.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
-    "queue_message": RequestRow(ask.QueueMessage, ask.QueueMessageReply, "driver", "open_session", "queue"),
+    "steer_run": RequestRow(queue.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
+    "queue_message": RequestRow(queue.QueueMessage, queue.QueueMessageReply, "driver", "open_session", "queue"),
+    "list_queue": RequestRow(queue.ListQueue, queue.ListQueueReply, "observer", "open_session", "queue"),
+    "unqueue_message": RequestRow(queue.UnqueueMessage, queue.UnqueueMessageReply, "driver", "open_session", "queue"),
     # Neither is opened: a session that another process runs can be forked, and opening one to delete it would resume
     # its interrupted run.
     "fork_session": RequestRow(ask.ForkSession, ask.ForkSessionReply, "driver", "session", "fork"),

@@ -8,7 +8,6 @@ from buddy.protocol import token_requests
 from buddy.protocol.codes import Mode, Policy, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
 from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, SessionId
-from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun  # noqa: F401 - found here, too
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
@@ -29,6 +28,7 @@ from buddy.protocol.shapes import (
     Shape,
     Text,
     ToolCallItem,
+    WaitingMessage,
 )
 
 # --- of the Push protocol ------------------------------------------------------------------------------------------
@@ -136,14 +136,21 @@ class SubmitApproval(Shape, frozen=True):
 
 
 class CancelRun(Shape, frozen=True):
+    """With `return_queue`, no waiting message starts a run afterwards: the reply gives them back."""
+
     session_id: SessionId
     run_id: RunId
     reason: str = "user_cancelled"
     after_seconds: Seconds | None = None
+    return_queue: bool = False
 
 
 class AcceptedReply(Shape, frozen=True):
     accepted: bool
+
+
+class CancelRunReply(AcceptedReply, frozen=True):
+    returned: tuple[WaitingMessage, ...] = ()
 
 
 class Ping(Shape, frozen=True):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import SessionId
-from buddy.protocol.shapes import Count
+from buddy.protocol.shapes import Count, WaitingMessage
 
 
 class SessionResumed(Informational, frozen=True, kw_only=True):
@@ -32,9 +32,12 @@ class SessionArchived(Informational, frozen=True, kw_only=True):
 
 
 class RunCancelling(Payload, frozen=True, kw_only=True):
+    """`returned`: messages that were waiting, and were given back."""
+
     facts = EventFacts(of_run=True, copied=True)
     reason: str
     by: str
+    returned: tuple[WaitingMessage, ...] = ()
 
 
 class CancelScheduled(Payload, frozen=True, kw_only=True):

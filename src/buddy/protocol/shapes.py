@@ -259,6 +259,15 @@ class ApprovalRequest(Shape, frozen=True):
     expires_at_boot: BootTime | None = None
 
 
+class WaitingMessage(Shape, frozen=True):
+    """A message that no run has yet; `steers`: it is for the next turn of the active one."""
+
+    client_message_id: str
+    text: str
+    by: str
+    steers: bool = False
+
+
 class SnapshotMeta(Shape, frozen=True):
     provider: str
     sandbox_provider: str

@@ -16,11 +16,11 @@ from buddy.errors import LogError
 from buddy.log.contract import Batch, InboxItem, Lease, SessionRecord
 from buddy.log.memory import MemoryLog
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import EventBody, UserMessage
+from buddy.protocol.events import EventBody, RunCancelling, UserMessage
 from buddy.protocol.shapes import Repo
 from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.fork import Entry
-from buddy.sessions.inbox import steering_item
+from buddy.sessions.inbox import steering_item, waiting_item
 
 OWNER = "replay"
 EXCERPT = 600
@@ -77,9 +77,11 @@ class ReplayLog(MemoryLog):
         return last_seq
 
     async def waiting(self, session_id: str) -> list[InboxItem]:
-        """The messages that join the active run now."""
-        entries = takewhile(_is_steering, self._cursor.after(self._cursor.reached))
-        bodies = [body for _, body in entries if isinstance(body, UserMessage)]
+        """The messages that join the active run now, or are given back by the cancel that comes next."""
+        following = list(self._cursor.after(self._cursor.reached))
+        if following and isinstance(cancelling := following[0][1], RunCancelling):
+            return [waiting_item(session_id, at, one) for at, one in enumerate(cancelling.returned)]
+        bodies = [body for _, body in takewhile(_is_steering, following) if isinstance(body, UserMessage)]
         return [steering_item(session_id, at, body) for at, body in enumerate(bodies)]
 
     def _check(self, event: Event) -> None:

@@ -89,7 +89,7 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             )
             return lambda session: session.submit_approval(submission, body.by)
         case RunCancelling():
-            return lambda session: session.runs.cancel(CancelRun(session_id, run_id, body.reason), body.by)
+            return lambda session: session.runs.cancel(_cancel(session_id, run_id, body), body.by)
         case CancelScheduled():
             later = CancelRun(session_id, run_id, body.reason, _seconds_until(body.at, event.ts))
             return lambda session: session.runs.cancel(later, body.by)
@@ -105,6 +105,10 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             return lambda session: compact(session, body.by, undo=body.undo)
         case _:
             return None
+
+
+def _cancel(session_id: str, run_id: str, body: RunCancelling) -> CancelRun:
+    return CancelRun(session_id, run_id, body.reason, return_queue=bool(body.returned))
 
 
 def _is_note(entry: Entry) -> bool:

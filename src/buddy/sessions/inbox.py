@@ -4,14 +4,17 @@ Invariants: a message is stored, scrubbed, before it is accepted, and is removed
 the same clientMessageId is stored once.
 """
 
+from collections.abc import Container
+
 from msgspec import Struct
 
 from buddy.errors import ProtocolError
 from buddy.log.contract import InboxItem, Log
 from buddy.protocol.envelopes import decode, encode
 from buddy.protocol.events import UserMessage
-from buddy.protocol.requests import QueueMessage, SendUserMessage
-from buddy.protocol.shapes import RunOptions
+from buddy.protocol.queue_requests import QueueMessage
+from buddy.protocol.requests import SendUserMessage
+from buddy.protocol.shapes import RunOptions, WaitingMessage
 from buddy.scrub import Scrubber
 from buddy.sessions.messages import scrub_message
 
@@ -25,6 +28,11 @@ class QueuedMessage(Struct, frozen=True):
     item_id: int
     message: "StoredMessage"
     by: str
+    steers: bool = False
+
+    def shown(self) -> WaitingMessage:
+        """As clients see it."""
+        return WaitingMessage(self.message.client_message_id, self.message.text, self.by, self.steers)
 
 
 class StoredMessage(SendUserMessage, frozen=True):
@@ -50,6 +58,11 @@ class MessageQueue:
 
     async def steer(self, message: QueueMessage, by: str) -> None:
         await self._put(_STEER, message, by)
+
+    async def waiting(self, recorded: Container[str]) -> list[QueuedMessage]:
+        """Everything that no run has recorded yet, in its order."""
+        found = [_read(item) for item in await self._log.waiting(self._session_id)]
+        return [item for item in found if item.message.client_message_id not in recorded]
 
     async def steers(self) -> list[QueuedMessage]:
         """Messages to the active run that it has not recorded yet."""
@@ -80,5 +93,13 @@ def steering_item(session_id: str, item_id: int, body: UserMessage) -> InboxItem
     return InboxItem(item_id, body.message_id, f"{_STEER}{body.by}", bytes(encode(stored)))
 
 
+def waiting_item(session_id: str, item_id: int, one: WaitingMessage) -> InboxItem:
+    """A message as it waited before it was given back."""
+    kind = _STEER if one.steers else _MESSAGE
+    stored = StoredMessage(session_id, one.client_message_id, one.text)
+    return InboxItem(item_id, one.client_message_id, f"{kind}{one.by}", bytes(encode(stored)))
+
+
 def _read(item: InboxItem) -> QueuedMessage:
-    return QueuedMessage(item.item_id, decode(item.body, StoredMessage), item.kind.partition(":")[2])
+    kind, _, by = item.kind.partition(":")
+    return QueuedMessage(item.item_id, decode(item.body, StoredMessage), by, f"{kind}:" == _STEER)

@@ -12,7 +12,7 @@ from buddy.protocol.requests import CancelRun
 
 class RunDeadline:
     def __init__(
-        self, session_id: str, clock: Callable[[], int], cancel: Callable[[CancelRun, str], Awaitable[None]]
+        self, session_id: str, clock: Callable[[], int], cancel: Callable[[CancelRun, str], Awaitable[object]]
     ) -> None:
         self._session_id = session_id
         self._clock = clock

@@ -5,7 +5,7 @@ has a task, or gets one when its session is opened again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -24,11 +24,13 @@ from buddy.protocol.events import (
     StartedOptions,
     UserMessage,
 )
-from buddy.protocol.requests import CancelRun, QueueMessage, SendUserMessage, SteerRun
+from buddy.protocol.queue_requests import QueueMessage, SteerRun
+from buddy.protocol.requests import CancelRun, SendUserMessage
+from buddy.protocol.shapes import WaitingMessage
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
-from buddy.sessions.inbox import MessageQueue
+from buddy.sessions.inbox import MessageQueue, QueuedMessage
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.messages import (
     ScrubbedText,
@@ -79,7 +81,7 @@ class Runs:
         self._session = session
         self._task: asyncio.Task[None] | None = None
         services = session.services
-        self._inbox = MessageQueue(services.log, session.session_id, services.scrubber)
+        self.inbox = MessageQueue(services.log, session.session_id, services.scrubber)
         self._deadline = RunDeadline(session.session_id, services.clock, self.cancel)
 
     @property
@@ -128,7 +130,7 @@ class Runs:
         await check_cost(session.backend, session.place, _options(session, as_sent).budget)
         if message.client_message_id in session.fold.runs:
             return 0
-        position = await self._inbox.queue(message, by)
+        position = await self.inbox.queue(message, by)
         if position == 0 and message.client_message_id not in session.fold.runs:
             raise pruned_message()
         if session.fold.run is None:
@@ -142,22 +144,30 @@ class Runs:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         check_text(request.text)
         message = QueueMessage(self._session.services.ids("msg"), request.text, as_is=request.as_is)
-        await self._inbox.steer(message, by)
+        await self.inbox.steer(message, by)
 
-    async def cancel(self, request: CancelRun, by: str) -> None:
-        """Now, or after a time: then it holds without the client, and after a restart."""
+    async def cancel(self, request: CancelRun, by: str) -> tuple[WaitingMessage, ...]:
+        """Now, or after a time: then it holds without the client, and after a restart.
+
+        Returns the messages that were waiting, if they are to be given back.
+        """
         session = self._session
+        waiting = await self.inbox.waiting(session.fold.runs) if request.return_queue else []
         run = session.fold.run
         if run is None or run.run_id != request.run_id:
             raise ProtocolError("NO_ACTIVE_RUN", f"{request.run_id[:80]} is not active")
         reason = request.reason or "user_cancelled"
-        if run.cancelling is None and request.after_seconds is not None:
+        if run.cancelling is not None:
+            await session.commit(Rows(taken=tuple(item.item_id for item in waiting)) if waiting else None)
+        elif request.after_seconds is not None:
             at = session.services.now().after(request.after_seconds).unix_ms
             session.journal.record(CancelScheduled(at=at, reason=reason, by=by), run.run_id)
             await session.commit(durable=True)
             self._deadline.follow(session.fold.run)
-        elif run.cancelling is None:
-            await self._cancel(reason, by)
+            return ()
+        else:
+            await self._cancel(reason, by, waiting)
+        return tuple(item.shown() for item in waiting)
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
 
@@ -188,7 +198,7 @@ class Runs:
         """Start a run for the next queued message."""
         session = self._session
         while session.fold.run is None and not session.is_closing and not self.is_compacting:
-            queued = await self._inbox.first()
+            queued = await self.inbox.first()
             if queued is None or session.fold.run is not None:
                 return
             message = queued.message
@@ -276,12 +286,15 @@ class Runs:
             with suppress(ProtocolError):  # the log refused: the session is read again by whoever needs it next
                 await self.start_queued()
 
-    async def _cancel(self, reason: str, by: str) -> None:
+    async def _cancel(self, reason: str, by: str, returned: Sequence[QueuedMessage] = ()) -> None:
         session = self._session
         task, run = self._task, session.fold.run
         if run is None:
             return
-        session.journal.record(RunCancelling(reason=reason, by=by), run.run_id)
+        shown = tuple(item.shown() for item in returned)
+        session.journal.record(RunCancelling(reason=reason, by=by, returned=shown), run.run_id)
+        if returned:
+            await session.commit(Rows(taken=tuple(item.item_id for item in returned)))
         await session.guard(session.approvals.deny_pending(by, reason))
         if task is not None and self._task is task and session.fold.run is run:
             task.cancel()
@@ -290,8 +303,8 @@ class Runs:
     async def _record_steering(self) -> bool:
         session = self._session
         run = session.fold.run
-        steers = await self._inbox.steers() if run is not None else []
-        if run is None or not steers:
+        steers = await self.inbox.steers() if run is not None else []
+        if run is None or run.cancelling is not None or not steers:
             return False
         for steer in steers:
             said = _said(steer.message, steer.by, steer.message.redacted)

@@ -43,19 +43,25 @@ from buddy.protocol.events import (
     UserMessage,
 )
 from buddy.protocol.ids import Ulids
+from buddy.protocol.queue_requests import (
+    ListQueue,
+    ListQueueReply,
+    QueueMessage,
+    QueueMessageReply,
+    SteerRun,
+    UnqueueMessage,
+    UnqueueMessageReply,
+)
 from buddy.protocol.requests import (
     AcceptedReply,
     ForkSession,
     ForkSessionReply,
-    QueueMessage,
-    QueueMessageReply,
     SendUserMessage,
     SetApprovalPolicy,
     SetApprovalPolicyReply,
-    SteerRun,
     SubmitApproval,
 )
-from buddy.protocol.shapes import ContextState, RunOptions
+from buddy.protocol.shapes import ContextState, RunOptions, WaitingMessage
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.phrases import PLAN_MODE, policy_text
 from buddy.terminal.tool_outputs import ToolOutputs
@@ -150,6 +156,8 @@ class CurrentSession:
         self.outputs = ToolOutputs()
         self.last_sent = ""
         self.facts = replace(self.initial)
+        self.queued: list[WaitingMessage] = []
+        """Messages that no run has yet, as far as this terminal knows."""
 
     @property
     def active(self) -> str | None:
@@ -188,6 +196,7 @@ class CurrentSession:
                 facts.sandbox = body.options.sandbox or facts.sandbox
             case UserMessage():
                 self.messages.append((event.seq, body.text))
+                self.queued = [waiting for waiting in self.queued if waiting.client_message_id != body.message_id]
             case ModelSwitched():
                 facts.profile = body.after.get("profile", facts.profile)
                 facts.model = body.after.get("model", facts.model)
@@ -261,16 +270,36 @@ class CurrentSession:
                 if error.code != "RUN_IN_PROGRESS":
                     raise
         queued = await self.client.request(QueueMessage(message_id, text, as_is), QueueMessageReply, session_id)
+        await self.refresh_queue()
         return SentMessage(position=queued.position)
 
     async def steer(self, text: str) -> None:
         if self.active is None:
             raise ProtocolError("NO_ACTIVE_RUN", "no run is active; just send the message")
         await self.client.request(SteerRun(self.active, text), AcceptedReply, self.session_id)
+        await self.refresh_queue()
 
-    async def cancel(self, reason: str = "user_cancelled") -> None:
-        if self.active is not None:
-            await self.client.cancel(self.session_id, self.active, reason)
+    async def cancel(self, *, return_queue: bool = False) -> list[str]:
+        """Cancel the active run; returns the texts that were waiting, if they are to be given back."""
+        if self.active is None:
+            return []
+        returned = await self.client.cancel(self.session_id, self.active, return_queue=return_queue)
+        self.queued = [] if return_queue else self.queued
+        return [message.text for message in returned]
+
+    async def refresh_queue(self) -> None:
+        if self.session_id:
+            reply = await self.client.request(ListQueue(), ListQueueReply, self.session_id)
+            self.queued = list(reply.messages)
+
+    async def take_back(self) -> str:
+        """Remove the message that was queued last; returns its text."""
+        message_id = self.queued.pop().client_message_id
+        try:
+            reply = await self.client.request(UnqueueMessage(message_id), UnqueueMessageReply, self.session_id)
+        finally:
+            await self.refresh_queue()
+        return reply.text
 
     async def decide(self, approval_id: str, answer: ApprovalAnswer) -> None:
         if self.active is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.key_binding import KeyBindings
@@ -70,6 +71,11 @@ class Editor:
         app.after_render += once
         drain(app.input)
         await self._prompt.prompt_async()
+
+    def prepend(self, text: str) -> None:
+        """Put a text before what is in the input."""
+        joined = "\n".join(filter(None, (text, self.buffer.text)))
+        self.buffer.document = Document(joined, len(joined))
 
     def remember(self, line: str) -> None:
         self._prompt.history.append_string(line)

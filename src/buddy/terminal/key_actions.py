@@ -7,6 +7,7 @@ from buddy.terminal import change_commands, show_commands
 from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
 from buddy.terminal.escape import one_line
+from buddy.terminal.key_bindings import safe_text
 from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.mode_switch import ModeSwitch
 from buddy.terminal.repl_ui import ReplUI
@@ -106,6 +107,18 @@ class KeyActions:
 
     def cycle_policy(self) -> None:
         self._tasks.request(self._mode.send(plan=self._mode.press()))
+
+    @property
+    def can_take_back(self) -> bool:
+        return bool(self._ui.session.queued) and not self._editor.buffer.text
+
+    def take_back(self) -> None:
+        """Edit the message that was queued last."""
+
+        async def work() -> None:
+            self._editor.prepend(safe_text(await self._ui.session.take_back()))
+
+        self._tasks.request(work())
 
     def open_editor(self) -> None:
         self._tasks.start(self._edit_externally())

@@ -55,6 +55,11 @@ class KeyHandler(Protocol):
 
     def quit(self) -> None: ...
 
+    @property
+    def can_take_back(self) -> bool: ...
+
+    def take_back(self) -> None: ...
+
     def cycle_policy(self) -> None: ...
 
     def open_editor(self) -> None: ...
@@ -181,6 +186,8 @@ def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
         else:
             handler.quit()
 
+    can_take_back = free & Condition(lambda: handler.can_take_back)
+    keys.add("up", filter=can_take_back)(calls(handler.take_back))
     keys.add("s-tab", filter=free & ~has_completions)(calls(handler.cycle_policy))
     keys.add("c-g", filter=free)(calls(handler.open_editor))
     keys.add("c-z")(calls(handler.suspend))

@@ -7,6 +7,7 @@ from prompt_toolkit.formatted_text import ANSI
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.dialogs import Dialogs
+from buddy.terminal.escape import one_line
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.screen import Screen
@@ -15,6 +16,7 @@ from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut
 
 PROGRAM_RUNNING = "Running your command; messages are held until it finishes (Esc to stop)"
+MOST_QUEUED = 3
 CONNECTION_LOST = "Lost connection to the daemon. Press Enter to restart it."
 
 
@@ -41,7 +43,7 @@ class PromptArea:
     def message(self) -> ANSI:
         columns, rows = self._screen.columns, self._screen.rows
         prompt = prompt_text(self._session.facts.target)
-        activity = self._activity(columns)
+        activity = [*self._activity(columns), *self._queued(columns)]
         tail = [] if self._dialogs.is_approval_open else self._renderer.tail(columns, rows)
         # The toolbar and the input take the rest: an approval must not be pushed off the screen by either.
         dialog = self._dialogs.lines(columns, rows - len(activity) - self._dialogs.input_rows(columns, prompt) - 1)
@@ -59,6 +61,15 @@ class PromptArea:
             is_waiting = self._dialogs.is_approval_open
             return [self._renderer.activity.line(run, columns, is_waiting=is_waiting, expires_at=expires_at)]
         return []
+
+    def _queued(self, columns: int) -> list[str]:
+        """The messages that wait, the latest last."""
+        waiting = self._session.queued
+        rows = [f"  {'next turn' if one.steers else 'queued'}: {one_line(one.text, columns)}" for one in waiting]
+        if len(rows) > MOST_QUEUED:
+            rows = [f"  … {len(rows) - MOST_QUEUED} more", *rows[-MOST_QUEUED:]]
+        hint = [f"{rows.pop()} (Up to edit)"] if rows else []
+        return [self._style.dim(cut(row, columns - 1)) for row in (*rows, *hint)]
 
     def notify(self, text: str, seconds: float) -> None:
         """Show a text in the toolbar for a while."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from buddy.terminal.blocks import error_block
 from buddy.terminal.completion import InputCompleter, WorkspaceFiles
@@ -19,7 +19,7 @@ from buddy.terminal.event_feed import EventFeed, FullEvents
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_actions import KeyActions
-from buddy.terminal.key_bindings import create_bindings
+from buddy.terminal.key_bindings import create_bindings, safe_text
 from buddy.terminal.line_runner import InputLine, LineRunner
 from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.markdown import load_renderer
@@ -57,7 +57,7 @@ class Repl:
         programs = LocalPrograms(screen, style)
         full_events = FullEvents(session)
         renderer = EventRenderer(session, settings.display, style, lambda: screen.columns, screen.print_above, answer)
-        self._control = RunControl(session, programs, self._tasks)
+        self._control = RunControl(session, programs, self._tasks, self._give_back)
         self._editor = Editor(screen, history, InputCompleter(listed_commands(), WorkspaceFiles(session.initial.root)))
         dialogs = Dialogs(
             screen,
@@ -92,6 +92,12 @@ class Repl:
             self._area.notify,
         )
         self._editor.configure(create_bindings(keys), dialogs.input.cancel_key, self._area.message, self._area.toolbar)
+
+    def _give_back(self, texts: Sequence[str]) -> None:
+        """Put texts into the input, before what is there."""
+        if texts:
+            self._editor.prepend(safe_text("\n".join(texts)))
+            self._screen.redraw()
 
     def set_connection_lost(self, is_lost: bool) -> None:
         self._area.is_connection_lost = is_lost

@@ -19,11 +19,11 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def request(self, work: Awaitable[None]) -> None:
+    def request(self, work: Awaitable[object]) -> None:
         """Start work whose failure is shown."""
         self.start(self.show_failure(work))
 
-    async def show_failure(self, work: Awaitable[None]) -> None:
+    async def show_failure(self, work: Awaitable[object]) -> None:
         try:
             await work
         except (BuddyError, OSError) as error:

@@ -5,6 +5,7 @@ from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.offered_endpoint import check_key, model_in_use
 from buddy.log.contract import SessionRecord
+from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Shape
 from buddy.sessions.compaction import compact
@@ -12,6 +13,7 @@ from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
+from buddy.sessions.waiting import list_waiting, take_back
 
 
 class RunRequests:
@@ -22,8 +24,10 @@ class RunRequests:
     def handlers(self) -> Handlers:
         return {
             "send_user_message": on_session(ask.SendUserMessage, self.send_user_message),
-            "queue_message": on_session(ask.QueueMessage, self.queue_message),
-            "steer_run": on_session(ask.SteerRun, self.steer_run),
+            "queue_message": on_session(queue.QueueMessage, self.queue_message),
+            "list_queue": on_session(queue.ListQueue, self.list_queue),
+            "unqueue_message": on_session(queue.UnqueueMessage, self.unqueue_message),
+            "steer_run": on_session(queue.SteerRun, self.steer_run),
             "cancel_run": on_session(ask.CancelRun, self.cancel_run),
             "submit_approval": on_session(ask.SubmitApproval, self.submit_approval),
             "set_approval_policy": on_session(ask.SetApprovalPolicy, self.set_approval_policy),
@@ -40,16 +44,21 @@ class RunRequests:
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
         return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
-    async def queue_message(self, peer: PeerConnection, request: ask.QueueMessage, session: Session) -> Shape:
-        return ask.QueueMessageReply(await session.runs.queue(request, peer.name))
+    async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
+        return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
 
-    async def steer_run(self, peer: PeerConnection, request: ask.SteerRun, session: Session) -> Shape:
+    async def steer_run(self, peer: PeerConnection, request: queue.SteerRun, session: Session) -> Shape:
         await session.runs.steer(request, peer.name)
         return ask.AcceptedReply(True)
 
     async def cancel_run(self, peer: PeerConnection, request: ask.CancelRun, session: Session) -> Shape:
-        await session.runs.cancel(request, peer.name)
-        return ask.AcceptedReply(True)
+        return ask.CancelRunReply(True, await session.runs.cancel(request, peer.name))
+
+    async def list_queue(self, _peer: PeerConnection, _request: queue.ListQueue, session: Session) -> Shape:
+        return queue.ListQueueReply(await list_waiting(session))
+
+    async def unqueue_message(self, _peer: PeerConnection, request: queue.UnqueueMessage, session: Session) -> Shape:
+        return queue.UnqueueMessageReply(await take_back(session, request.client_message_id))
 
     async def submit_approval(self, peer: PeerConnection, request: ask.SubmitApproval, session: Session) -> Shape:
         if request.scope == "always":
