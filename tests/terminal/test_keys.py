@@ -27,7 +27,7 @@ def test_an_approval_waits_after_quitting(home: Home) -> None:
         terminal.enter("go")
         terminal.wait_for("1 Yes")
         terminal.keys("C-d")
-        assert "The run continues in the background." in terminal.wait_for("[ended 0]")
+        assert "The run waits for your approval." in terminal.wait_for("[ended 0]")
     with Tmux(home, "resume", "--last") as terminal:
         terminal.wait_for("1 Yes")
         terminal.keys("y", "Enter")
