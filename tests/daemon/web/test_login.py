@@ -10,7 +10,7 @@ import websockets
 from tests.harness.clients import read_log, send, start, wire_client
 from tests.harness.daemon import Daemon
 from tests.harness.web_client import WebClient, open_console, owner_link, port_in, session_link
-from tests.harness.wire_client import ErrorResponse
+from tests.harness.wire_client import ErrorResponse, WireClient
 
 
 async def test_a_link_logs_the_owner_in_once(shared: Daemon) -> None:
@@ -254,3 +254,27 @@ async def wait_for_port(port: int) -> None:
             else:
                 writer.close()
                 return
+
+
+async def test_a_guest_is_not_shown_the_rows_of_other_sessions(shared: Daemon) -> None:
+    async with wire_client(shared) as owner:
+        session_id = await start(owner, shared)
+        web = WebClient(shared.port())
+        await web.log_in(await session_link(shared, session_id, "observer"))
+        guest = await web.client()
+        rows = (await guest.ask("watch_sessions", {"limit": 200}))["sessions"]
+        assert [row["sessionId"] for row in rows] == [session_id]
+        other = await start(owner, shared)
+        await send(owner, other, "count")
+        await owner.wait_for("run_complete")
+        await send(owner, session_id, "count")
+        while session_id not in (seen := rows_in(guest)):
+            await guest.receive()
+        assert set(seen) == {session_id}
+        await guest.close()
+
+
+def rows_in(client: WireClient) -> list[str]:
+    """The sessions whose rows this client was sent."""
+    frames = [event["payload"] for event in client.events if event["type"] == "session_row"]
+    return [(frame.get("session") or frame)["sessionId"] for frame in frames]
