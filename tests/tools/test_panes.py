@@ -1,5 +1,6 @@
 """The tools of the shared pane, and what run_shell says about a command that keeps running there."""
 
+import asyncio
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ from buddy.tools.contract import Call, Place
 from buddy.tools.run_shell import RunShell, RunShellArgs
 from buddy.tools.send_keys import SendKeys, SendKeysArgs
 from tests.harness.installed import need
+from tests.harness.processes import wait_until
 
 
 @pytest.fixture
@@ -174,3 +176,94 @@ async def test_a_pane_that_was_not_used_yet_may_have_anything_in_its_line(pane: 
 async def test_a_very_long_text_is_refused_before_anybody_is_asked(pane: Call) -> None:
     with pytest.raises(ToolError, match="write_file"):
         await SendKeys().intent(SendKeysArgs(literal_text="x" * 20_000), pane.place)
+
+
+REFUSED = {
+    "Return": "Enter",
+    "Ctrl-C": "C-c",
+    "ctrl+c": "C-c",
+    "<Esc>": "Escape",
+    "Backspace": "BSpace",
+    "ArrowUp": "Up",
+    "page_down": "PageDown",
+    "Shift+Tab": "BTab",
+    "Alt-x": "M-x",
+    "<C-d>": "C-d",
+    "Control-Alt-Delete": "C-M-Delete",
+    "yes": "literal_text",
+    "C-foo": "literal_text",
+    "": "literal_text",
+    "F13": "F1",
+    "None": "literal_text",
+    "Entering": "literal_text",
+    "mousetrap": "literal_text",
+}
+
+
+async def test_an_unknown_key_is_refused_with_its_spelling_and_not_typed(pane: Call) -> None:
+    for key, meant in REFUSED.items():
+        args = SendKeysArgs(literal_text="echo typed", keys=("Space", key), enter=True)
+        for act in (SendKeys().intent(args, pane.place), SendKeys().run(args, pane)):
+            with pytest.raises(ToolError, match=f"is not the name of a key; .*{meant}"):
+                await act
+    assert "typed" not in (await CapturePane().run(CapturePaneArgs(), pane)).text
+
+
+KEY_NAMES = (
+    *(
+        "Enter",
+        "enter",
+        "Escape",
+        "Tab",
+        "BTab",
+        "Space",
+        "BSpace",
+        "Up",
+        "Home",
+        "PageUp",
+        "PPage",
+        "PgDn",
+        "IC",
+        "DC",
+    ),
+    *(
+        "F1",
+        "F12",
+        "KP5",
+        "KPEnter",
+        "C-c",
+        "c-C",
+        "M-x",
+        "S-Left",
+        "C-M-x",
+        "C-Up",
+        "0x61",
+        "q",
+        "Q",
+        ";",
+        "-",
+        "é",
+    ),
+)
+
+
+@pytest.fixture
+def seen(pane: Call, tmp_path: Path) -> Path:
+    """What arrives in a pane whose program takes raw input."""
+    assert pane.place.root
+    command = f"stty raw -echo; echo ready; exec cat -v > {tmp_path / 'seen'}"
+    subprocess.run(["tmux", "new-session", "-d", "-s", "raw", "-n", "work", command], check=True)
+    return tmp_path / "seen"
+
+
+async def test_every_accepted_name_is_pressed_by_tmux_and_not_typed(pane: Call, seen: Path) -> None:
+    while "ready" not in (await CapturePane().run(CapturePaneArgs(target="raw:work", delay_ms=50), pane)).text:
+        pass
+    for name in KEY_NAMES:
+        await SendKeys().run(SendKeysArgs(target="raw:work", keys=(name, "|")), pane)
+    await SendKeys().run(SendKeysArgs(target="raw:work", literal_text="end"), pane)
+    await asyncio.to_thread(wait_until, lambda: seen.exists() and "end" in seen.read_text(), "the keys")
+    arrived = (await asyncio.to_thread(seen.read_text)).split("|")
+    typed = [name for name, text in zip(KEY_NAMES, arrived, strict=False) if len(name) > 1 and name in text]
+    assert len(arrived) == len(KEY_NAMES) + 1
+    assert not typed

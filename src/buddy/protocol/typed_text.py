@@ -14,16 +14,13 @@ MAX_LINE = 8192
 
 _TYPED = {"space": " ", "enter": "\r", "kpenter": "\r", "tab": "\t", "bspace": "\x7f", "escape": "\x1b"}
 _MOVES = {"left": "\x02", "right": "\x06", "home": "\x01", "end": "\x05", "dc": "\x04", "delete": "\x04"}
-_OTHER = frozenset(
-    (
-        *("up", "down", "ic", "insert", "btab", "npage", "pagedown", "pgdn", "ppage", "pageup", "pgup"),
-        *("none", "any", "focusin", "focusout", "pastestart", "pasteend"),
-    )
-)
+_NAVIGATION = frozenset(("up", "down", "ic", "insert", "btab", "npage", "pagedown", "pgdn", "ppage", "pageup", "pgup"))
+_OTHER = _NAVIGATION | {"none", "any", "focusin", "focusout", "pastestart", "pasteend"}
 _KEYPAD = re.compile(r"kp([0-9/*+.-])", re.IGNORECASE)
 _HEX = re.compile(r"0x([0-9a-f]{1,6})", re.IGNORECASE)
 _CONTROL = re.compile(r"(?:C-|\^)(.)", re.IGNORECASE)
 _FUNCTION = re.compile(r"f\d{1,2}|user\d{1,3}|mouse\w+|wheel\w+", re.IGNORECASE)
+_F_KEY = re.compile(r"f([1-9]|1[0-2])", re.IGNORECASE)
 _MODIFIED = re.compile(r"((?:[CMS]-)+)(.+)", re.IGNORECASE)
 # Without quotes, escapes and keywords, a line ends where it is submitted.
 _WHOLE = re.compile(r"[\w ./:=,@%+~-]*\n")
@@ -64,6 +61,16 @@ def press(before: InputLine, text: str, keys: tuple[str, ...]) -> Typed:
     # A shell removes escaped ends of lines before it reads words.
     judged = "".join((*line.submitted, *line.characters)).replace("\\\n", "")
     return Typed(judged, line.state(), line.submits)
+
+
+def is_key_name(key: str) -> bool:
+    """Whether tmux presses a key for this name, or types this one character; any other word it types as it is."""
+    name = _MODIFIED.sub(r"\2", key) if key.isascii() else key
+    if len(name) == 1 or name.lower() in (*_TYPED, *_MOVES, *_NAVIGATION):
+        return True
+    if _F_KEY.fullmatch(name) or _KEYPAD.fullmatch(name):
+        return True
+    return bool(key.isascii() and _CONTROL.fullmatch(key)) or bool(_HEX.fullmatch(key))
 
 
 def _is_key(name: str) -> bool:

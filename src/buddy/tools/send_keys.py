@@ -1,7 +1,7 @@
 """Sends keys to the shared tmux pane: to interrupt, answer or control a program that runs there.
 
-Invariants: text is sent literally, never interpreted as keys; keys are names that tmux knows, or text that it types,
-never tmux commands; what they type, with what was typed before, is judged like a command.
+Invariants: text is sent literally, never interpreted as keys; keys are names that tmux knows, or single
+characters, never words or tmux commands; what they type, with what was typed before, is judged like a command.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from buddy.targets.contract import Keys, PaneInfo
 from buddy.tools.capture_pane import OTHER_PANE, facts_of, find_pane, name_of, terminal_of
 from buddy.tools.contract import SHARED, Call, Output, Place
 from buddy.tools.delays import parse_delay
+from buddy.tools.key_names import check_keys
 from buddy.tools.texts import text_of
 
 MAX_KEYS = 100
@@ -49,6 +50,7 @@ class SendKeys:
     async def intent(self, args: SendKeysArgs, place: Place) -> intents.Keys:
         if len(args.literal_text or "") > MAX_CHARACTERS:
             raise ToolError(f"literal_text is longer than {MAX_CHARACTERS} characters; use write_file for a long text")
+        check_keys(args.keys)
         pane = await find_pane(place, args.target)
         pressed = _pressed(args)
         summary = " ".join((*((repr(args.literal_text),) if args.literal_text else ()), *pressed))
@@ -68,6 +70,7 @@ class SendKeys:
     async def run(self, args: SendKeysArgs, call: Call) -> Output:
         if not (args.keys or args.literal_text or args.enter):
             raise ToolError("nothing to send; give keys, literal_text or enter")
+        check_keys(args.keys)
         terminal = terminal_of(call.place)
         await asyncio.sleep(parse_delay(args.delay, args.delay_ms))
         pane, lines = await terminal.find_pane(args.target), call.place.input_lines
