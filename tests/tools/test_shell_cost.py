@@ -1,5 +1,7 @@
 """Long commands that are hard to read: never proven, and read where they hold up nobody."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -42,3 +44,17 @@ async def test_a_long_command_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatc
     threads.clear()
     parse(command)
     assert not threads
+
+
+@pytest.mark.parametrize(
+    "command", ["ü{\U000d6a81\U0006e58du", "{\U0010ffff", "echo a{\U000e0001..\U0010fffd}", "<<\u65e5\n\u65e5"]
+)
+def test_no_character_ends_the_process(command: str) -> None:
+    """The grammar's scanner has tables for Latin-1 only, so it must not see other characters."""
+    source = f"from buddy.tools.shell.grammar import parse\nparse({command!r})\nparse({command!r} * 20)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_words_keep_their_own_characters() -> None:
+    assert parse("cat 'é ü' \"日本\"").plain == (("cat", "é ü", "日本"),)

@@ -55,12 +55,13 @@ def parse(command: str) -> Parsed:
     if _is_costly(data, read):
         return Parsed(None, (), read if isinstance(read, str) else "its pipe is too long to examine", has_error=True)
     # A shell joins such lines before it reads words; the grammar does not.
-    root = _parser().parse(data.replace(b"\\\n", b"")).root_node
+    source = data.replace(b"\\\n", b"")
+    root = _parser().parse(source.translate(_MASKED)).root_node
     nodes = tuple(_walk(root))
-    found = tuple(_found(nodes))
+    found = tuple(_found(nodes, source))
     why = _doubt(read, nodes, found)
     if why or isinstance(read, str):
-        return Parsed(None, found, why, *_beside(nodes), has_error=root.has_error)
+        return Parsed(None, found, why, *_beside(nodes, source), has_error=root.has_error)
     return Parsed(read, found, has_pipe=any(node.type == "|" for node in nodes))
 
 
@@ -82,6 +83,11 @@ def _doubt(read: tuple[Words, ...] | str, nodes: "Nodes", found: tuple[Words, ..
     if read != found:
         return "it can be read in more than one way"
     return f"it runs {len(read)} commands, more than {MAX_COMMANDS}" if len(read) > MAX_COMMANDS else ""
+
+
+# The grammar's scanner reads beyond its tables for characters outside Latin-1, and the process dies of it. To a shell,
+# all of them are letters of a word; the words themselves are taken from the command as it is.
+_MASKED = bytes(code if code < 0x80 else ord("x") for code in range(256))
 
 
 @cache
@@ -112,21 +118,23 @@ def _unknown_node(nodes: "Nodes") -> str | None:
     return None
 
 
-def _found(nodes: "Nodes") -> Iterator[Words]:
+def _found(nodes: "Nodes", source: bytes) -> Iterator[Words]:
     for node in (node for node in nodes if node.type == "command"):
-        words = tuple(_literal(child) for child in node.named_children if child.type not in _NOT_WORDS)
+        words = tuple(_literal(child, source) for child in node.named_children if child.type not in _NOT_WORDS)
         if words:
             yield words
 
 
-def _beside(nodes: "Nodes") -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _beside(nodes: "Nodes", source: bytes) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The files, values and bodies that stand beside the words of commands."""
     return (
         tuple(
-            _literal(node.named_children[-1]) for node in nodes if node.type == "file_redirect" and node.named_children
+            _literal(node.named_children[-1], source)
+            for node in nodes
+            if node.type == "file_redirect" and node.named_children
         ),
-        tuple(_literal(node.named_children[-1]) for node in nodes if node.type == "variable_assignment"),
-        tuple(_literal(node) for node in nodes if node.type in ("heredoc_body", "herestring_redirect")),
+        tuple(_literal(node.named_children[-1], source) for node in nodes if node.type == "variable_assignment"),
+        tuple(_literal(node, source) for node in nodes if node.type in ("heredoc_body", "herestring_redirect")),
     )
 
 
@@ -141,13 +149,13 @@ def _walk(root: "Node") -> Iterator["Node"]:
         stack.extend(reversed(node.children))
 
 
-def _literal(node: "Node") -> str:
+def _literal(node: "Node", source: bytes) -> str:
     """A word without its quotes; what is expanded stays as it is written."""
-    text = (node.text or b"").decode(errors="replace")
+    text = source[node.start_byte : node.end_byte].decode(errors="replace")
     if node.type == "command_name" and node.named_children:
-        return _literal(node.named_children[0])
+        return _literal(node.named_children[0], source)
     if node.type == "concatenation":
-        return "".join(_literal(child) for child in node.children)
+        return "".join(_literal(child, source) for child in node.children)
     if node.type in ("raw_string", "string") and len(text) >= 2:
         return text[1:-1]
     if node.type == "ansi_c_string":
