@@ -148,7 +148,7 @@ def console(browser: Browser, daemon: Daemon, **options: Any) -> Generator[Conso
     window = Console(context, daemon)
     try:
         yield window
-        assert window.problems == []
+        assert window.problems == [], window.problems
     finally:
         context.close()
 

@@ -1,15 +1,19 @@
 """The console when things go wrong: lost connections, hostile text, foreign pages, people without a mouse."""
 
+import contextlib
 import signal
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from buddy.errors import ProtocolError
 from tests.console.browser import Console, OtherClient, axe_source, console
 from tests.harness.daemon import Daemon
+from tests.harness.home import Home
 from tests.harness.processes import wait_until
 from tests.harness.scripts import section, shell
+from tests.harness.terminal import Tmux
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +86,57 @@ def test_catching_up_does_not_move_what_somebody_reads(browser: Browser, daemon:
 
 def is_idle(other: OtherClient, session_id: str) -> bool:
     return other.ask("get_snapshot", {}, session_id)["state"] == "idle"
+
+
+# --- several clients --------------------------------------------------------------------------------------------------
+
+
+def test_an_approval_that_three_clients_race_for_is_decided_once(browser: Browser, daemon: Daemon) -> None:
+    """Two browsers and a program answer the same questions at the same moment, again and again."""
+    other = OtherClient(daemon)
+    session_id = other.start()
+    with console(browser, daemon) as first, console(browser, daemon) as second:
+        for window in (first, second):
+            window.log_in()
+            window.open(session_id)
+        for number in range(5):
+            other.send(session_id, f"make {number}")
+            for window in (first, second):
+                expect(window.page.locator(".approval button.primary")).to_be_enabled()
+            [asked] = other.ask("list_approvals", {})["approvals"]
+            press = "setTimeout(() => document.querySelector('.approval button.primary')?.click(), 30)"
+            first.page.evaluate(press)
+            second.page.evaluate(press)
+            answer = {key: asked[key] for key in ("sessionId", "runId", "approvalId")}
+            with contextlib.suppress(ProtocolError):
+                other.ask("submit_approval", {**answer, "decision": "approve"}, session_id)
+            wait_until(lambda: is_idle(other, session_id), "the run to end")
+            for window in (first, second):
+                expect(window.page.locator(".approval")).to_have_count(0)
+    decided = [event for event in other.log(session_id) if event["type"] == "approval_received"]
+    assert len(decided) == 5
+    assert (daemon.workspace / "made.txt").read_text() == "made\n" * 5
+    other.close()
+
+
+def test_a_terminal_and_two_browsers_share_a_session(browser: Browser, daemon: Daemon, other: OtherClient) -> None:
+    session_id = other.start()
+    home = Home(daemon.folder / "person")
+    home.env = {**daemon.command_environment(), "TMUX_TMPDIR": str(home.directory)}
+    with Tmux(home, "resume", session_id) as terminal:
+        terminal.wait_for("resumed session")
+        with console(browser, daemon) as first, console(browser, daemon) as second:
+            for window in (first, second):
+                window.log_in()
+                window.open(session_id)
+            terminal.enter("make it")
+            terminal.wait_for("made.txt")
+            expect(first.page.locator(".approval")).to_be_visible()
+            second.page.get_by_role("button", name="Approve", exact=True).click()
+            terminal.wait_for("approved by console")
+            for window in (first, second):
+                expect(window.timeline.locator(".end")).to_contain_text("Done")
+                assert window.entries() == ["user", "reply", "call", "reply", "end"]
 
 
 # --- hostile text -----------------------------------------------------------------------------------------------------
