@@ -133,7 +133,8 @@ def test_a_place_that_cannot_be_written_to_is_one_line_and_exits_64(home: Home, 
     (home.directory / "file").touch()
     done = home.script().run(*command.split(), env={"BUDDY_STATE_DIR": str(home.directory / "file" / "state")})
     assert done.code == 64
-    assert done.err.startswith("error: Not a directory: ")
+    assert done.err.startswith("error: cannot create ")
+    assert "Not a directory" in done.err.splitlines()[0]
     assert len(done.err.splitlines()) == 2
 
 

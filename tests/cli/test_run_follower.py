@@ -33,6 +33,9 @@ class Overheard(BlockingClient):
 
     asked: dict[str, Fields]
 
+    def hello(self) -> Fields:
+        return {}
+
     def ask(self, kind: str, payload: Fields, session_id: str | None = None) -> Fields:
         self.asked[kind] = {**payload, "sessionId": session_id} if session_id else payload
         return {"sessionId": "sess_1", "attachToken": "att_1", "runId": "run_1"}

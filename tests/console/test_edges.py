@@ -199,7 +199,6 @@ def test_an_observer_sees_one_session_and_can_do_nothing(browser: Browser, daemo
     with console(browser, daemon) as window:
         window.page.goto(f"{window.address}/#token={token}")
         expect(window.page.locator(".row")).to_have_count(1)
-        window.open(shared)
         expect(window.page.locator(".approval")).to_be_visible()
         expect(window.page.locator(".approval button, #composer, .menu")).to_have_count(0)
         window.page.goto(f"{window.address}/session/{private}")

@@ -4,7 +4,7 @@
 import { effect, html, render, untracked } from "./vendor/preact.js";
 import { watchAttention } from "./attention.js";
 import { listenForKeys } from "./keys.js";
-import { connection, isListed, openSession, putRow, dropRow, route, say, signIn, watchSessions } from "./store.js";
+import { connection, go, isListed, me, openSession, putRow, dropRow, route, say, signIn, watchSessions } from "./store.js";
 import { App } from "./views/app.js";
 import { SignedOut } from "./views/signed_out.js";
 
@@ -16,6 +16,8 @@ async function start() {
     render(html`<${SignedOut} problem=${problem} />`, root);
     return;
   }
+  // A guest has one session, and came for it.
+  if (me.value?.sessionId && route.value.name === "inbox") go(`/session/${me.value.sessionId}`);
   connection.onOnline = () => watchSessions().catch((error) => say(error.message, "error"));
   connection.onFrame = (frame) => {
     if (frame.type !== "session_row") return;
