@@ -87,6 +87,12 @@ class Tmux:
             assert time.monotonic() < deadline, f"no {wanted!r} on the screen:\n{screen}"
             time.sleep(LOOK_SECONDS)  # nothing signals that another program has drawn
 
+    @property
+    def process(self) -> int:
+        """The id of the program's process: the pane's shell has no other child."""
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        return int(Path(f"/proc/{shell}/task/{shell}/children").read_text(encoding="utf-8"))
+
     def record(self, path: Path) -> None:
         """Record every byte that the program writes to its terminal from now on."""
         self._tmux("pipe-pane", f"cat >> {shlex.quote(str(path))}")

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import time
+from pathlib import Path
 
 from tests.harness.home import Home
 from tests.harness.scripts import shell
@@ -77,3 +79,39 @@ def test_a_question_with_a_deadline_counts_down_and_ends_the_run(home: Home) -> 
         screen = terminal.wait_for("nobody decided in time")
         assert "✓ done" not in screen
     assert not (home.work / "ran").exists()
+
+
+def redraws(path: Path) -> int:
+    """Each drawing hides the cursor first."""
+    return path.read_bytes().count(b"\x1b[?25l") if path.exists() else 0
+
+
+def clock(screen: str) -> int:
+    found = re.search(r"(\d+)s total", screen)
+    return int(found[1]) if found else 0
+
+
+def test_a_terminal_that_waits_for_a_decision_hardly_draws(home: Home) -> None:
+    drawn = home.directory / "drawn"
+    with home.script(shell("echo ran > ran"), {"text": "over"}) and Tmux(home, columns=100) as terminal:
+        asked(home, terminal)
+        began = clock(terminal.screen())
+        terminal.record(drawn)
+        ended = clock(terminal.wait_until(lambda screen: clock(screen) >= began + 6))
+        assert redraws(drawn) <= ended - began  # at ten a second it would be many times as many
+        assert redraws(drawn) > 0
+
+
+def test_an_idle_terminal_draws_only_what_changes(home: Home) -> None:
+    drawn = home.directory / "drawn"
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        begun(terminal)
+        terminal.enter("hello")
+        terminal.wait_for("✓ done")
+        time.sleep(0.5)  # the last drawing of the run
+        terminal.record(drawn)
+        time.sleep(2)  # nothing signals that nothing happens
+        assert redraws(drawn) == 0
+        terminal.type("x")
+        terminal.wait_for("> x")
+        assert redraws(drawn) > 0

@@ -65,7 +65,7 @@ class ActivityLine:
             parts.append(f"{format_duration(max(0.0, self._deadline - self._now()))} left")
         parts.append("Esc to interrupt")
         text = cut(" · ".join(parts), max(10, columns - 3))
-        return f"{self._style.cyan(self._frame())} {self._style.dim(text)}"
+        return f"{self._style.cyan(self._frame(is_waiting=is_waiting))} {self._style.dim(text)}"
 
     def _step(self, *, is_waiting: bool) -> list[str]:
         progress = self._progress
@@ -88,6 +88,7 @@ class ActivityLine:
     def _since(self, ts: int) -> str:
         return format_duration(max(0.0, self._now() - ts / 1000))
 
-    def _frame(self) -> str:
+    def _frame(self, *, is_waiting: bool) -> str:
+        """Waiting for a person, it stands still: a terminal left open must not use the processor."""
         frames = FRAMES if self._style.on else PLAIN_FRAMES
-        return frames[int(self._now() / FRAME_SECONDS) % len(frames)]
+        return frames[0 if is_waiting else int(self._now() / FRAME_SECONDS) % len(frames)]

@@ -118,10 +118,6 @@ class SessionFacts(Struct):
         if policy != "until":
             self.policy_before = policy
 
-    def has_window(self, now: float) -> bool:
-        """Whether everything is approved for a time that is not over."""
-        return self.policy_until is not None and now * 1000 < self.policy_until
-
     def policy_text(self, now: float) -> str:
         """The policy in force, in words."""
         if self.plan:

@@ -1,6 +1,7 @@
 """What is drawn around the input: text still streaming in, the activity line, a dialog, the prompt, the toolbar."""
 
 import asyncio
+import time
 
 from prompt_toolkit.formatted_text import ANSI
 
@@ -17,6 +18,9 @@ from buddy.terminal.wrap import cut
 
 PROGRAM_RUNNING = "Running your command; messages are held until it finishes (Esc to stop)"
 MOST_QUEUED = 3
+# Beside an approval that waits, the clock moves this often; every second when it is about to expire.
+CALM_SECONDS = 5.0
+SOON_SECONDS = 60.0
 CONNECTION_LOST = "Lost connection to the daemon. Press Enter to restart it."
 
 
@@ -39,15 +43,43 @@ class PromptArea:
         self.is_connection_lost = False
         self._notice = ""
         self._branch = Branch()
+        self._drawn_at = 0.0
+        self._activity_drawn: list[str] = []
+        self._toolbar_drawn = ""
+        self._message_drawn = ""
+        self._parsed = ANSI("")
+
+    @property
+    def is_spinning(self) -> bool:
+        """Whether something moves all the time; not while the run waits for the person."""
+        return self._session.active is not None and not (self._dialogs.is_approval_open or self.is_connection_lost)
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether an approval waits and does not expire soon: then the clock need not show every second."""
+        expires_at = min((one["expiresAt"] for one in self._session.view.approvals.values()), default=NO_EXPIRY)
+        return self._dialogs.is_approval_open and expires_at / 1000 - time.time() > SOON_SECONDS
+
+    def has_changed(self) -> bool:
+        """Whether time alone has changed what is shown."""
+        if self._is_calm and time.monotonic() - self._drawn_at < CALM_SECONDS:
+            return False
+        is_same = self._activity(self._screen.columns) == self._activity_drawn
+        return not is_same or self._toolbar_text() != self._toolbar_drawn
 
     def message(self) -> ANSI:
         columns, rows = self._screen.columns, self._screen.rows
         prompt = prompt_text(self._session.facts.target)
-        activity = [*self._activity(columns), *self._queued(columns)]
+        self._drawn_at = time.monotonic()
+        self._activity_drawn = self._activity(columns)
+        activity = [*self._activity_drawn, *self._queued(columns)]
         tail = [] if self._dialogs.is_approval_open else self._renderer.tail(columns, rows)
         # The toolbar and the input take the rest: an approval must not be pushed off the screen by either.
         dialog = self._dialogs.lines(columns, rows - len(activity) - self._dialogs.input_rows(columns, prompt) - 1)
-        return ANSI("\n".join([*tail, *activity, *dialog, self._style.green(self._style.bold(prompt))]))
+        text = "\n".join([*tail, *activity, *dialog, self._style.green(self._style.bold(prompt))])
+        if text != self._message_drawn:  # the editor asks several times for each drawing, and parsing is most of it
+            self._message_drawn, self._parsed = text, ANSI(text)
+        return self._parsed
 
     def _activity(self, columns: int) -> list[str]:
         run = self._session.view.runs.get(self._session.active or "")
@@ -83,5 +115,9 @@ class PromptArea:
             self._screen.redraw()
 
     def toolbar(self) -> ANSI:
+        self._toolbar_drawn = self._toolbar_text()
+        return ANSI(self._toolbar_drawn)
+
+    def _toolbar_text(self) -> str:
         facts, room = self._session.facts, self._screen.columns - 1
-        return ANSI(toolbar_text(facts, self._style, room, self._notice, self._branch.name(facts)))
+        return toolbar_text(facts, self._style, room, self._notice, self._branch.name(facts))

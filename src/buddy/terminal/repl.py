@@ -7,7 +7,6 @@ fails is shown and ends nothing.
 import asyncio
 import contextlib
 import signal
-import time
 from collections.abc import Callable, Sequence
 
 from buddy.terminal.blocks import error_block
@@ -32,8 +31,9 @@ from buddy.terminal.slash import listed_commands
 from buddy.terminal.style import Style
 from buddy.terminal.tasks import BackgroundTasks
 
-TICK = 0.1
-COUNT_SECONDS = 1.0
+# A spinner turns; clocks and countdowns show seconds.
+SPINNER_SECONDS = 0.1
+CLOCK_SECONDS = 0.5
 
 
 class Repl:
@@ -110,7 +110,7 @@ class Repl:
             self._queue.put_nowait(InputLine(first))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._editor.quit)
-        for work in (self._follow(), self._lines.run(), self._tick(), self._count_down()):
+        for work in (self._follow(), self._lines.run(), self._tick()):
             self._tasks.start(work)
         try:
             with contextlib.suppress(EOFError, KeyboardInterrupt):
@@ -126,18 +126,10 @@ class Repl:
         self._editor.quit()
 
     async def _tick(self) -> None:
-        """Keep the spinner moving while a run is active."""
+        """Keep the spinner, the clocks and the countdowns current; what has not changed is not drawn again."""
         while True:
-            await asyncio.sleep(TICK)
-            if self._session.active is not None or self._is_connection_lost():
-                self._screen.redraw()
-
-    async def _count_down(self) -> None:
-        """While everything is approved for a time, show how much of it is left, and that it is over."""
-        while True:
-            was_open = self._session.facts.has_window(time.time())
-            await asyncio.sleep(COUNT_SECONDS)
-            if was_open:
+            await asyncio.sleep(SPINNER_SECONDS if self._area.is_spinning else CLOCK_SECONDS)
+            if self._area.has_changed():
                 self._screen.redraw()
 
     def _load_renderer(self) -> None:
