@@ -9,6 +9,7 @@ from buddy.daemon.handlers.all import make_handlers
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import Role
+from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
 from buddy.protocol.shapes import Repo, Shape
 from tests.daemon.test_connection import code_of, minted, stranger
@@ -29,6 +30,7 @@ def example(kind: str, session_id: str) -> Shape:
         "rename_session": ask.RenameSession("name"),
         "archive_session": ask.ArchiveSession(True),
         "set_approval_policy": ask.SetApprovalPolicy("all"),
+        "revoke_grant": RevokeGrant(APPROVAL),
         "read_events": ask.ReadEvents(0),
         "read_blob": ask.ReadBlob("0" * 64),
         "steer_run": queue.SteerRun(RUN, "left"),
@@ -86,4 +88,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 23
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 24

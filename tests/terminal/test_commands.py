@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tests.harness.home import Home
-from tests.harness.scripts import Reply
+from tests.harness.scripts import Reply, shell
 from tests.harness.terminal import ENDLESS, Tmux
 
 ANSWER: Reply = {"text": "an answer of some words"}
@@ -92,6 +92,38 @@ def test_each_command_after_the_first_message(home: Home) -> None:
         terminal.wait_until(lambda screen: "· /help" in screen.rpartition("error: ")[2])  # the keys are ours again
         terminal.enter("/q")
         assert "Resume with: buddy resume sess_" in terminal.wait_for("[ended 0]")
+
+
+def test_grants_are_listed_and_taken_back(home: Home) -> None:
+    over: Reply = {"text": "over"}
+    home.script(shell("echo one"), over, shell("ls -a"), over, shell("echo one"), over)
+    with Tmux(home, columns=140, rows=50) as terminal:
+        terminal.wait_for("(shift-tab)")
+        ask(terminal, "/permissions burn", "✗ unknown /permissions action 'burn'")
+        terminal.enter("go")
+        terminal.wait_for("t For 10 min")
+        terminal.keys("2")
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 1)
+        terminal.enter("on")
+        terminal.wait_for("t For 10 min")
+        terminal.keys("t", "Enter")
+        terminal.wait_until(lambda screen: screen.count("✓ done") == 2)
+        shown = ask(terminal, "/permissions", "ends a grant")
+        first, second = [line.split()[0] for line in shown.splitlines() if line.strip().startswith("appr_")]
+        assert f"{first}  for this session: run_shell echo one" in shown
+        assert f"{second}  for a time, expires in " in shown
+        shown = ask(terminal, "/status", "daemon ")
+        assert "granted    for this session: run_shell echo one" in shown
+        assert "granted    for a time, expires in " in shown
+        ask(terminal, f"/permissions revoke {first}", f"grant {first} revoked")
+        ask(terminal, f"/permissions revoke {second[-6:]}", f"grant {second} revoked")
+        terminal.enter("/status")
+        again = terminal.wait_until(lambda screen: "daemon " in screen.rpartition(f"grant {second} revoked")[2])
+        assert "granted " not in again.rpartition("> /status")[2]
+        ask(terminal, "/permissions revoke 12345678", "no rule 12345678 in ")
+        terminal.enter("go")
+        terminal.wait_until(lambda screen: "t For 10 min" in screen.rpartition("> go")[2])
+        assert home.run("approvals", "list").out.startswith("pending  ")
 
 
 @pytest.mark.parametrize("part", [slice(None, 14), slice(4, 16), slice(-6, None)])

@@ -1,5 +1,6 @@
 """What the keys do, in the real program."""
 
+import json
 import shlex
 import sys
 
@@ -113,7 +114,9 @@ def test_a_rule_can_be_granted_for_ten_minutes(home: Home) -> None:
         screen = terminal.wait_for("✓ done")
     assert "approved by you for 10 minutes" in screen
     assert "allowed by rule " in screen
-    assert "git" not in home.run("approvals", "list").out
+    listed = json.loads(home.run("approvals", "list", "--json").out)
+    assert listed["rules"] == []  # it is granted, but no rule was stored
+    assert [(grant["scope"], "git" in grant["summary"]) for grant in listed["grants"]] == [("until", True)]
 
 
 def test_history_is_searched(home: Home) -> None:

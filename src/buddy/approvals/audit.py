@@ -29,10 +29,11 @@ _SUMMARY_ARGUMENTS = ("command", "path", "url", "query", "keys", "pattern")
 async def decisions_made(log: Log, limit: int, session_id: str | None, since: int) -> list[DecisionMade]:
     """The latest decisions, the latest last."""
     found = await log.decisions(limit, session_id, since)
-    return [made for event in found if (made := await _decision_of(log, event)) is not None]
+    return [made for event in found if (made := await decision_of(log, event)) is not None]
 
 
-async def _decision_of(log: Log, event: Event) -> DecisionMade | None:
+async def decision_of(log: Log, event: Event) -> DecisionMade | None:
+    """The line of the audit for an event; None if it decides nothing."""
     about = DecisionMade(event.session_id, event.seq, event.ts, "expired", "timeout", event.run_id)
     match event.body():
         case ApprovalReceived() as body:
@@ -52,6 +53,9 @@ async def _decision_of(log: Log, event: Event) -> DecisionMade | None:
         case ApprovalPolicyChanged() as body:
             modes = {None: "", True: ", plan mode on", False: ", plan mode off"}
             summary = f"{body.policy}{modes[body.plan]}"
+            if body.revoked:
+                summary = f"{summary}, revoked {body.revoked}"
+                about = replace(about, approval_id=body.revoked)
             return replace(about, decision="policy", by=body.by, summary=summary, expires_at=body.expires_at)
         case _:
             return None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from buddy.approvals.deadlines import Deadline, Moment
+from buddy.approvals.deadlines import NEVER, Deadline, Moment
 from buddy.approvals.questions import Opinion, Question
 from buddy.approvals.rules import Rule, Rules, Subject, suggest
 from buddy.characters import find_deceptive
@@ -16,7 +16,14 @@ from buddy.tools.shell.mentions import relative
 Remember = Callable[[Rule], None]
 
 ALWAYS = "alwaysRule"
-_NEVER = Deadline(2**53 - 1)
+
+
+class GrantedRule(msgspec.Struct, frozen=True):
+    """A rule that applies for a time, and the approval that it was granted by."""
+
+    approval_id: str
+    rule: Rule
+    until: Deadline
 
 
 class Permissions:
@@ -35,7 +42,7 @@ class Permissions:
         self._asks_for_shell = asks_for_shell
         self._rules = rules
         self._remember = remember
-        self._granted: dict[Rule, Deadline] = {}
+        self._granted: dict[Rule, GrantedRule] = {}
 
     def judge(self, question: Question) -> Opinion:
         rules, intent = self._rules(), question.intent
@@ -94,19 +101,26 @@ class Permissions:
 
     def grant(self, approval: ApprovalRequest | None, until: Deadline) -> None:
         """Apply the rule that was shown until then, in this process only: a restart ends it."""
-        self._granted[_offered_rule(approval)] = until
+        rule = _offered_rule(approval)
+        self._granted[rule] = GrantedRule(approval.approval_id if approval else "", rule, until)
 
     def grant_session(self, approval: ApprovalRequest | None) -> None:
         """For what is read outside the workspace, "for this session" means the file or directory that was shown."""
         if approval is not None and approval.details.get("outside") is True and ALWAYS in approval.details:
-            self.grant(approval, _NEVER)
+            self.grant(approval, NEVER)
 
-    def has_grants(self, now: Moment) -> bool:
-        return any(not until.is_over(now) for until in self._granted.values())
+    def grants(self, now: Moment) -> list[GrantedRule]:
+        """Those that have not expired, the latest last."""
+        return [granted for granted in self._granted.values() if not granted.until.is_over(now)]
+
+    def revoke(self, approval_id: str) -> None:
+        """End what was granted by this approval."""
+        kept = [granted for granted in self._granted.values() if granted.approval_id != approval_id]
+        self._granted = {granted.rule: granted for granted in kept}
 
     def find_grant(self, question: Question, now: Moment) -> str | None:
         """The id of a granted rule that has not expired and allows this."""
-        self._granted = {rule: until for rule, until in self._granted.items() if not until.is_over(now)}
+        self._granted = {granted.rule: granted for granted in self.grants(now)}
         opinion = Rules(self._granted).judge(subject_of(question.tool, question.intent, self._root))
         return opinion.rule_id if opinion.decision == "allow" else None
 

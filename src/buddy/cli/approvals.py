@@ -23,7 +23,7 @@ from buddy.errors import ToolError, UserError
 from buddy.protocol.requests import ListApprovals, ListApprovalsReply, TrustFolder, TrustFolderReply
 from buddy.targets.local import Local
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_deadline
+from buddy.terminal.phrases import format_deadline, grant_text
 from buddy.tools.contract import Place
 from buddy.tools.run_shell import RunShell, RunShellArgs
 
@@ -83,11 +83,13 @@ def explain(options: Options) -> int:
 
 
 def revoke(options: Options) -> int:
-    """Remove a rule from the user's file."""
+    """Remove a rule from the user's file, or end what was granted for a session or a time."""
     path = _file(options)
     removed = remove_rules(path, lambda table: read_rules({"rules": [table]}).rules[0].rule_id == options.rule)
     if not removed:
-        raise UserError(f"no rule {options.rule} in {path}", hint="see 'buddy approvals list'")
+        from buddy.cli.approvals_decide import revoke_granted
+
+        return revoke_granted(options, f"no rule {options.rule[:40]} in {path}")
     print(f"removed {removed} {'rule' if removed == 1 else 'rules'} from {path}", file=sys.stderr)
     return 0
 
@@ -110,14 +112,15 @@ def trust(options: Options) -> int:
 async def _list(options: Options) -> int:
     rules = _rules(options).rules
     async with async_client(options, "cli") as client:
-        waiting = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
+        found = await client.request(ListApprovals(grants=not options.no_grants), ListApprovalsReply)
+    waiting, granted = found.approvals, found.grants
     dead = {found.rule: found for found in find_dead_rules(rules)}
     if options.json:
         shown = [
             {"id": rule.rule_id, **rule.as_table(), **({"problem": dead[rule].describe()} if rule in dead else {})}
             for rule in rules
         ]
-        print(json.dumps({"rules": shown, "pending": msgspec.to_builtins(waiting)}))
+        print(json.dumps({"rules": shown, **msgspec.to_builtins({"pending": waiting, "grants": granted})}))
         return 0
     for rule in rules:
         print(f"{rule.rule_id}  {escape(rule.describe())}")
@@ -127,9 +130,13 @@ async def _list(options: Options) -> int:
         left = format_deadline(approval.expires_at, time.time())
         about = f"{escape(approval.title)}: {one_line(approval.summary, 200)}{f' ({left})' if left else ''}"
         print(f"pending  {approval.approval_id}  {about}")
+    for grant in granted:
+        print(f"granted  {grant.grant_id}  {grant_text(grant, time.time())}  ({grant.session_id})")
     if waiting:
         print("hint: buddy approvals show|approve|deny ID", file=sys.stderr)
-    if not rules and not waiting:
+    if granted:
+        print("hint: buddy approvals revoke ID ends a grant", file=sys.stderr)
+    if not rules and not waiting and not granted:
         print("no rules and nothing pending; Buddy asks before every side effect", file=sys.stderr)
     return 0
 

@@ -3,19 +3,24 @@
 The run continues in the daemon, which is started if it is not running.
 """
 
+import asyncio
 import sys
 import time
+from collections.abc import Callable
 from typing import Literal, TextIO
 
 from buddy.cli.connect import async_client
+from buddy.cli.daemon import launch
 from buddy.cli.options import Options
 from buddy.client.client import Client
 from buddy.errors import ProtocolError, UserError
 from buddy.protocol.codes import Verdict
+from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.requests import AcceptedReply, ListApprovals, ListApprovalsReply, SubmitApproval
-from buddy.protocol.shapes import ApprovalRequest
+from buddy.protocol.shapes import ApprovalRequest, Grant
 from buddy.terminal.approval_prompt import describe_rule
 from buddy.terminal.approval_screen import approval_text
+from buddy.terminal.escape import one_line
 from buddy.terminal.line_question import terminal_size
 from buddy.terminal.phrases import format_deadline
 
@@ -57,13 +62,45 @@ async def decide(options: Options, verdict: Verdict) -> int:
     return 0
 
 
+def revoke_granted(options: Options, otherwise: str) -> int:
+    """End a grant, which is named as it is listed; its beginning or its end is enough."""
+    grant = asyncio.run(_find_grant(options, otherwise))
+    if not options.config:
+        launch(options)  # its session is opened, and an interrupted run in it must not end with this process
+    asyncio.run(_revoke(options, grant))
+    print(f"revoked {grant.grant_id}: {one_line(grant.summary, 200)} is asked about again", file=sys.stderr)
+    return 0
+
+
+async def _find_grant(options: Options, otherwise: str) -> Grant:
+    async with async_client(options, "cli") as client:
+        granted = (await client.request(ListApprovals(grants=True), ListApprovalsReply)).grants
+    matches = _matcher(options.rule)
+    found = [grant for grant in granted if matches(grant.grant_id)]
+    if len(found) > 1:
+        raise UserError(f"{len(found)} grants match {options.rule[:40]!r}", hint="type more of the id")
+    if not found:
+        raise UserError(f"{otherwise}, and no such grant", hint="see 'buddy approvals list'")
+    return found[0]
+
+
+async def _revoke(options: Options, grant: Grant) -> None:
+    async with async_client(options, "cli") as client:
+        await client.request(RevokeGrant(grant.grant_id), AcceptedReply, grant.session_id)
+
+
+def _matcher(wanted: str) -> Callable[[str], bool]:
+    """Whether an approval's id is this one, or begins or ends with it."""
+    start, end = "appr_" + wanted.upper().removeprefix("APPR_"), wanted.upper()
+    is_long = len(wanted) >= SHORTEST
+    return lambda known: known == wanted or (is_long and (known.startswith(start) or known.endswith(end)))
+
+
 async def _find(client: Client, wanted: str) -> ApprovalRequest:
     """The pending approval with this id; its beginning or its end is enough."""
     pending = (await client.request(ListApprovals(), ListApprovalsReply)).approvals
-    start, end = "appr_" + wanted.upper().removeprefix("APPR_"), wanted.upper()
-    found = [asked for asked in pending if asked.approval_id == wanted]
-    if not found and len(wanted) >= SHORTEST:
-        found = [asked for asked in pending if asked.approval_id.startswith(start) or asked.approval_id.endswith(end)]
+    matches = _matcher(wanted)
+    found = [asked for asked in pending if matches(asked.approval_id)]
     if len(found) > 1:
         raise UserError(f"{len(found)} approvals match {wanted[:40]!r}", hint="type more of the id")
     if not found:

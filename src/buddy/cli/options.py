@@ -69,6 +69,7 @@ class Options(argparse.Namespace):
     network: bool = False
     cwd: str | None = None
     rule: str = ""
+    no_grants: bool = False
     approval: str = ""
     comment: str | None = None
     scope: str = "once"

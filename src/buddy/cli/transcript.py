@@ -99,7 +99,8 @@ def _decision(body: EventBody) -> tuple[str, str, str] | None:
             return "decided", "approval timed out; denied", "red"
         case ApprovalPolicyChanged():
             plan = "" if body.plan is None else f", plan mode {'on' if body.plan else 'off'}"
-            return "policy", f"{body.policy}{plan} by {body.by}", ""
+            revoked = f", revoked {body.revoked}" if body.revoked else ""
+            return "policy", f"{body.policy}{plan}{revoked} by {body.by}", ""
         case ToolClaimed():
             return "claimed", f"{body.call_id} ({body.tier}) on {body.target}", ""
         case AcceptanceResult():

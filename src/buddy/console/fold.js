@@ -289,7 +289,8 @@ const TIMELINE = {
     view.policy = changed.policy;
     view.policyUntil = changed.expiresAt ?? 0;
     if (changed.plan !== undefined) view.isPlan = Boolean(changed.plan);
-    note(view, event, "info", `Approvals: ${changed.policy}, set by ${changed.by}`);
+    const what = changed.revoked ? `Grant ${changed.revoked} revoked by ${changed.by}` : `Approvals: ${changed.policy}, set by ${changed.by}`;
+    note(view, event, "info", what);
   },
   tool_claimed(view, event, claimed) {
     const item = view.calls.get(claimed.callId);

@@ -266,6 +266,7 @@ class ApprovalPolicyChanged(Payload, frozen=True, kw_only=True):
     by: str
     expires_at: Count | None = None
     plan: bool | None = None  # whether the session only reads from now on; None leaves that as it is
+    revoked: ApprovalId | None = None  # the grant that ended; the policy is as before
 
 
 class Usage(Payload, frozen=True, kw_only=True):

@@ -346,6 +346,7 @@ class ApprovalPolicyChanged(Payload):
     by: str
     expiresAt: NotRequired[int | None]
     plan: NotRequired[bool | None]
+    revoked: NotRequired[str | None]
 
 
 class ContextState(TypedDict):

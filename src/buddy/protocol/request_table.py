@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
@@ -73,6 +74,8 @@ REQUESTS: dict[str, RequestRow] = {
     "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
     "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "owner"),
+    "list_grants": RequestRow(granting.ListGrants, granting.ListGrantsReply, "driver", "open_session", "grants"),
+    "revoke_grant": RequestRow(granting.RevokeGrant, ask.AcceptedReply, "driver", "open_session", "grants"),
     "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "owner", capability="decisions"),
     "steer_run": RequestRow(queue.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
     "queue_message": RequestRow(queue.QueueMessage, queue.QueueMessageReply, "driver", "open_session", "queue"),

@@ -17,6 +17,7 @@ from buddy.protocol.shapes import (
     Count,
     Criterion,
     DecisionMade,
+    Grant,
     ModelInUse,
     Positive,
     Replay,
@@ -248,11 +249,12 @@ class ReadBlobReply(Shape, frozen=True):
 
 
 class ListApprovals(Shape, frozen=True):
-    pass
+    grants: bool = False
 
 
 class ListApprovalsReply(Shape, frozen=True):
     approvals: tuple[ApprovalRequest, ...]
+    grants: tuple[Grant, ...] = ()
 
 
 class ListDecisions(Shape, frozen=True):

@@ -232,6 +232,16 @@ class DecisionMade(Shape, frozen=True):
     comment: str | None = None
 
 
+class Grant(Shape, frozen=True):
+    """What needs no further approval in a session. `summary`: the call, or for `until` the rule, perhaps cut."""
+
+    grant_id: ApprovalId
+    session_id: SessionId
+    scope: Literal["session", "until"]
+    summary: str
+    expires_at: Count | None = None
+
+
 class BootTime(Shape, frozen=True):
     """A time on the boot clock: milliseconds since the machine was started; `boot` names that start."""
 

@@ -24,6 +24,7 @@ from buddy.protocol.events import (
     UserMessage,
     WarningRaised,
 )
+from buddy.protocol.grant_requests import RevokeGrant
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import (
     CancelRun,
@@ -36,6 +37,7 @@ from buddy.protocol.shapes import AcceptanceOptions, RunOptions
 from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.compaction import compact
 from buddy.sessions.fork import Entry
+from buddy.sessions.grants import revoke_grant
 from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
@@ -94,8 +96,7 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             later = CancelRun(session_id, run_id, body.reason, _seconds_until(body.at, event.ts))
             return lambda session: session.runs.cancel(later, body.by)
         case ApprovalPolicyChanged():
-            policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, event.ts), body.plan)
-            return lambda session: set_policy(session, policy, body.by)
+            return _change_policy(body, event.ts)
         case ModelSwitched():
             model = SwitchModel(body.after.get("profile"), body.after.get("model"))
             return lambda session: switch_model(session, model, body.by)
@@ -109,6 +110,13 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
 
 def _cancel(session_id: str, run_id: str, body: RunCancelling) -> CancelRun:
     return CancelRun(session_id, run_id, body.reason, return_queue=bool(body.returned))
+
+
+def _change_policy(body: ApprovalPolicyChanged, now: int) -> Act:
+    if (revoked := body.revoked) is not None:
+        return lambda session: revoke_grant(session, RevokeGrant(revoked), body.by)
+    policy = SetApprovalPolicy(body.policy, _seconds_until(body.expires_at, now), body.plan)
+    return lambda session: set_policy(session, policy, body.by)
 
 
 def _is_note(entry: Entry) -> bool:

@@ -72,7 +72,7 @@ class Approvals:
         """When an `until` policy of the session ends; a restart ends it anyway."""
 
     @cached_property
-    def _permissions(self) -> "Permissions":
+    def permissions(self) -> "Permissions":
         return self._make_permissions()
 
     async def ask(self, question: Question) -> Ruling:
@@ -81,7 +81,7 @@ class Approvals:
         call = run.open_calls.get(question.call_id) if run else None
         if run is None or call is None:
             return Ruling(approved=False, by=RuntimeActor.POLICY, comment="no run is active")
-        opinion = self._permissions.judge(question)
+        opinion = self.permissions.judge(question)
         if not needs_decision(question.tier, opinion):
             return Ruling(approved=True, by=RuntimeActor.POLICY, waited=False)
         if call.stage == "approved" and call.digest == question.digest:
@@ -109,11 +109,11 @@ class Approvals:
             raise ProtocolError("APPROVAL_EXPIRED", f"{submission.approval_id} expired before this decision")
         until = _grant_deadline(submission, self._now())
         if submission.decision == "approve" and submission.scope == "always":
-            self._permissions.remember(call.approval)
+            self.permissions.remember(call.approval)
         elif submission.decision == "approve" and until is not None:
-            self._permissions.grant(call.approval, until)
+            self.permissions.grant(call.approval, until)
         elif submission.decision == "approve" and submission.scope == "session":
-            self._permissions.grant_session(call.approval)
+            self.permissions.grant_session(call.approval)
         self._receive(
             call,
             submission.decision,
@@ -171,7 +171,7 @@ class Approvals:
 
     def is_lenient(self) -> bool:
         """Whether there is a temporary grant, which would end with this process."""
-        return self.session_policy().policy == "until" or self._permissions.has_grants(self._now())
+        return self.session_policy().policy == "until" or bool(self.permissions.grants(self._now()))
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
         now, approval_id = self._now(), self._ids("appr")
@@ -195,7 +195,7 @@ class Approvals:
         policy, mode = self.policy().at(now), replace(_mode(self._fold), attended=True)
         if policy not in ("all", "none") and not mode.plan:
             return
-        decision = decide(question, self._permissions.judge(question), policy, self._grant(question, now), mode)
+        decision = decide(question, self.permissions.judge(question), policy, self._grant(question, now), mode)
         if decision.verdict != "ask" and decision.by is not None:
             await self._decide_pending(call, decision.verdict, str(decision.by), decision.why or None)
 
@@ -213,7 +213,7 @@ class Approvals:
         """An earlier grant that covers this: exactly the same call, or a rule that has not expired."""
         if question.digest in self._fold.granted:
             return SESSION_GRANT
-        rule_id = self._permissions.find_grant(question, now)
+        rule_id = self.permissions.find_grant(question, now)
         return RuleActor(rule_id) if rule_id else None
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
@@ -223,7 +223,7 @@ class Approvals:
             kind=question.intent.kind,
             title=question.intent.title,
             summary=question.intent.summary,
-            details={**_where(run), **question.intent.details, **self._permissions.offer(question), "why": why},
+            details={**_where(run), **question.intent.details, **self.permissions.offer(question), "why": why},
             options=("approve", "deny"),
             expires_at=deadline.unix_ms,
             expires_at_boot=deadline.boot,

@@ -1,5 +1,7 @@
 """The state of a session: a pure fold of its events. The live state and the one rebuilt from the log are equal."""
 
+from collections.abc import Set as AbstractSet
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -36,6 +38,13 @@ from buddy.protocol.events import (
 from buddy.protocol.shapes import ContextState, SessionOptions
 
 
+class Granted(Struct, frozen=True):
+    """The approval that granted something, and the event that recorded it."""
+
+    approval_id: str
+    seq: int
+
+
 class SessionFold(Struct):
     started: SessionStarted | None = None
     started_seq: int = 0
@@ -48,7 +57,8 @@ class SessionFold(Struct):
     """The policy that was set last and does not expire."""
     plan: bool | None = None
     """Whether plan mode was switched on or off; None if it is as the session was started."""
-    granted: set[str] = set()
+    grants: dict[str, Granted] = {}
+    """What a person approved for the whole session, by the digest of the call."""
     profile: str | None = None
     model: str | None = None
     last_text: str = ""
@@ -71,6 +81,11 @@ class SessionFold(Struct):
         return bool(options and options.plan) if self.plan is None else self.plan
 
     @property
+    def granted(self) -> AbstractSet[str]:
+        """The digests of the calls that need no further approval in this session."""
+        return self.grants.keys()
+
+    @property
     def pending(self) -> dict[str, OpenCall]:
         return self.run.pending if self.run else {}
 
@@ -87,7 +102,7 @@ class SessionFold(Struct):
             case Usage() | SessionCompacted():
                 self._fill_context(body)
             case ApprovalPolicyChanged() | ApprovalReceived() | ModelSwitched():
-                self._settle(body)
+                self._settle(body, event.seq)
             case (
                 ThinkingToken()
                 | AssistantToken()
@@ -119,7 +134,7 @@ class SessionFold(Struct):
             case RunComplete():
                 self.run, self.outcome = None, body.outcome
 
-    def _settle(self, body: ApprovalPolicyChanged | ApprovalReceived | ModelSwitched) -> None:
+    def _settle(self, body: ApprovalPolicyChanged | ApprovalReceived | ModelSwitched, seq: int) -> None:
         """Settings that apply to the session from here on."""
         match body:
             case ApprovalPolicyChanged():
@@ -127,9 +142,12 @@ class SessionFold(Struct):
                 self.plan = self.plan if body.plan is None else body.plan
                 if body.policy != "until":
                     self.lasting_policy = body.policy
+                if body.revoked is not None:
+                    kept = {digest: by for digest, by in self.grants.items() if by.approval_id != body.revoked}
+                    self.grants = kept
             case ApprovalReceived():
                 if body.scope == "session" and body.digest and body.decision == "approve":
-                    self.granted.add(body.digest)
+                    self.grants[body.digest] = Granted(body.approval_id, seq)
             case ModelSwitched(endpoint=None):
                 self.profile, self.model = body.after.get("profile"), body.after.get("model")
             case ModelSwitched():

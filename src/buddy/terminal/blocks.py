@@ -153,6 +153,8 @@ def _run_note(
 
 def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted, style: Style, ts: int) -> str | None:
     match body:
+        case ApprovalPolicyChanged(revoked=str() as revoked):
+            return style.dim(f"  grant {escape(revoked)} revoked{_changed_by(body.by)}")
         case ApprovalPolicyChanged():
             policy = PLAN_MODE if body.plan else policy_text(body.policy, body.expires_at, ts / 1000)
             colour = style.dim if body.plan or body.policy in ("ask", "auto", "none") else style.red

@@ -2,8 +2,13 @@
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from buddy.protocol.basics import NO_EXPIRY
+from buddy.terminal.escape import one_line
+
+if TYPE_CHECKING:
+    from buddy.protocol.shapes import Grant
 
 PLAN_MODE = "plan mode, read-only"
 _POLICIES = {
@@ -29,6 +34,12 @@ def format_deadline(expires_at: int, now: float) -> str:
     if expires_at >= NO_EXPIRY:
         return ""
     return f"expires in {format_duration(max(0.0, expires_at / 1000 - now))}"
+
+
+def grant_text(grant: "Grant", now: float) -> str:
+    """`for this session: run_shell make`; with its expiry, if it has one."""
+    left = f", {format_deadline(grant.expires_at, now)}" if grant.expires_at else ""
+    return f"for {'this session' if grant.scope == 'session' else 'a time'}{left}: {one_line(grant.summary, 200)}"
 
 
 def format_tokens(tokens: int) -> str:

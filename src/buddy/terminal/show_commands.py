@@ -9,14 +9,21 @@ from msgspec import Struct
 from buddy.errors import UserError
 from buddy.git import Git, open_repository
 from buddy.protocol.events import AssistantMessage, ToolResult
-from buddy.protocol.requests import GetSnapshot, GetSnapshotReply, ListSessions, ListSessionsReply
-from buddy.protocol.shapes import ContextState, SessionSummary
+from buddy.protocol.grant_requests import ListGrants, ListGrantsReply, RevokeGrant
+from buddy.protocol.requests import (
+    AcceptedReply,
+    GetSnapshot,
+    GetSnapshotReply,
+    ListSessions,
+    ListSessionsReply,
+)
+from buddy.protocol.shapes import ContextState, Grant, SessionSummary
 from buddy.terminal.blocks import diff_block
 from buddy.terminal.clipboard import copy_text
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.phrases import format_duration, format_tokens, plural, short_path, watch_command
+from buddy.terminal.phrases import format_duration, format_tokens, grant_text, plural, short_path, watch_command
 from buddy.terminal.tool_outputs import heading, read_output
 
 ACTIVE = ("running", "awaiting_approval")
@@ -98,6 +105,7 @@ async def show_status(ui: CommandUI, _: str) -> None:
         ("target", f"{facts.target}, sandbox {facts.sandbox}"),
         ("pane", watch_command(facts.watch, os.environ)),
         ("approvals", facts.policy_text(time.time())),
+        *[("granted", f"{grant_text(grant, time.time())} ({grant.grant_id})") for grant in await _grants(session)],
         ("tools", ", ".join(details.tools)),
         ("used", f"{plural(len(session.messages), 'message')}, {_tokens_used(session)}"),
         ("daemon", f"{runtime.runtime_name} {runtime.runtime_version}" if runtime else "not connected"),
@@ -247,8 +255,35 @@ async def _git_output(git: Git, command: list[str]) -> str:
     return output.decode(errors="replace")
 
 
-async def show_permissions(ui: CommandUI, _: str) -> None:
-    await ui.run_program(ui.settings.buddy.command("approvals", "list"))
+async def manage_permissions(ui: CommandUI, words: str) -> None:
+    """List the rules and what is granted in this session, or take one of them back."""
+    action, _, wanted = words.partition(" ")
+    if not words:
+        await ui.run_program(ui.settings.buddy.command("approvals", "list", "--no-grants"))
+        granted = [f"  {grant.grant_id}  {grant_text(grant, time.time())}" for grant in await _grants(ui.session)]
+        if granted:
+            ui.show("\n".join([*granted, ui.style.dim("  /permissions revoke <id> ends a grant")]))
+    elif action.lower() == "revoke" and wanted:
+        await _revoke(ui, wanted.strip())
+    else:
+        raise UserError(f"unknown /permissions action {words[:40]!r}", hint="/permissions, or /permissions revoke <id>")
+
+
+async def _revoke(ui: CommandUI, wanted: str) -> None:
+    session, end = ui.session, wanted.upper().removeprefix("APPR_")
+    found = [grant for grant in await _grants(session) if _is_part(end, grant.grant_id.removeprefix("appr_"))]
+    if len(found) > 1:
+        raise UserError(f"{plural(len(found), 'grant')} match {wanted[:40]!r}", hint="type more of the id")
+    if found:
+        await session.client.request(RevokeGrant(found[0].grant_id), AcceptedReply, session.session_id)
+    else:
+        await ui.run_program(ui.settings.buddy.command("approvals", "revoke", wanted))
+
+
+async def _grants(session: CurrentSession) -> tuple[Grant, ...]:
+    if not session.session_id:
+        return ()
+    return (await session.client.request(ListGrants(), ListGrantsReply, session.session_id)).grants
 
 
 async def show_doctor(ui: CommandUI, _: str) -> None:

@@ -70,7 +70,7 @@ COMMANDS = (
     ),
     Command("/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy),
     Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan),
-    Command("/permissions", "", "list approval rules", show.show_permissions),
+    Command("/permissions", "[revoke <id>]", "list rules and grants, or end one", show.manage_permissions),
     Command("/session", "[resume <id|last>|new]", "list, resume or start sessions", change.manage_sessions),
     Command("/resume", "[id|last]", "switch to another session", change.resume),
     Command("/new", "", "start a new session", change.start_new),

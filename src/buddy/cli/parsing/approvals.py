@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 def add_approvals(commands: "Subparsers") -> None:
     actions = add_actions(add(commands, "approvals", "approval rules, why they apply, and pending approvals"))
-    listing = add(actions, "list", "list rules and pending approvals")
+    listing = add(actions, "list", "list rules, pending approvals, and what is granted for a session or a time")
+    listing.add_argument("--no-grants", action="store_true", help="leave out what is granted for a session or a time")
     add_json(listing)
     explaining = add(actions, "explain", "show what the rules decide for a command (exit 0 allow, 3 deny, 10 ask)")
     explaining.add_argument("text", metavar="CMD", help="shell command, quoted")
@@ -33,8 +34,8 @@ def add_approvals(commands: "Subparsers") -> None:
     )
     denying.add_argument("--comment", metavar="TEXT", help="tell the model why, or what to do instead")
     denying.add_argument("--stop", action="store_true", help="also end the run")
-    revoking = add(actions, "revoke", "remove a rule")
-    revoking.add_argument("rule", metavar="RULE", help="rule id, as listed")
+    revoking = add(actions, "revoke", "remove a rule, or end a grant")
+    revoking.add_argument("rule", metavar="ID", help="id of a rule or a grant, as listed")
     logging = add(actions, "log", "show who decided what, when and by which rule, newest last")
     logging.add_argument("--session", metavar="ID", help="only this session")
     logging.add_argument("--since", metavar="TIME", help="only decisions since then: 2h, 7d or 2026-01-31")

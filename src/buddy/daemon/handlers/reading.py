@@ -14,6 +14,7 @@ from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.envelopes import Event
 from buddy.protocol.shapes import BudgetState, ContextState, Shape
+from buddy.sessions.grants import all_grants
 from buddy.sessions.past_snapshot import snapshot_at
 from buddy.sessions.pending import pending_approvals
 from buddy.sessions.session import Session
@@ -85,8 +86,9 @@ class ReadRequests:
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(part, is_last)
         return ask.ReadBlobReply(text, total)
 
-    async def list_approvals(self, _peer: PeerConnection, _request: ask.ListApprovals) -> Shape:
-        return ask.ListApprovalsReply(tuple(await pending_approvals(self._sessions)))
+    async def list_approvals(self, _peer: PeerConnection, request: ask.ListApprovals) -> Shape:
+        granted = await all_grants(self._sessions) if request.grants else []
+        return ask.ListApprovalsReply(tuple(await pending_approvals(self._sessions)), tuple(granted))
 
     async def list_decisions(self, _peer: PeerConnection, request: ask.ListDecisions) -> Shape:
         from buddy.approvals.audit import decisions_made

@@ -7,8 +7,10 @@ from buddy.daemon.offered_endpoint import check_key, model_in_use
 from buddy.log.contract import SessionRecord
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
+from buddy.protocol.grant_requests import ListGrants, ListGrantsReply, RevokeGrant
 from buddy.protocol.shapes import Shape
 from buddy.sessions.compaction import compact
+from buddy.sessions.grants import list_grants, revoke_grant
 from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
@@ -31,6 +33,8 @@ class RunRequests:
             "cancel_run": on_session(ask.CancelRun, self.cancel_run),
             "submit_approval": on_session(ask.SubmitApproval, self.submit_approval),
             "set_approval_policy": on_session(ask.SetApprovalPolicy, self.set_approval_policy),
+            "list_grants": on_session(ListGrants, self.list_grants),
+            "revoke_grant": on_session(RevokeGrant, self.revoke_grant),
             "switch_model": on_record(ask.SwitchModel, self.switch_model),
             "compact_session": on_session(ask.CompactSession, self.compact_session),
         }
@@ -71,6 +75,13 @@ class RunRequests:
     ) -> Shape:
         policy = await set_policy(session, request, peer.name)
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at, session.fold.is_planning)
+
+    async def list_grants(self, _peer: PeerConnection, _request: ListGrants, session: Session) -> Shape:
+        return ListGrantsReply(tuple(await list_grants(session)))
+
+    async def revoke_grant(self, peer: PeerConnection, request: RevokeGrant, session: Session) -> Shape:
+        await revoke_grant(session, request, peer.name)
+        return ask.AcceptedReply(True)
 
     async def switch_model(self, peer: PeerConnection, request: ask.SwitchModel, record: SessionRecord) -> Shape:
         session = await self._sessions.open(record.session_id, request)
