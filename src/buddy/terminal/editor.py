@@ -13,6 +13,7 @@ from prompt_toolkit.styles import Style as EditorStyle
 from buddy.terminal.completion import MENU_ROWS, InputCompleter, wants_menu
 from buddy.terminal.history import ScrubbedHistory
 from buddy.terminal.key_bindings import ESCAPE_SECONDS
+from buddy.terminal.pastes import PastedTexts
 from buddy.terminal.screen import Screen
 from buddy.terminal.typeahead import drain
 
@@ -35,6 +36,7 @@ class Editor:
             style=PLAIN_TOOLBAR,
             tempfile_suffix=".md",
         )
+        self.pastes = PastedTexts(self.buffer)
         app = self._prompt.app
         app.timeoutlen = app.ttimeoutlen = ESCAPE_SECONDS
         screen.attach(app)
@@ -82,6 +84,7 @@ class Editor:
 
     async def open_external(self) -> str:
         """Edit the input in `$VISUAL` or `$EDITOR`; returns the new text."""
+        self.pastes.expand()
         with self._screen.suspended():
             await self.buffer.open_in_editor()
         return self.buffer.text

@@ -13,6 +13,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from buddy.terminal.escape import escape
+from buddy.terminal.pastes import PastedTexts
 
 # Esc alone and Alt with a key begin alike; a short wait tells them apart.
 ESCAPE_SECONDS = 0.1
@@ -77,13 +78,14 @@ def safe_text(text: str) -> str:
     return "".join(character for character in flat if escape(character) == character)
 
 
-def create_bindings(handler: KeyHandler) -> KeyBindings:
+def create_bindings(handler: KeyHandler, pastes: PastedTexts) -> KeyBindings:
     for sequence in ("\x1b[13;5u", "\x1b[27;5;13~"):
         ANSI_SEQUENCES[sequence] = CTRL_ENTER
     keys = KeyBindings()
     _add_dialog_keys(keys, handler)
-    _add_text_keys(keys, handler)
-    _add_control_keys(keys, handler)
+    _add_text_keys(keys, handler, pastes)
+    _add_paste_keys(keys, handler, pastes)
+    _add_control_keys(keys, handler, pastes)
     _add_showing_keys(keys, handler)
     return keys
 
@@ -109,11 +111,12 @@ def _add_dialog_keys(keys: KeyBindings, handler: KeyHandler) -> None:
         handler.press(event.data)
 
 
-def _submit(buffer: Buffer, handler: KeyHandler, *, steer: bool) -> None:
+def _submit(buffer: Buffer, handler: KeyHandler, pastes: PastedTexts, *, steer: bool) -> None:
     chosen = buffer.complete_state.current_completion if buffer.complete_state else None
     if chosen is not None:
         buffer.apply_completion(chosen)
         return
+    pastes.expand()
     text = buffer.text
     if handler.answer(text):
         return
@@ -123,27 +126,22 @@ def _submit(buffer: Buffer, handler: KeyHandler, *, steer: bool) -> None:
     handler.submit(text, steer=steer)
 
 
-def _add_text_keys(keys: KeyBindings, handler: KeyHandler) -> None:
+def _add_text_keys(keys: KeyBindings, handler: KeyHandler, pastes: PastedTexts) -> None:
     free = Condition(lambda: not handler.is_locked) & ~is_searching
 
     @keys.add("enter", filter=free)
     def _(event: KeyPressEvent) -> None:
-        _submit(event.current_buffer, handler, steer=False)
+        _submit(event.current_buffer, handler, pastes, steer=False)
 
     @keys.add(CTRL_ENTER, filter=free)
     def _(event: KeyPressEvent) -> None:
-        _submit(event.current_buffer, handler, steer=True)
+        _submit(event.current_buffer, handler, pastes, steer=True)
 
     @keys.add("c-j", filter=free)
     @keys.add("escape", "enter", filter=free)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
         handler.note_typing("\n")
-
-    @keys.add(Keys.BracketedPaste, filter=free)
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text(safe_text(event.data))
-        handler.note_paste()
 
     @keys.add(Keys.Any, filter=free)
     def _(event: KeyPressEvent) -> None:
@@ -152,7 +150,22 @@ def _add_text_keys(keys: KeyBindings, handler: KeyHandler) -> None:
         handler.note_typing(event.data)
 
 
-def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
+def _add_paste_keys(keys: KeyBindings, handler: KeyHandler, pastes: PastedTexts) -> None:
+    free = Condition(lambda: not handler.is_locked) & ~is_searching
+    at_label = free & Condition(lambda: pastes.is_before_cursor)
+
+    @keys.add(Keys.BracketedPaste, filter=free)
+    def _(event: KeyPressEvent) -> None:
+        pastes.insert(safe_text(event.data))
+        handler.note_paste()
+
+    @keys.add("backspace", filter=at_label)
+    @keys.add("c-w", filter=at_label)
+    def _(_: KeyPressEvent) -> None:
+        pastes.remove()
+
+
+def _add_control_keys(keys: KeyBindings, handler: KeyHandler, pastes: PastedTexts) -> None:
     free = Condition(lambda: not handler.is_locked) & ~is_searching
 
     @keys.add("escape", filter=free)
@@ -175,6 +188,7 @@ def _add_control_keys(keys: KeyBindings, handler: KeyHandler) -> None:
     def _(event: KeyPressEvent) -> None:
         buffer, had_text = event.current_buffer, bool(event.current_buffer.text)
         if had_text:
+            pastes.expand()
             buffer.append_to_history()
             buffer.reset()
         handler.stop(cleared=had_text)

@@ -91,7 +91,8 @@ class Repl:
             self._is_connection_lost,
             self._area.notify,
         )
-        self._editor.configure(create_bindings(keys), dialogs.input.cancel_key, self._area.message, self._area.toolbar)
+        bindings = create_bindings(keys, self._editor.pastes)
+        self._editor.configure(bindings, dialogs.input.cancel_key, self._area.message, self._area.toolbar)
 
     def _give_back(self, texts: Sequence[str]) -> None:
         """Put texts into the input, before what is there."""

@@ -1,0 +1,73 @@
+"""Long pasted texts in the real program: a label in the input, the whole text for the model."""
+
+from prompt_toolkit.buffer import Buffer
+
+from buddy.terminal.pastes import PastedTexts
+from tests.harness.home import Home
+from tests.harness.terminal import Tmux
+
+LINES = "\n".join(f"pasted {number}" for number in range(1, 13))
+
+
+def test_a_long_paste_is_a_label_and_is_sent_whole(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home, rows=40) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.type("look at ")
+        terminal.paste(LINES)
+        terminal.wait_for("> look at [Pasted ~12 lines]")
+        terminal.type(" please")
+        screen = terminal.wait_for("[Pasted ~12 lines] please")
+        assert "pasted 7" not in screen
+        terminal.keys("Enter")
+        screen = terminal.wait_for("✓ done")
+        assert "> look at pasted 1\n  pasted 2\n" in screen
+        assert "pasted 12 please" in screen
+        assert "[Pasted" not in screen
+        terminal.keys("Up")  # history has the whole text, too
+        terminal.wait_until(lambda screen: screen.count("pasted 12 please") == 2)
+
+
+def test_a_long_line_is_a_label_and_a_short_text_is_not(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.paste("one\ntwo")
+        terminal.wait_for("> one\n  two")
+        terminal.paste("y" * 1001)
+        terminal.wait_for("  two[Pasted ~1 line]")
+
+
+def test_backspace_removes_a_pasted_text_as_one(home: Home) -> None:
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.type("before ")
+        terminal.paste(LINES)
+        terminal.paste(LINES)
+        terminal.wait_for("> before [Pasted ~12 lines][Pasted ~12 lines #2]")
+        terminal.keys("BSpace")
+        terminal.wait_until(lambda screen: "> before [Pasted ~12 lines]\n" in screen)
+        terminal.keys("C-w")
+        terminal.wait_until(lambda screen: "> before\n" in screen)
+
+
+def test_the_external_editor_gets_the_whole_text(home: Home) -> None:
+    editor = home.directory / "editor"
+    editor.write_text('#!/bin/sh\ncount=$(wc -w < "$1")\necho $count words > "$1"\n')
+    editor.chmod(0o755)
+    home.env["EDITOR"] = home.env["VISUAL"] = str(editor)
+    with home.script({"text": "hi"}) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.paste(LINES)
+        terminal.wait_for("> [Pasted ~12 lines]")
+        terminal.keys("C-g")
+        terminal.wait_for("> 24 words")
+
+
+def test_a_pasted_label_is_not_expanded_again() -> None:
+    buffer = Buffer()
+    pastes = PastedTexts(buffer)
+    first, second = "[Pasted ~12 lines #2]\n" + "a\n" * 11, "b\n" * 12
+    pastes.insert(first)
+    pastes.insert(second)
+    assert buffer.text == "[Pasted ~12 lines][Pasted ~12 lines #2]"
+    pastes.expand()
+    assert buffer.text == first + second
