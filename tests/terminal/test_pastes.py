@@ -4,7 +4,7 @@ from prompt_toolkit.buffer import Buffer
 
 from buddy.terminal.pastes import PastedTexts
 from tests.harness.home import Home
-from tests.harness.terminal import Tmux
+from tests.harness.terminal import ENDLESS, Tmux
 
 LINES = "\n".join(f"pasted {number}" for number in range(1, 13))
 
@@ -60,6 +60,20 @@ def test_the_external_editor_gets_the_whole_text(home: Home) -> None:
         terminal.wait_for("> [Pasted ~12 lines]")
         terminal.keys("C-g")
         terminal.wait_for("> 24 words")
+
+
+def test_a_long_message_that_comes_back_from_the_queue_is_a_label(home: Home) -> None:
+    with home.script(ENDLESS) and Tmux(home) as terminal:
+        terminal.wait_for("(shift-tab)")
+        terminal.enter("go")
+        terminal.wait_for("the quick")
+        terminal.paste(LINES)
+        terminal.wait_for("> [Pasted ~12 lines]")
+        terminal.keys("Enter")
+        terminal.wait_for("  queued: pasted 1 pasted 2")
+        terminal.keys("Escape")
+        terminal.wait_for("■ cancelled")
+        terminal.wait_for("> [Pasted ~12 lines]")
 
 
 def test_a_pasted_label_is_not_expanded_again() -> None:

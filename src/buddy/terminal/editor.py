@@ -75,8 +75,8 @@ class Editor:
         await self._prompt.prompt_async()
 
     def prepend(self, text: str) -> None:
-        """Put a text before what is in the input."""
-        joined = "\n".join(filter(None, (text, self.buffer.text)))
+        """Put a text, or its label if it is long, before what is in the input."""
+        joined = "\n".join(filter(None, (self.pastes.shorten(text), self.buffer.text)))
         self.buffer.document = Document(joined, len(joined))
 
     def remember(self, line: str) -> None:

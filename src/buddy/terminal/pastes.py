@@ -20,12 +20,16 @@ class PastedTexts:
 
     def insert(self, text: str) -> None:
         """Put a pasted text into the input, or its label if it is long."""
+        self._buffer.insert_text(self.shorten(text))
+
+    def shorten(self, text: str) -> str:
+        """What stands for a text in the input: its label if it is long."""
         lines = text.rstrip("\n").count("\n") + 1
-        if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
-            label = self._label(lines)
-            self._texts[label] = text
-            text = label
-        self._buffer.insert_text(text)
+        if lines <= MOST_LINES and len(text) <= MOST_CHARACTERS:
+            return text
+        label = self._label(lines)
+        self._texts[label] = text
+        return label
 
     def expand(self) -> None:
         """Replace the labels in the input by their texts."""
