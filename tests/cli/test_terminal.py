@@ -68,7 +68,7 @@ def test_yes_before_the_last_page_only_turns_it(home: Home, typed: str) -> None:
     assert (home.work / "ran").exists()
 
 
-@pytest.mark.parametrize("typed", ["n\n", "maybe\n", "\x04"])
+@pytest.mark.parametrize("typed", ["n\n", "NO\n", "\x04"])
 def test_a_command_can_be_denied_on_its_first_page(home: Home, typed: str) -> None:
     command = "\n".join([*(f": line {number}" for number in range(50)), "touch ran"])
     with home.script(shell(command), {"text": "fine"}).terminal(*ON_HOST) as terminal:
@@ -119,8 +119,8 @@ def test_a_file_is_shown_as_a_diff(home: Home) -> None:
     assert "sha256" not in shown
 
 
-@pytest.mark.parametrize("typed", ["n\n", "\n", "maybe\n", "\x04"])
-def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) -> None:
+@pytest.mark.parametrize("typed", ["n\n", "no \n", "\n", "\x04"])
+def test_after_a_no_the_run_continues(home: Home, typed: str) -> None:
     with home.script(shell("echo ran > ran"), {"text": "Then not."}).terminal(*ON_HOST) as terminal:
         terminal.wait_for(QUESTION)
         terminal.type(typed)
@@ -128,6 +128,23 @@ def test_any_other_answer_is_a_no_and_the_run_continues(home: Home, typed: str) 
     assert not (home.work / "ran").exists()
     assert b"Then not." in terminal.shown
     assert b"denied by cli" in terminal.shown
+    assert (b"the input ended, so this is denied" in terminal.shown) == (typed == "\x04")
+
+
+@pytest.mark.parametrize("text", ["maybe\n", "yes, but only in src\n", "1\n", "no tests yet\n", "first\ny\n", "y\nn\n"])
+@pytest.mark.parametrize("lines", [1, 50])
+def test_a_text_at_the_question_decides_nothing_and_is_asked_again(home: Home, text: str, lines: int) -> None:
+    command = "\n".join([*(f": line {number}" for number in range(lines)), "echo ran > ran"])
+    with home.script(shell(command), {"text": "fine"}).terminal(*ON_HOST) as terminal:
+        terminal.wait_for(QUESTION if lines == 1 else ", n to deny: ")
+        terminal.type(text)
+        terminal.wait_for("(that is no answer) ")
+        assert b"denied by" not in terminal.shown
+        assert not (home.work / "ran").exists()
+        terminal.type("n\n")
+        assert terminal.finish() == 0
+    assert b"denied by cli" in terminal.shown
+    assert not (home.work / "ran").exists()
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: Home) -> None:

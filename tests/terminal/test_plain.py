@@ -76,6 +76,44 @@ def test_a_dumb_terminal_gets_plain_lines(home: Home) -> None:
     assert rb"**Done** \x1b[2J" in terminal.shown
 
 
+def test_text_at_a_question_on_a_dumb_terminal_decides_nothing(home: Home) -> None:
+    home.env["TERM"] = "dumb"
+    home.script(shell("touch ran"), {"text": "After it."})
+    with home.terminal("--sandbox", "host") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("go\n")
+        terminal.wait_for("approve? [y/N] ")
+        terminal.type("yes, but in src\n")
+        terminal.wait_for("(that is no answer) approve? [y/N] ")
+        assert b"denied by" not in terminal.shown
+        terminal.type("y\n")
+        terminal.wait_for("After it.")
+        assert terminal.process.poll() is None
+    assert (home.work / "ran").exists()
+
+
+def test_lines_typed_before_a_question_come_after_it(home: Home) -> None:
+    home.env["TERM"] = "dumb"
+    home.script({"text": "slow", "calls": [SLOW]}, shell("touch ran"), {"text": "Then not."}, {"text": "The next."})
+    with home.terminal("--approve", "ask", "--sandbox", "host") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("go\n")
+        terminal.wait_for("approve? [y/N] ")
+        terminal.type("y\n")
+        terminal.wait_for("✓ approved")
+        terminal.type("y\n")  # while the first command runs
+        (home.work / "typed").touch()
+        terminal.wait_for("approve? [y/N] ", times=2)
+        terminal.type("\x04")
+        terminal.wait_for("the input ended, so this is denied")
+        terminal.wait_for("Then not.")
+        terminal.wait_for("The next.")
+    assert not (home.work / "ran").exists()
+
+
+SLOW = {"name": "run_shell", "args": {"command": "while ! test -e typed; do sleep 0.05; done"}}
+
+
 def test_an_interrupt_ends_it_while_it_waits_for_a_line(home: Home) -> None:
     with home.script({"text": "one"}).start() as running:
         running.feed(b"go\n")

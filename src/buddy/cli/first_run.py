@@ -115,11 +115,17 @@ def _can_ask() -> bool:
 
 def _choose(found: "Sequence[DiscoveredProfile]") -> "DiscoveredProfile | None":
     """Ask which one to use; None if nothing was found or chosen."""
+    import termios
+
     if not found:
         return None
     print("No model is configured yet. Found here:", file=sys.stderr)
     for number, one in enumerate(found, start=1):
         print(f"  {number}  {escape(one.what)}", file=sys.stderr)
-    print(f"Use which one? [1-{len(found)}, Enter for none] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip()
-    return found[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(found) else None
+    numbers = {str(number): one for number, one in enumerate(found, start=1)}
+    answer = "?"
+    while answer and answer not in numbers:
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # keys typed before the question do not answer it
+        print(f"Use which one? [1-{len(found)}, Enter for none] ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline().strip()
+    return numbers.get(answer)

@@ -1,7 +1,7 @@
 """Whether a folder's own settings are trusted: asked once in a terminal, noted elsewhere.
 
 Invariants: only an explicit yes trusts; both answers are remembered until one of the files changes, but not an end of
-input; if there is nothing to ask, nothing is loaded.
+input; any other text is asked again; if there is nothing to ask, nothing is loaded.
 """
 
 import os
@@ -67,10 +67,15 @@ def _ask(root: str, effects: "list[Effect]") -> str:
     import termios
 
     from buddy.terminal.escape import escape, one_line
+    from buddy.terminal.line_question import NO, YES, is_readable
 
     print(f"{escape(root)} has its own Buddy settings:", file=sys.stderr)
     for effect in effects:
         print(f"  {escape(effect.name)}  {one_line(effect.text, 300)}", file=sys.stderr)
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # keys typed before the question do not answer it
-    print("Trust these files as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
-    return os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+    stdin = sys.stdin.fileno()
+    while True:
+        termios.tcflush(stdin, termios.TCIFLUSH)  # keys typed before the question do not answer it
+        print("Trust these files as they are now? [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = os.read(stdin, 4096).decode(errors="replace")
+        if not answer or (answer.strip().lower() in ("", *YES, *NO) and not is_readable(stdin)):
+            return answer

@@ -1,7 +1,7 @@
 """Follows a run to its end: shows its events, asks for its approvals, returns its exit code.
 
-Invariants: at most one question is open; keys typed before it do not answer it; one that was decided elsewhere (a
-cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately.
+Invariants: at most one question is open; keys typed before it do not answer it, nor does a text; one that was decided
+elsewhere (a cancel, a timeout, another client) is withdrawn; if nobody can answer, deny immediately.
 """
 
 import os
@@ -16,7 +16,7 @@ from buddy.client.view import View
 from buddy.errors import ProtocolError, UserError
 from buddy.terminal.approval_screen import Asked
 from buddy.terminal.escape import escape
-from buddy.terminal.line_question import LineQuestion, terminal_size
+from buddy.terminal.line_question import END_OF_INPUT, LineQuestion, is_readable, terminal_size
 
 if TYPE_CHECKING:
     from buddy.protocol.json_events import ApprovalRequired, JsonEvent
@@ -129,15 +129,18 @@ class RunFollower:
             self._decide(waiting, {"decision": "deny", "comment": "nobody is there to be asked", "stop": stop})
 
     def _read_answer(self) -> None:
-        """A person typed something while a question was open: only an explicit yes approves."""
+        """A person typed something while a question was open: only an explicit yes approves, or no denies."""
         try:
             typed = os.read(STDIN, 4096).decode(errors="replace")
         except OSError:
             typed = ""  # the terminal is gone
-        decision = self._screen.answer(typed) if self._screen is not None else "deny"
+        is_alone = not typed or not is_readable(STDIN)
+        decision = self._screen.answer(typed, is_alone=is_alone) if self._screen is not None else "deny"
         if decision is None and self._screen is not None:
             self._show(self._screen)
             return
+        if not typed:
+            print(f"\n{END_OF_INPUT}", file=sys.stderr)
         self._decide(self._question, {"decision": decision})
         self._close_question()
         self._ask_next()

@@ -1,10 +1,11 @@
 """An approval asked line by line, where no editor draws: in `exec`, and in the REPL on a plain terminal.
 
 Invariants: only an explicit yes approves, only after the last page, and only if the size of the screen is the same;
-whatever else is typed denies, but for Enter before the last page.
+no, Enter at the last page and the end of the input deny; anything else is text, decides nothing and is asked again.
 """
 
 import os
+import select
 import time
 from collections.abc import Callable
 from typing import Literal, TextIO
@@ -15,7 +16,10 @@ from buddy.terminal.approval_screen import Page, Request, approval_text, pages_o
 # The row of the question itself, and the one that Enter opens.
 QUESTION_ROWS = 2
 QUESTION = "approve? [y/N] "
+YES, NO = ("y", "yes"), ("n", "no")
 TOO_SMALL = "The terminal is too small to show what is asked. Enlarge it and press Enter, or type n to deny: "
+NO_ANSWER = "(that is no answer) "
+END_OF_INPUT = "the input ended, so this is denied"
 DEFAULT_SIZE = (80, 24)
 
 
@@ -36,6 +40,7 @@ class LineQuestion:
         self._size = (0, 0)
         self._pages: tuple[Page, ...] = ()
         self._page = 0
+        self._is_unclear = False
 
     def show(self) -> str:
         """The current page, and what to type below it."""
@@ -55,10 +60,16 @@ class LineQuestion:
             return ""
         return f"\x1b7\r{self._left()}\x1b8"
 
-    def answer(self, typed: str) -> Literal["approve", "deny"] | None:
-        """What was decided; None if the next page is to be shown first."""
+    def answer(self, typed: str, *, is_alone: bool = True) -> Literal["approve", "deny"] | None:
+        """What was decided; None if a page is to be shown first.
+
+        `typed` is one line, "" at the end of the input; a line that is not alone is part of a pasted text.
+        """
         word = typed.strip().lower()
-        if not typed or word not in ("", "y", "yes"):
+        self._is_unclear = bool(typed) and (not is_alone or word not in ("", *YES, *NO))
+        if self._is_unclear:
+            return None
+        if not typed or word in NO:
             return "deny"
         if self._measure() != self._size or not self._pages:
             return None
@@ -73,8 +84,11 @@ class LineQuestion:
 
     def _last(self) -> str:
         if self._expires_at >= NO_EXPIRY:
-            return QUESTION
-        return f"{self._left()} left, {QUESTION}"
+            return self._again() + QUESTION
+        return f"{self._left()} left, {self._again()}{QUESTION}"
+
+    def _again(self) -> str:
+        return NO_ANSWER if self._is_unclear and self._size[0] >= DEFAULT_SIZE[0] else ""
 
     def _left(self) -> str:
         """Minutes and seconds, always as long, so that a shorter time leaves nothing of the longer one."""
@@ -82,7 +96,7 @@ class LineQuestion:
         return f"{left // 60:02}:{left % 60:02}"
 
     def _next(self) -> str:
-        return f"Enter for page {self._page + 2} of {len(self._pages)}, n to deny: "
+        return f"{self._again()}Enter for page {self._page + 2} of {len(self._pages)}, n to deny: "
 
 
 def terminal_size(stream: TextIO) -> tuple[int, int]:
@@ -92,3 +106,8 @@ def terminal_size(stream: TextIO) -> tuple[int, int]:
     except (OSError, ValueError):
         return DEFAULT_SIZE
     return columns or DEFAULT_SIZE[0], rows or DEFAULT_SIZE[1]
+
+
+def is_readable(stream: int) -> bool:
+    """Whether more was typed and can be read at once."""
+    return bool(select.select([stream], [], [], 0)[0])

@@ -19,7 +19,7 @@ from buddy.terminal.blocks import ME, error_block
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape
 from buddy.terminal.event_renderer import EventRenderer
-from buddy.terminal.line_question import LineQuestion, terminal_size
+from buddy.terminal.line_question import END_OF_INPUT, NO, YES, LineQuestion, terminal_size
 from buddy.terminal.settings import TerminalSettings
 from buddy.terminal.slash import is_command, run_command
 from buddy.terminal.status_line import prompt_text
@@ -84,6 +84,12 @@ class PlainRepl:
             self.show("")
         return line
 
+    async def _next_answer(self, prompt: str) -> str:
+        """A line that was typed after the question was shown."""
+        self._input.set_aside()
+        print(prompt, end="", file=self._err, flush=True)
+        return await self._input.next(is_answer=True)
+
     def _interrupt(self) -> None:
         """Ctrl-C cancels the run, and with it an approval; without a run, it ends the program."""
         if self.session.active is None:
@@ -145,8 +151,11 @@ class PlainRepl:
             question, decision = LineQuestion(request, lambda: terminal_size(self._err)), None
             self._is_interrupted = False
             while decision is None:
-                typed = await self._next_line(question.show())
-                decision = "deny" if self._is_interrupted else question.answer(typed)
+                typed = await self._next_answer(question.show())
+                is_alone = not typed or not self._input.has_more()
+                decision = "deny" if self._is_interrupted else question.answer(typed, is_alone=is_alone)
+                if not typed:
+                    self.show(f"\n{END_OF_INPUT}")
             try:
                 await self.session.decide(request.approval_id, ApprovalAnswer(decision))
             except BuddyError as error:  # it was decided elsewhere
@@ -180,7 +189,10 @@ class PlainRepl:
     async def confirm(self, question: str) -> bool:
         if not self._has_person:
             return True
-        return (await self._next_line(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
+        while (word := (await self._next_answer(f"{question} [y/N] ")).strip().lower()) not in ("", *NO):
+            if word in YES and not self._input.has_more():
+                return True
+        return False
 
     def enqueue(self, line: str) -> None:
         self._queue.append(line)
