@@ -15,14 +15,16 @@ const MOST_LINES = 3000;
 export function Changes({ log, onSend }) {
   const view = log.view;
   const [scope, setScope] = useState("");
+  const [turn, setTurn] = useState(0);
   const [isSplit, setSplit] = useState(matchMedia("(min-width: 1400px)").matches);
   const [reply, setReply] = useState(/** @type {{files: Change[], uncovered?: string} | null} */ (null));
   const [problem, setProblem] = useState("");
   const [comments, setComments] = useState(/** @type {Record<string, Map<string, string>>} */ ({}));
   const runs = [...view.runs.values()];
+  const turns = view.runs.get(scope)?.turns ?? 0;
   const changed = [...view.files.values()].reduce((sum, file) => sum + file.changes, 0);
   useEffect(() => {
-    const selection = { diff: true, ...(scope ? { runId: scope } : { all: true }), ...(log.at.value ? { atSeq: log.at.value } : {}) };
+    const selection = { diff: true, ...(scope ? { runId: scope, ...(turn ? { turn } : {}) } : { all: true }), ...(log.at.value ? { atSeq: log.at.value } : {}) };
     connection.request("list_changes", selection, log.sessionId).then(
       (found) => {
         setReply(found);
@@ -30,7 +32,7 @@ export function Changes({ log, onSend }) {
       },
       (error) => setProblem(error.message),
     );
-  }, [log.sessionId, scope, changed, log.at.value]);
+  }, [log.sessionId, scope, turn, changed, log.at.value]);
   const files = reply?.files ?? [];
   const count = Object.values(comments).reduce((sum, lines) => sum + lines.size, 0);
   const comment = (/** @type {string} */ path, /** @type {import("../diff.js").DiffRow} */ row) => {
@@ -50,10 +52,15 @@ export function Changes({ log, onSend }) {
   };
   return html`<div class="changes" tabindex="0">
     <div class="changes-head">
-      <select aria-label="Which changes" value=${scope} onChange=${(/** @type {any} */ event) => setScope(event.target.value)}>
+      <select aria-label="Which changes" value=${scope} onChange=${(/** @type {any} */ event) => { setScope(event.target.value); setTurn(0); }}>
         <option value="">The whole session</option>
         ${runs.map((run, at) => html`<option value=${run.runId}>Run ${at + 1}: ${visible(cut(run.prompt.split("\n")[0] || run.runId, 60))}</option>`)}
       </select>
+      ${turns > 1
+        ? html`<select aria-label="Which turn" value=${turn} onChange=${(/** @type {any} */ event) => setTurn(Number(event.target.value))}>
+            <option value="0">All turns</option>${Array.from({ length: turns }, (_, at) => html`<option value=${at + 1}>Turn ${at + 1}</option>`)}
+          </select>`
+        : null}
       <span class="muted">${plural(files.length, "file")} · <span class="ok">+${sum(files, "added")}</span> <span class="bad">−${sum(files, "removed")}</span></span>
       <button aria-pressed=${isSplit} onClick=${() => setSplit(!isSplit)}>Side by side</button>
       ${count && mayDrive.value ? html`<button class="primary" onClick=${send}>Send ${plural(count, "comment")}</button>` : null}
