@@ -7,13 +7,11 @@ import pytest
 
 from buddy.config.settings import AgentSettings, Profile
 from buddy.protocol.events import RunComplete, UserMessage
+from buddy.protocol.queue_requests import QueueMessage, QueueMessageReply, SteerRun
 from buddy.protocol.requests import (
     AcceptedReply,
     ListSessions,
     ListSessionsReply,
-    QueueMessage,
-    QueueMessageReply,
-    SteerRun,
 )
 from buddy.protocol.shapes import RunOptions
 from tests.harness.models import StepModel, answer, asks_for, shell
