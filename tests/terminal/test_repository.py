@@ -16,7 +16,7 @@ def test_completion_and_diff_run_nothing_of_the_repository(home: Home) -> None:
         terminal.wait_for("same.txt")
         terminal.keys("Escape", "C-u")
         terminal.enter("/diff")
-        screen = terminal.wait_for("+after")
+        screen = terminal.wait_for("+after", history=True)
         terminal.keys("C-d")
     assert "M changed.txt" in screen
     assert not (canary.parent / "ran").exists()
