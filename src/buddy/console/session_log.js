@@ -9,7 +9,7 @@
 import { signal } from "./vendor/preact.js";
 import { apply, emptyView, fold } from "./fold.js";
 
-const TAIL = 2000;
+const TAIL = 500;
 const PAGE = 1000;
 
 export class SessionLog {

@@ -9,7 +9,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/pr
 import { plural } from "../text.js";
 import { Entry } from "./entries.js";
 
-const STEP = 100;
+const STEP = 60;
 // Fewer while somebody moves through the past: every step draws them anew.
 const PAST_STEP = 40;
 const MOST = 300;
