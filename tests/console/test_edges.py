@@ -150,7 +150,7 @@ right-to-left \u202e gnp.exe and zero\u200bwidth, <a href="//evil">link</a>, [ok
 
 
 def test_a_hostile_transcript_changes_nothing_on_the_page(browser: Browser, tmp_path: Path) -> None:
-    noisy = shell("yes 'x' | head -100000; printf '\\033]0;owned\\007\\033[2J'")
+    noisy = shell("yes $(printf '%099d' 0) | head -100000; printf '\\033]0;owned\\007\\033[2J'")
     script = [section("^say", {"text": HOSTILE}), section("^flood", noisy, {"text": HOSTILE * 200})]
     with Daemon(tmp_path, script=script, web=True) as daemon:
         other = OtherClient(daemon)
