@@ -174,7 +174,7 @@ def test_a_hostile_transcript_changes_nothing_on_the_page(browser: Browser, tmp_
             assert asked == []
             expect(window.page).to_have_title("Buddy")
             window.page.locator(".call-head").click()
-            window.page.get_by_role("button", name="Show everything").first.click()
+            window.page.get_by_role("button", name="Show full output").first.click()
             expect(body.locator(".output.tall").last).to_contain_text("\\x1b]0;owned")
         other.close()
 

@@ -77,7 +77,7 @@ export class Connection {
       const requestId = `req_${++this._number}`;
       const line = JSON.stringify({ v: VERSION, kind: "request", requestId, type, ...(sessionId ? { sessionId } : {}), payload });
       if (this.state.value !== "online" && !repeat && type !== "hello") {
-        reject(new Error("Not connected. Try again when the connection is back."));
+        reject(new Error("Not connected. Try again once the connection is restored."));
         return;
       }
       this._pending.set(requestId, { resolve, reject, line, repeat });
@@ -164,7 +164,7 @@ export class Connection {
     for (const [requestId, pending] of this._pending) {
       if (pending.repeat) continue;
       this._pending.delete(requestId);
-      pending.reject(new Error("The connection was lost before the answer came."));
+      pending.reject(new Error("Connection lost before a reply arrived."));
     }
     this.state.value = "offline";
     const isKnown = await this._isSignedIn().catch(() => true);

@@ -215,7 +215,7 @@ const TIMELINE = {
   },
   run_cancelling(view, event, cancelling) {
     view.activity = "Stopping…";
-    note(view, event, "info", `Stopping, asked by ${cancelling.by}`);
+    note(view, event, "info", `Stopping, requested by ${cancelling.by}`);
   },
   model_request(view, event, request) {
     view.model = request.model;

@@ -46,7 +46,7 @@ export async function signIn() {
     }
     // An earlier visit may still be signed in, for which a used link is no reason to be locked out.
     if (await isSignedIn()) return "";
-    return (await reply.json().catch(() => ({}))).error ?? "This link does not work.";
+    return (await reply.json().catch(() => ({}))).error ?? "This link is invalid or was already used.";
   }
   return (await isSignedIn()) ? "" : "You are not signed in.";
 }

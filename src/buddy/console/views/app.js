@@ -48,10 +48,10 @@ function Lost() {
     return () => clearInterval(timer);
   }, [state]);
   if (state === "online" || state === "connecting") return null;
-  const when = connection.retryAt.value && left > 0 ? `trying again in ${duration(left)}` : "trying again…";
+  const when = connection.retryAt.value && left > 0 ? `retrying in ${duration(left)}.` : "retrying…";
   return html`<div class="lost" role="status">
-    <span>Not connected; ${when} Nothing is lost: what happens meanwhile follows.</span>
-    <button class="quiet" onClick=${() => connection.open()}>Try now</button>
+    <span>Connection lost; ${when} Missed events will be loaded.</span>
+    <button class="quiet" onClick=${() => connection.open()}>Retry now</button>
   </div>`;
 }
 

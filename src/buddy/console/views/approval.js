@@ -54,8 +54,8 @@ export function Approval({ request, sessionId, runId, isPast }) {
     ${scripts(full).map(({ path, lines }) => html`<details><summary>${path} <span class="muted">${plural(lines.length, "line")}</span></summary><div class="asked" tabindex="0">${lines.slice(0, MAX_LINES).map((line) => html`<div class=${`asked-line ${line.kind}`}>${line.text || " "}</div>`)}</div></details>`)}
     ${rule ? html`<p class="rule muted">“Always” adds this rule: <code>${visible(ruleText(rule))}</code></p>` : null}
     ${mayDecide.value && !isPast
-      ? html`<textarea class="comment" rows="1" placeholder="Tell it why, or what to do instead (optional)" aria-label="Comment" value=${comment} onInput=${(/** @type {any} */ event) => setComment(event.target.value)}></textarea>
-          ${canApprove ? null : html`<p class="warn" role="status">${isWhole ? "Scroll to the end of what would run to approve it." : "Reading all of it…"}</p>`}
+      ? html`<textarea class="comment" rows="1" placeholder="Tell Buddy why, or what to do instead (optional)" aria-label="Comment" value=${comment} onInput=${(/** @type {any} */ event) => setComment(event.target.value)}></textarea>
+          ${canApprove ? null : html`<p class="warn" role="status">${isWhole ? "Scroll to the end to enable Approve." : "Loading the full request…"}</p>`}
           <div class="choices">
             <${Choice} name="approve" isActive=${isActive && canApprove} kind="primary" onChoose=${() => decide("approve")}>Approve<//>
             <${Choice} isActive=${isActive && canApprove} onChoose=${() => decide("approve", { scope: "session" })}>For this session<//>
@@ -88,7 +88,7 @@ function Countdown({ expiresAt }) {
     return () => clearInterval(timer);
   }, [expiresAt]);
   if (expiresAt >= NEVER) return null;
-  return html`<span class="countdown" title="When nobody decides until then, it is denied">${left > 0 ? `denied in ${duration(left)}` : "expired"}</span>`;
+  return html`<span class="countdown" title="Denied if nobody decides by then">${left > 0 ? `expires in ${duration(left)}` : "expired"}</span>`;
 }
 
 /** @param {Record<string, any>} answer @param {() => void} onFailure */
@@ -97,7 +97,7 @@ async function submit(answer, onFailure) {
     await connection.request("submit_approval", answer, answer.sessionId, { repeat: true });
   } catch (error) {
     const code = /** @type {any} */ (error).code;
-    if (code === "APPROVAL_EXPIRED" || code === "APPROVAL_NOT_FOUND") say("Somebody else has already decided, or the time is over.", "error");
+    if (code === "APPROVAL_EXPIRED" || code === "APPROVAL_NOT_FOUND") say("Someone else already decided, or the request expired.", "error");
     else say(/** @type {Error} */ (error).message, "error");
     onFailure();
   }

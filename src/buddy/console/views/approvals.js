@@ -41,7 +41,7 @@ export function Approvals() {
         <p class="from"><a href=${`/session/${request.sessionId}`} onClick=${follow(`/session/${request.sessionId}`)}>${visible(titleOf(request.sessionId))}</a> <span class="muted">${visible(baseName(rows.value.get(request.sessionId)?.repo.rootPath ?? ""))}</span></p>
         <${Approval} request=${request} sessionId=${request.sessionId} runId=${request.runId} isPast=${false} />
       </section>`)}
-      ${open && !open.length ? html`<p class="muted empty">Nothing waits for you.</p>` : null}
+      ${open && !open.length ? html`<p class="muted empty">Nothing needs your approval.</p>` : null}
     </div>
   </div>`;
 }
@@ -56,6 +56,6 @@ async function answerOf(request) {
   const found = await connection.request("list_decisions", { sessionId: request.sessionId, limit: 50 }).catch(() => ({ decisions: [] }));
   const decision = found.decisions.find((/** @type {any} */ one) => one.approvalId === request.approvalId);
   const by = decision?.by === "console" ? "you" : visible(decision?.by ?? "");
-  const words = { approve: `✓ Approved by ${by}`, deny: `✗ Denied by ${by}`, expired: "✗ Nobody decided in time" }[/** @type {string} */ (decision?.decision)] ?? "No longer open";
+  const words = { approve: `✓ Approved by ${by}`, deny: `✗ Denied by ${by}`, expired: "✗ Approval timed out" }[/** @type {string} */ (decision?.decision)] ?? "No longer open";
   return { approvalId: request.approvalId, title: request.title, words };
 }

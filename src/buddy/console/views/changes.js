@@ -73,7 +73,7 @@ export function Changes({ log, onSend }) {
         ${file.diff ? html`<${Diff} text=${file.diff} most=${MOST_LINES} isSplit=${isSplit} comments=${comments[file.path]} onLine=${mayDrive.value ? (/** @type {any} */ row) => comment(file.path, row) : undefined} />` : null}
       </details>`,
     )}
-    ${files.length || problem ? null : html`<p class="muted empty">${reply ? "No file was changed." : "Loading…"}</p>`}
+    ${files.length || problem ? null : html`<p class="muted empty">${reply ? "No files changed." : "Loading…"}</p>`}
   </div>`;
 }
 

@@ -32,10 +32,10 @@ export function Composer({ log }) {
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); send(view.active ? "queue" : "send"); }}>
     ${waiting.length ? html`<ul class="queue" aria-label="Queued">${waiting.map((words) => html`<li>queued: ${words}</li>`)}</ul>` : null}
     <textarea id="composer" ref=${input} rows=${Math.min(10, Math.max(2, text.split("\n").length))} value=${text} onKeyDown=${key}
-      placeholder=${view.active ? "Write the next message; it waits for the end of the run" : "Write a message"} aria-label="Message"
+      placeholder=${view.active ? "Write a message; it will be queued until the run ends" : "Write a message"} aria-label="Message"
       onInput=${(/** @type {any} */ event) => write(event.target.value)}></textarea>
     <div class="composer-actions">
-      <span class="muted hint">Enter sends, Shift-Enter starts a new line</span>
+      <span class="muted hint">Enter to send, Shift+Enter for a new line</span>
       ${view.active
         ? html`<button type="button" onClick=${() => send("steer")} disabled=${!text.trim()} title="The model sees it at its next turn">Steer</button>
             <button class="primary" disabled=${!text.trim()}>Queue</button>

@@ -6,7 +6,7 @@
 
 import { Component, html, signal } from "../vendor/preact.js";
 import { markdown } from "../markdown.js";
-import { ask, go, say } from "../store.js";
+import { ask, go } from "../store.js";
 import { clock, cut, duration, money, output, plural, tokens, visible } from "../text.js";
 import { Approval } from "./approval.js";
 import { Diff } from "./diff_view.js";
@@ -56,7 +56,7 @@ function lookAt(log, seq) {
 /** @type {Record<string, (props: {item: Item, log: any, isPast: boolean}) => any>} */
 const KINDS = {
   user: ({ item }) => html`<div class="bubble">
-    <p class="who">${item.by === "console" ? "You" : visible(item.by)}${item.steers ? " · while it ran" : ""}</p>
+    <p class="who">${item.by === "console" ? "You" : visible(item.by)}${item.steers ? " · steering" : ""}</p>
     <div class="said">${visible(item.text)}</div>
   </div>`,
   reply: ({ item, log }) => html`<div class="reply-body">
@@ -68,7 +68,7 @@ const KINDS = {
   call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   note: ({ item }) => html`<div class="note-body"><p>${SIGNS[item.level] ?? ""} ${visible(item.text)}</p>${item.detail ? html`<details><summary>More</summary><p class="said">${visible(item.detail)}</p></details>` : null}</div>`,
-  gap: ({ item }) => html`<div class="note-body"><p>⋯ A part of the past was pruned. ${visible(item.text)}</p></div>`,
+  gap: ({ item }) => html`<div class="note-body"><p>⋯ Earlier events were pruned. ${visible(item.text)}</p></div>`,
   check: ({ item }) => html`<div class="note-body"><p class=${item.passed ? "ok" : "bad"}>${item.passed ? "✓" : "✗"} Check ${visible(item.name)} ${item.passed ? "passed" : `failed (exit code ${item.exitCode})`}</p>
     ${item.output ? html`<details><summary>Output</summary><pre class="output" tabindex="0">${output(item.output)}</pre></details>` : null}</div>`,
   end: ({ item }) => html`<${End} item=${item} version=${item.version} />`,
@@ -167,7 +167,7 @@ function Whole({ blobs, field, blob, log }) {
   const name = blob || blobs?.[field];
   if (!name) return null;
   const text = loaded.value.get(name);
-  if (text === undefined) return html`<button class="fold" onClick=${() => load(log.sessionId, name)}>Show everything</button>`;
+  if (text === undefined) return html`<button class="fold" onClick=${() => load(log.sessionId, name)}>Show full output</button>`;
   return html`<pre class="output tall" tabindex="0">${output(text)}</pre>`;
 }
 
@@ -194,7 +194,7 @@ function Decision({ item, log, isPast }) {
   if (item.state === "waiting") return html`<${Approval} key=${approval.approvalId} request=${approval} sessionId=${log.sessionId} runId=${item.runId} isPast=${isPast} />`;
   if (!decision) return null;
   const who = decision.by === "console" ? "you" : visible(decision.by);
-  if (decision.decision === "expired") return html`<p class="decision bad">✗ Nobody decided in time</p>`;
+  if (decision.decision === "expired") return html`<p class="decision bad">✗ Approval timed out</p>`;
   const isYes = decision.decision === "approve";
   const scope = { session: " for this session", always: " from now on", until: " for a while" }[/** @type {string} */ (decision.scope)] ?? "";
   return html`<p class=${`decision ${isYes ? "ok" : "bad"}`}>${isYes ? "✓ Approved" : "✗ Denied"} by ${who}${scope}${decision.comment ? html`: <q>${visible(decision.comment)}</q>` : null}</p>`;
@@ -216,9 +216,4 @@ function toggle(key) {
   const changed = new Set(unfolded.value);
   if (!changed.delete(key)) changed.add(key);
   unfolded.value = changed;
-}
-
-/** @param {string} text */
-export function copy(text) {
-  navigator.clipboard.writeText(text).then(() => say("Copied"), () => say("The browser did not allow copying", "error"));
 }

@@ -27,7 +27,7 @@ export function Inbox() {
       <a class=${`chip link ${waiting ? "waiting" : ""}`} href="/approvals" onClick=${follow("/approvals")}>
         ${waiting ? `${waiting} waiting` : "Approvals"}
       </a>
-      <button class="quiet" aria-pressed=${notifying.value} title="Notify me when a session needs me or ends" onClick=${notify}>
+      <button class="quiet" aria-pressed=${notifying.value} title="Notify me when a session needs me or finishes" onClick=${notify}>
         <${Icon} name=${notifying.value ? "bell" : "bell-off"} /><span class="hidden">Notifications</span>
       </button>
       ${isOwner.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New</button>` : null}
@@ -84,7 +84,7 @@ function RowMenu({ row }) {
     <summary aria-label=${`Actions for ${visible(row.title || "session")}`}>⋯</summary>
     <div class="menu-items" onClick=${closeMenu}>
       <button onClick=${() => rename(row)}>Rename…</button>
-      <button onClick=${() => archive(row)}>${row.archived ? "Take out of the archive" : "Archive"}</button>
+      <button onClick=${() => archive(row)}>${row.archived ? "Unarchive" : "Archive"}</button>
       <button class="danger" onClick=${() => remove(row)}>Delete…</button>
     </div>
   </details>`;
@@ -110,7 +110,7 @@ export async function rename(row) {
 /** @param {Row} row */
 export async function archive(row) {
   const done = await ask("archive_session", { archived: !row.archived }, row.sessionId);
-  if (done) say(row.archived ? "Taken out of the archive" : "Archived");
+  if (done) say(row.archived ? "Unarchived" : "Archived");
 }
 
 /** @param {Row} row */
@@ -157,7 +157,7 @@ async function showArchive(event) {
 
 async function notify() {
   notifying.value = await toggleNotifications();
-  say(notifying.value ? "This browser notifies you when a session needs you or ends." : "Notifications are off.");
+  say(notifying.value ? "You will be notified when a session needs you or finishes." : "Notifications are off.");
 }
 
 /** @param {string} path */

@@ -106,7 +106,7 @@ function SessionMenu({ log, row }) {
       <button onClick=${() => setPolicy(id, "ask")}>Ask for everything</button>
       <button onClick=${() => setPolicy(id, "auto")}>Ask only outside the sandbox</button>
       <button onClick=${() => fork(id, log.at.value || log.live.lastSeq)}>Fork from here</button>
-      <button onClick=${() => archive(row)}>${row.archived ? "Take out of the archive" : "Archive"}</button>
+      <button onClick=${() => archive(row)}>${row.archived ? "Unarchive" : "Archive"}</button>
       <button class="danger" onClick=${() => remove(row)}>Delete…</button>
     </div>
   </details>`;

@@ -41,12 +41,12 @@ export function StartSession() {
           <select name="sandbox"><option value="">${hasConfined() ? "confined" : "none"} (default)</option><option value="confined">confined</option><option value="host">none</option></select>
         </label>
         <label>Approvals
-          <select name="policy"><option value="">Default</option><option value="ask">Ask for everything</option><option value="auto">Only what leaves the sandbox</option><option value="none">Deny everything</option></select>
+          <select name="policy"><option value="">Default</option><option value="ask">Ask for everything</option><option value="auto">Ask only outside the sandbox</option><option value="none">Deny everything</option></select>
         </label>
-        <label>Turns, at most <input name="turns" type="number" min="1" placeholder="50" /></label>
-        <label>Cost, at most <input name="cost" type="number" min="0" step="any" placeholder="no limit" /></label>
+        <label>Max turns <input name="turns" type="number" min="1" placeholder="50" /></label>
+        <label>Max cost (USD) <input name="cost" type="number" min="0" step="any" placeholder="no limit" /></label>
       </div>
-      <label class="check"><input type="checkbox" name="plan" /> Plan only: nothing is changed</label>
+      <label class="check"><input type="checkbox" name="plan" /> Plan mode (read-only)</label>
       <footer><button type="button" class="quiet" onClick=${() => (dialog.value = "")}>Cancel</button><button class="primary" disabled=${isBusy}>${isBusy ? "Starting…" : "Start"}</button></footer>
     </form>
   <//>`;

@@ -10,7 +10,7 @@ import { plural } from "../text.js";
 import { Entry } from "./entries.js";
 
 const STEP = 60;
-// Fewer while somebody moves through the past: every step draws them anew.
+// Fewer during time travel: every step redraws them.
 const PAST_STEP = 40;
 const MOST = 300;
 const NEAR = 600;
@@ -56,11 +56,11 @@ export function Timeline({ log }) {
   const hidden = items.length - last;
   return html`<div class="timeline-place">
     <div class="timeline" ref=${element} onScroll=${scroll} role="log" aria-label="Timeline" aria-live="off" tabindex="0">
-      ${log.isComplete.value || first > 0 ? null : html`<p class="muted loading">Loading what came before…</p>`}
+      ${log.isComplete.value || first > 0 ? null : html`<p class="muted loading">Loading earlier events…</p>`}
       ${first > 0 ? html`<p class="muted loading">${plural(first, "earlier entry").replace("entrys", "entries")}</p>` : null}
       ${items.slice(first, last).map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} log=${log} isPast=${Boolean(at)} />`)}
       ${view.active && !at ? html`<p class="activity" aria-live="polite"><span class="spinner" aria-hidden="true"></span>${view.activity || "Working…"}</p>` : null}
-      ${items.length ? null : html`<p class="muted empty">Nothing happened yet.</p>`}
+      ${items.length ? null : html`<p class="muted empty">No activity yet.</p>`}
     </div>
     ${end !== null ? html`<button class="to-end" onClick=${toEnd}>↓ ${hidden ? `${hidden} more` : "To the end"}</button>` : null}
   </div>`;

@@ -56,17 +56,17 @@ export function Travel({ log }) {
       aria-valuetext=${`Event ${at} of ${last}${here ? `, ${visible(here.label)}` : ""}`}
       onInput=${(/** @type {any} */ change) => { setPlaying(false); log.look(Number(change.target.value)); }} />
     <div class="travel-actions">
-      <button data-key="mark-before" aria-label="To the mark before" onClick=${() => toMark(-1)}><${Icon} name="first" /></button>
-      <button aria-label="One event back" onClick=${() => log.look(at - 1)}><${Icon} name="back" /></button>
+      <button data-key="mark-before" aria-label="Previous mark" onClick=${() => toMark(-1)}><${Icon} name="first" /></button>
+      <button aria-label="Previous event" onClick=${() => log.look(at - 1)}><${Icon} name="back" /></button>
       <button class="primary" aria-label=${isPlaying ? "Pause" : "Play"} onClick=${toggle} disabled=${!isComplete}><${Icon} name=${isPlaying ? "pause" : "play"} /></button>
-      <button aria-label="One event on" onClick=${() => log.look(at + 1)}><${Icon} name="on" /></button>
-      <button data-key="mark-after" aria-label="To the mark after" onClick=${() => toMark(1)}><${Icon} name="last" /></button>
+      <button aria-label="Next event" onClick=${() => log.look(at + 1)}><${Icon} name="on" /></button>
+      <button data-key="mark-after" aria-label="Next mark" onClick=${() => toMark(1)}><${Icon} name="last" /></button>
       <select aria-label="Speed" value=${speed} onChange=${(/** @type {any} */ change) => setSpeed(Number(change.target.value))}>
         ${SPEEDS.map((value) => html`<option value=${value}>${value}×</option>`)}
       </select>
-      <span class="travel-place">${isComplete ? `${at.toLocaleString("en")} of ${last.toLocaleString("en")}` : "Loading the past…"}${event ? html` · <time>${clock(event.ts)}</time>` : null}${here ? html` · <span class="muted">${visible(here.label)}</span>` : null}</span>
+      <span class="travel-place">${isComplete ? `${at.toLocaleString("en")} of ${last.toLocaleString("en")}` : "Loading history…"}${event ? html` · <time>${clock(event.ts)}</time>` : null}${here ? html` · <span class="muted">${visible(here.label)}</span>` : null}</span>
       ${mayDrive.value ? html`<button onClick=${() => fork(log.sessionId, at)}>Fork from here</button>` : null}
-      <button onClick=${() => { setPlaying(false); log.look(0); go(`/session/${log.sessionId}`); }} disabled=${!log.at.value}>Now</button>
+      <button onClick=${() => { setPlaying(false); log.look(0); go(`/session/${log.sessionId}`); }} disabled=${!log.at.value}>Live</button>
     </div>
   </section>`;
 }
