@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.harness.installed import need
+from tests.harness.postgres import Postgres
 
 # Properties try different values each time on a developer's machine, and the same ones in CI.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -23,6 +24,13 @@ def handle_interrupts() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for all tests of a worker, started with its first use; each test takes a database of its own."""
+    with Postgres() as server:
+        yield server
 
 
 def _interrupt(number: int, _: object) -> None:

@@ -26,6 +26,7 @@ GENERATED = {
 #: One interface with one method per operation: a class that is split here is put together again by its callers.
 WIDE_CLASSES = {
     "src/buddy/log/memory.py::MemoryLog",
+    "src/buddy/log/postgres/postgres.py::PostgresLog",
     "src/buddy/log/sqlite.py::SqliteLog",
 }
 

