@@ -15,7 +15,7 @@ import msgspec
 from buddy.client.client import Client
 from buddy.config.load import load_config
 from buddy.config.places import find_places
-from buddy.daemon.runtime import Runtime
+from buddy.daemon.opening import open_runtime
 from buddy.errors import ProtocolError
 from buddy.protocol.envelopes import Event, parse_incoming
 from buddy.protocol.events import ApprovalRequired, RunComplete, ToolOutput
@@ -117,7 +117,7 @@ def _write_atomically(path: Path, content: bytes) -> None:
 
 async def drive(folder: Path, messages: list[str]) -> None:
     places = find_places(os.environ, folder / "state")
-    runtime = Runtime(load_config(os.environ, folder / "buddy.toml", places), places, os.environ)
+    runtime = await open_runtime(load_config(os.environ, folder / "buddy.toml", places), places, os.environ)
     try:
         async with Client(runtime.connect(), "driver") as client:
             driver = Driver(folder, client)

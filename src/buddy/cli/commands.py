@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 
 _WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project")
-_COMMON = ("--config", "--state-dir", "--socket", "-C")
+_COMMON = ("--config", "--state-dir", "--socket", "--log", "-C")
 
 _EPILOG = """\
 examples:

@@ -1,7 +1,7 @@
 """How a command reaches a runtime: the daemon if it is running, else a runtime in this process, by the same protocol.
 
-A configuration that is named on the command line is always read by a runtime in this process. Heavy modules are
-imported inside the functions: `exec` sends its message through here before it loads anything else.
+A configuration or a log that is named on the command line is always used by a runtime in this process. Heavy modules
+are imported inside the functions: `exec` sends its message through here before it loads anything else.
 """
 
 import os
@@ -56,9 +56,10 @@ def _daemon_client(path: str, options: Options, name: str, *, needs_own_config: 
         return None
     client = BlockingClient(connection, name, VERSION, lambda: connect_blocking(path))
     try:
-        if options.config or needs_own_config:
+        is_named = options.config or options.log
+        if is_named or needs_own_config:
             is_other = has_other_config(options, client.hello().get("config"))
-            if options.config or is_other:
+            if is_named or is_other:
                 client.close()
                 return None
     except BaseException:
@@ -72,15 +73,16 @@ async def async_client(
     options: Options, name: str, *, needs_own_config: bool = False
 ) -> "AsyncGenerator[Client, None]":
     """An asyncio client; with `needs_own_config`, of a runtime in this process."""
-    link = None if options.config or needs_own_config else await find_daemon(options)
+    link = None if options.config or options.log or needs_own_config else await find_daemon(options)
     if link is not None:
         async with daemon_client(link, options, name) as client:
             yield client
         return
     from buddy.client.client import Client
-    from buddy.daemon.runtime import Runtime
+    from buddy.daemon.opening import open_runtime
 
-    runtime = Runtime(read_config(options), places_of(options), os.environ, find_config=config_finder(options))
+    config, places = read_config(options), places_of(options)
+    runtime = await open_runtime(config, places, os.environ, log_url=options.log, find_config=config_finder(options))
     try:
         async with Client(runtime.connect(), name, VERSION) as client:
             yield client

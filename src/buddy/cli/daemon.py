@@ -57,7 +57,8 @@ def run(options: Options) -> int:
             options.listen, certificate=options.tls_cert, key=options.tls_key, allow_remote=options.allow_remote
         )
     places, find = places_of(options), config_finder(options)
-    asyncio.run(serve(config, places, os.environ, find_config=find, listen=listen, echo=sys.stderr.isatty()))
+    echo = sys.stderr.isatty()
+    asyncio.run(serve(config, places, os.environ, log_url=options.log, find_config=find, listen=listen, echo=echo))
     return 0
 
 
@@ -117,7 +118,10 @@ def launch(options: Options) -> bool:
         start_new_session=True,
         cwd="/",
         # Panes belong to the default tmux server, whatever terminal the daemon was started from.
-        env={name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")},
+        env={
+            **{name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")},
+            **({"BUDDY_LOG": options.log} if options.log else {}),  # not as a flag: other users can read those
+        },
     )
     os.close(descriptor)
     deadline = time.monotonic() + START_SECONDS

@@ -29,7 +29,7 @@ from buddy.config.places import Places, find_places
 from buddy.config.resolve import LOCAL, LOCAL_URL, NothingConfigured, Resolved, has_local, resolve_profile
 from buddy.config.settings import Config
 from buddy.daemon.agents import Agents
-from buddy.daemon.projects import Projects
+from buddy.daemon.projects import Projects, ProjectsInMemory
 from buddy.errors import BuddyError, UserError
 from buddy.log.interrupted import find_interrupted
 from buddy.log.room import MIN_FREE
@@ -241,7 +241,7 @@ def _scripted(resolved: Resolved) -> Check:
 
 def _agents(config: Config, places: Places) -> Iterator[Check]:
     """The agent that sessions get by default, and for each other whether it could be used."""
-    agents = Agents(config, places, os.environ, Projects(None, Ulids()), lambda: True)
+    agents = Agents(config, places, os.environ, Projects(ProjectsInMemory(), Ulids()), lambda: True)
     default, found = config.server.agent_runtime, agents.missing()
     if default in found:
         yield Check("agent", "fail", f"{default} is the default: {found[default][0]}", found[default][1])

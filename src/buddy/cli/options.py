@@ -14,6 +14,7 @@ class Options(argparse.Namespace):
     config: str | None = None
     state_dir: str | None = None
     socket: str | None = None
+    log: str | None = None
     directory: str = "."
     json: bool = False
     stream_json: bool = False

@@ -185,7 +185,7 @@ def _print_all(lines: Iterable[str]) -> None:
 @asynccontextmanager
 async def _connect(options: Options) -> AsyncGenerator[tuple[Client, DaemonLink], None]:
     daemon_link = DaemonLink(places_of(options).socket)
-    if not options.config:
+    if not options.config and not options.log:
         link = await _connect_daemon(options)
         async with Client(link, "cli", VERSION, reconnect=daemon_link.connect, patience=PATIENCE) as client:
             if not has_other_config(options, client.runtime.config if client.runtime else None):

@@ -68,9 +68,9 @@ class RuntimeThread:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         config, profile = read_config(self._options), self._options.profile
         preload_certificates(config, profile)
-        from buddy.daemon.runtime import Runtime
+        from buddy.daemon.opening import open_runtime
 
-        runtime = Runtime(config, places_of(self._options), os.environ)
+        runtime = await open_runtime(config, places_of(self._options), os.environ, log_url=self._options.log)
         try:
             await _welcome(runtime, self._theirs)
             self._ready.set_result(None)

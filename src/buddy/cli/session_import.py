@@ -68,10 +68,10 @@ class OldSession(Struct, frozen=True):
 
 
 async def import_sessions(options: Options) -> None:
-    from buddy.daemon.runtime import Runtime
+    from buddy.daemon.opening import open_runtime
 
     found = _read_all(Path(options.folder))
-    runtime = Runtime(read_config(options), places_of(options), os.environ)
+    runtime = await open_runtime(read_config(options), places_of(options), os.environ, log_url=options.log)
     root = os.path.realpath(options.directory)  # noqa: ASYNC240 - one look, nobody waits
     try:
         known = await _imported(runtime.log, root)

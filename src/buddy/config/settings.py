@@ -120,6 +120,12 @@ class ServerSettings(Table, frozen=True):
     agent_runtime: str = "native"
 
 
+class LogSettings(Table, frozen=True):
+    """Where the log is: SQLite in the state directory, or `url` of a PostgreSQL database that several daemons share."""
+
+    url: str = ""
+
+
 class MemorySettings(Table, frozen=True):
     """`[memory]`. `embeddings` is `local` (the installed model), `none`, or a profile whose server offers
     `/embeddings`, called with `embedding_model`."""
@@ -147,6 +153,7 @@ class Config(Struct, frozen=True):
     display: DisplaySettings = DisplaySettings()
     server: ServerSettings = ServerSettings()
     memory: MemorySettings = MemorySettings()
+    log: LogSettings = LogSettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

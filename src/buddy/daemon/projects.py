@@ -1,12 +1,13 @@
 """Projects: folders with a name and, optionally, an agent runtime of their own.
 
-Invariants: a folder is at most one project; a path belongs to the nearest project above it; the file is replaced
-atomically under a lock, so that two processes cannot lose each other's changes.
+Invariants: a folder is at most one project; a path belongs to the nearest project above it; of two
+processes that change them at the same time, neither loses the other's change.
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -14,11 +15,13 @@ from msgspec.structs import replace
 
 from buddy.backends.choose import check_name
 from buddy.errors import ProtocolError, UserError
+from buddy.log.contract import Documents
 from buddy.protocol.ids import Ids
 from buddy.shared_files import locked, replace_content
 
 DEFAULT = "default"
 """Instead of an agent runtime: the server's."""
+DOCUMENT = "projects"
 
 
 class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path": "rootPath"}):
@@ -28,45 +31,54 @@ class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path
     agent_runtime: str | None = None
 
 
-class Projects:
-    """Stored in the state directory; without one, in memory."""
+class ProjectStore(Protocol):
+    """Where the projects are: in a file, in memory, or in a shared log."""
 
-    def __init__(self, state_dir: Path | None, ids: Ids) -> None:
-        self._path = state_dir / "projects.json" if state_dir else None
+    def read(self) -> list[Project]:
+        """The projects as of the last `refresh`, or now where that is cheap."""
+        ...
+
+    async def change(self, change: "Callable[[list[Project]], list[Project]]") -> None: ...
+
+    async def refresh(self) -> None: ...
+
+
+class Projects:
+    def __init__(self, store: ProjectStore, ids: Ids) -> None:
+        self._store = store
         self._ids = ids
-        self._in_memory: list[Project] = []
+
+    async def refresh(self) -> None:
+        """Read what other daemons have changed."""
+        await self._store.refresh()
 
     def all(self) -> list[Project]:
-        if self._path is None:
-            return list(self._in_memory)
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[Project])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError) as error:
-            raise ProtocolError("INTERNAL_ERROR", f"{self._path} cannot be read: {error}") from error
+        return self._store.read()
 
-    def create(self, name: str, root_path: str, agent_runtime: str | None) -> Project:
+    async def create(self, name: str, root_path: str, agent_runtime: str | None) -> Project:
         name = name.strip()
         if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, perhaps a path on another machine
             raise ProtocolError("INVALID_REQUEST", "a project needs a name and an absolute rootPath")
-        project = Project(self._ids("proj"), name, os.path.realpath(root_path), _runtime(agent_runtime))
-        self._change(lambda known: _add(known, project))
+        root = os.path.realpath(root_path)  # noqa: ASYNC240 - one look, nobody waits
+        project = Project(self._ids("proj"), name, root, _runtime(agent_runtime))
+        await self._store.change(lambda known: _add(known, project))
         return project
 
-    def update(self, project_id: str, name: str | None, agent_runtime: str | None) -> Project:
+    async def update(self, project_id: str, name: str | None, agent_runtime: str | None) -> Project:
         """Change what is given."""
+        await self.refresh()
         project = self._find(project_id)
         if name is not None:
             project = replace(project, name=name.strip() or project.name)
         if agent_runtime is not None:
             project = replace(project, agent_runtime=_runtime(agent_runtime))
-        self._change(lambda known: _add(_without(known, project_id), project))
+        await self._store.change(lambda known: _add(_without(known, project_id), project))
         return project
 
-    def delete(self, project_id: str) -> None:
+    async def delete(self, project_id: str) -> None:
+        await self.refresh()
         self._find(project_id)
-        self._change(lambda known: _without(known, project_id))
+        await self._store.change(lambda known: _without(known, project_id))
 
     def nearest(self, root: str) -> Project | None:
         """The nearest project above a path."""
@@ -78,12 +90,63 @@ class Projects:
                 return project
         raise ProtocolError("INVALID_REQUEST", f"no project {project_id[:80]!r}", detail="see 'buddy project list'")
 
-    def _change(self, change: Callable[[list[Project]], list[Project]]) -> None:
-        if self._path is None:
-            self._in_memory = change(self._in_memory)
-            return
+
+class ProjectsInMemory:
+    def __init__(self) -> None:
+        self._known: list[Project] = []
+
+    def read(self) -> list[Project]:
+        return list(self._known)
+
+    async def change(self, change: "Callable[[list[Project]], list[Project]]") -> None:
+        self._known = change(self._known)
+
+    async def refresh(self) -> None: ...
+
+
+class ProjectFile:
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "projects.json"
+
+    def read(self) -> list[Project]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Project])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ProtocolError("INTERNAL_ERROR", f"{self._path} cannot be read: {error}") from error
+
+    async def change(self, change: "Callable[[list[Project]], list[Project]]") -> None:
         with locked(self._path):
-            replace_content(self._path, msgspec.json.encode(change(self.all())))
+            replace_content(self._path, msgspec.json.encode(change(self.read())))
+
+    async def refresh(self) -> None: ...
+
+
+class SharedProjects:
+    """Projects in a shared log: every daemon has them, as of its last `refresh`."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._known: list[Project] = []
+        self._version = 0
+
+    def read(self) -> list[Project]:
+        return list(self._known)
+
+    async def change(self, change: "Callable[[list[Project]], list[Project]]") -> None:
+        while True:
+            await self.refresh()
+            changed = msgspec.json.encode(change(self._known)).decode()
+            if await self._documents.write_document(DOCUMENT, changed, self._version):
+                await self.refresh()
+                return
+
+    async def refresh(self) -> None:
+        found = await self._documents.read_document(DOCUMENT)
+        if found is not None and found[1] != self._version:
+            self._known = msgspec.json.decode(found[0], type=list[Project])
+            self._version = found[1]
 
 
 def nearest_project(projects: list[Project], root: str) -> Project | None:

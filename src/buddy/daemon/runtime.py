@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from buddy.daemon.handlers.host import WebControl
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
-from buddy.daemon.projects import Projects
+from buddy.daemon.projects import ProjectFile, Projects, ProjectsInMemory, ProjectStore, SharedProjects
 from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
 from buddy.daemon.session_list import SessionList
@@ -53,6 +54,9 @@ from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, Tool
 from buddy.tools.toolbox import ToolDeps, toolbox, without_panes
 from buddy.version import VERSION as PRODUCT_VERSION
 
+if TYPE_CHECKING:
+    from buddy.log.postgres.postgres import PostgresLog
+
 
 def unix_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -65,13 +69,15 @@ OWNER_RESERVE = 16
 class RuntimeOverrides(Struct, frozen=True):
     """What can be replaced: the clocks, the ids, the log, the models, the memory's directory; more tools and agents.
 
-    With another log, there is no memory unless `memory_dir` is set. `agents` are functions that make an agent, by the
+    With another log, there is no memory unless `memory_dir` is set. `shared` is a log that other daemons use, too: the
+    state directory is used for the rest. `agents` are functions that make an agent, by the
     name that sessions ask for (`options.agentRuntime`).
     """
 
     clock: Callable[[], int] = unix_ms
     ids: Ids = Ulids()
     log: Log | None = None
+    shared: "PostgresLog | None" = None
     provider: Callable[[Resolved], Provider] | None = None
     memory_dir: Path | None = None
     tools: tuple[ToolSource, ...] = ()
@@ -101,7 +107,11 @@ class Runtime:
         self.scrubber.register(factory_key(env, *credential_folders(config, places)))
         self.configuration = Configuration(config, env, self.scrubber, find_config)
         self.configuration.on_change = self._reconfigure
-        self.log = overrides.log or _open_log(places, overrides.clock)
+        self.shared_log = overrides.shared
+        if overrides.shared is not None:
+            for password in overrides.shared.address.passwords:
+                self.scrubber.register(password)
+        self.log = overrides.shared or overrides.log or _open_log(places, overrides.clock)
         self._user_folder = places.config_dir
         self._providers = Providers(places.config_dir / "auth.json", self.scrubber)
         keys = ClientKeys(env, self._hide)
@@ -135,7 +145,7 @@ class Runtime:
         self.web: WebControl | None = None
         self._encoded = LineCache()
         self._started = time.monotonic()
-        projects = Projects(places.state_dir if overrides.log is None else None, overrides.ids)
+        projects = Projects(_project_store(places, overrides), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle)
         self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
@@ -314,6 +324,12 @@ class Runtime:
 
     def _has_secret(self, text: str) -> bool:
         return self.scrubber.registered(text) != text
+
+
+def _project_store(places: Places, overrides: RuntimeOverrides) -> ProjectStore:
+    if overrides.shared is not None:
+        return SharedProjects(overrides.shared)
+    return ProjectsInMemory() if overrides.log is not None else ProjectFile(places.state_dir)
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

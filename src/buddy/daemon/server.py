@@ -19,6 +19,7 @@ from buddy.daemon.configuration import Find
 from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
+from buddy.daemon.opening import open_runtime
 from buddy.daemon.runtime import Runtime
 from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.web.web import Web
@@ -35,6 +36,7 @@ async def serve(
     places: Places,
     env: Mapping[str, str],
     *,
+    log_url: str | None = None,
     find_config: Find | None = None,
     listen: Listen | None = None,
     echo: bool = False,
@@ -42,7 +44,7 @@ async def serve(
     """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration."""
     lock = lock_state(places.state_dir)
     try:
-        runtime = Runtime(config, places, env, find_config=find_config)
+        runtime = await open_runtime(config, places, env, log_url=log_url, find_config=find_config)
         handler = open_logfile(logfile_of(places), runtime.scrubber)
         if echo:
             logging.getLogger().addHandler(logging.StreamHandler())

@@ -282,6 +282,18 @@ class TokenStore(Protocol):
         ...
 
 
+class Documents(Protocol):
+    """Small texts that all daemons of a shared log have in common, each with a version that rises with every change."""
+
+    async def read_document(self, name: str) -> tuple[str, int] | None:
+        """The text and its version; None if there is none."""
+        ...
+
+    async def write_document(self, name: str, content: str, version: int) -> bool:
+        """Replace the text of this version (0 for none); False, and nothing changed, if another one is stored."""
+        ...
+
+
 class Log(EventLog, SessionRows, Leases, InboxStore, ApprovalStore, BlobStore, TokenStore, Protocol):
     """The complete store. A log has more methods than other classes: it is composed of these interfaces."""
 

@@ -98,6 +98,7 @@ def add_common(parser: Parser) -> None:
     parser.add_argument("--config", metavar="FILE", help="use this configuration instead of your buddy.toml")
     parser.add_argument("--state-dir", metavar="DIR", help="directory where sessions are stored")
     parser.add_argument("--socket", metavar="PATH", help="socket of the daemon")
+    parser.add_argument("--log", metavar="URL", help="shared log: postgresql://HOST/DATABASE (default: SQLite)")
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", default=".", help="workspace (default: the current directory)"
     )

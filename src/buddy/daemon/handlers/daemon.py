@@ -53,18 +53,19 @@ class DaemonRequests:
 
     async def create_project(self, _peer: PeerConnection, request: ask.CreateProject) -> Shape:
         check_path(request.root_path)
-        project = self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
+        project = await self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
         return ask.CreateProjectReply(project.project_id, self._host.agents.warn_about(project))
 
     async def update_project(self, _peer: PeerConnection, request: ask.UpdateProject) -> Shape:
-        project = self._host.agents.projects.update(request.project_id, request.name, request.agent_runtime)
+        project = await self._host.agents.projects.update(request.project_id, request.name, request.agent_runtime)
         return ask.UpdateProjectReply(project.project_id, self._host.agents.warn_about(project))
 
     async def delete_project(self, _peer: PeerConnection, request: ask.DeleteProject) -> Shape:
-        self._host.agents.projects.delete(request.project_id)
+        await self._host.agents.projects.delete(request.project_id)
         return ask.DeleteProjectReply(True)
 
     async def list_projects(self, _peer: PeerConnection, _request: ask.ListProjects) -> Shape:
+        await self._host.agents.projects.refresh()
         return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
 
     async def project_options(self, _peer: PeerConnection, _request: ask.ProjectOptions) -> Shape:

@@ -42,6 +42,7 @@ class SessionRequests:
             request = await self._host.models.name_model(request)
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
+        await self._host.agents.projects.refresh()
         session, token = await self._sessions.start(request)
         peer.roles.drive(session.session_id)
         peer.attach(session.session_id, 0)

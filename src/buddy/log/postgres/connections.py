@@ -9,6 +9,7 @@ Invariants:
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -217,7 +218,9 @@ class Readers:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line; some of the driver's have no text."""
+    """An error in one line; some of the driver's have no text, and asyncio's name the call instead of the reason."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -47,11 +47,17 @@ SELECT seq, ts, type, payload, run_id FROM (
 ) AS sized WHERE before < $3 ORDER BY seq
 """  # noqa: S608 - constants only
 _HAS_BLOB = "SELECT 1 FROM blob_refs r JOIN sessions s ON s.key = r.session WHERE r.blob = $1 AND s.id = $2"
+_DOCUMENT = "SELECT content, version FROM documents WHERE name = $1"
+_WRITE_DOCUMENT = """
+INSERT INTO documents AS d SELECT $1, 1, $2 WHERE $3 = 0 OR EXISTS (SELECT FROM documents WHERE name = $1)
+ON CONFLICT (name) DO UPDATE SET content = excluded.content, version = d.version + 1 WHERE d.version = $3
+RETURNING version
+"""
 _LONG_SECONDS = 300.0
 
 
 class PostgresLog:
-    """Satisfies `contract.Log`. Create it with `await PostgresLog.open(url, clock)`.
+    """Satisfies `contract.Log` and `contract.Documents`. Create it with `await PostgresLog.open(url, clock)`.
 
     `lease_clock` replaces the server's clock, which heartbeats are measured by.
     """
@@ -244,6 +250,17 @@ class PostgresLog:
 
     async def read_blob(self, blob: str, offset: int = 0, limit: int | None = None) -> tuple[bytes, int] | None:
         return await self.blobs.read(blob, offset, limit)
+
+    # --- documents ---
+
+    async def read_document(self, name: str) -> tuple[str, int] | None:
+        found = await self.reads.fetch(_DOCUMENT, name)
+        return (found[0][0], found[0][1]) if found else None
+
+    async def write_document(self, name: str, content: str, version: int) -> bool:
+        if await self.writes.repeat(_WRITE_DOCUMENT, name, text(content), version):
+            return True
+        return await self.read_document(name) == (text(content), version + 1)  # the answer may have been lost
 
     def _beat(self) -> int | None:
         """The time of a heartbeat; None is the server's own clock."""

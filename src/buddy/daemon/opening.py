@@ -1,0 +1,55 @@
+"""Opens a runtime with the log that is configured: in the state directory, or shared with other daemons.
+
+Invariant: the driver of a shared log is loaded only where one is named.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from buddy.config.places import Places
+from buddy.config.settings import Config
+from buddy.daemon.configuration import Find
+from buddy.daemon.runtime import Runtime, RuntimeOverrides, unix_ms
+from buddy.errors import UserError
+
+if TYPE_CHECKING:
+    from buddy.log.postgres.postgres import PostgresLog
+
+
+def log_url_of(config: Config, env: Mapping[str, str], named: str | None) -> str | None:
+    """The URL of the shared log: from the command line, the environment or the file; None for none."""
+    return named or env.get("BUDDY_LOG") or config.log.url or None
+
+
+async def open_runtime(
+    config: Config,
+    places: Places,
+    env: Mapping[str, str],
+    *,
+    log_url: str | None = None,
+    find_config: Find | None = None,
+) -> Runtime:
+    """A runtime with the log that is named: on the command line, in `BUDDY_LOG` or in the file; else its own."""
+    url = log_url_of(config, env, log_url)
+    if url is None:
+        return Runtime(config, places, env, find_config=find_config)
+    shared = await open_shared_log(url, unix_ms)
+    try:
+        runtime = Runtime(config, places, env, RuntimeOverrides(shared=shared), find_config=find_config)
+        await runtime.agents.projects.refresh()
+    except BaseException:
+        await shared.close()
+        raise
+    return runtime
+
+
+async def open_shared_log(url: str, clock: Callable[[], int]) -> "PostgresLog":
+    """The log at a URL, whose driver is an extra."""
+    try:
+        from buddy.log.postgres.postgres import PostgresLog
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        hint = "pip install '.[postgres]' in Buddy's clone"
+        raise UserError("a log in PostgreSQL needs the extra 'postgres', which is not installed", hint=hint) from error
+    return await PostgresLog.open(url, clock)
