@@ -1,9 +1,12 @@
 """Settings for all tests, and the seconds that each suite took."""
 
+import asyncio
+import functools
+import inspect
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -35,6 +38,26 @@ def postgres() -> Iterator[Postgres]:
 
 def _interrupt(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
+
+
+# A coroutine that waits for what never comes fails with its own traceback; whatever else hangs is ended by the
+# `faulthandler_timeout` of pyproject.toml.
+DEADLINE_SECONDS = 240
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _with_deadline(item.obj)
+
+
+def _with_deadline(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def bounded(*arguments: object, **fixtures: object) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await test(*arguments, **fixtures)
+
+    return bounded
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
