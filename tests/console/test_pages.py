@@ -76,6 +76,14 @@ def test_a_session_is_started_with_its_options(window: Console, daemon: Daemon, 
     )
 
 
+def test_a_directory_that_is_typed_stays_when_the_list_changes(window: Console, other: OtherClient) -> None:
+    window.page.get_by_role("button", name="New", exact=True).click()
+    window.page.get_by_label("Directory").fill("/somewhere")
+    other.start()
+    expect(window.page.locator(".row-link")).to_have_count(1)
+    expect(window.page.get_by_label("Directory")).to_have_value("/somewhere")
+
+
 # --- a session --------------------------------------------------------------------------------------------------------
 
 

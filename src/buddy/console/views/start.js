@@ -8,6 +8,7 @@ import { Dialog } from "./dialog.js";
 export function StartSession() {
   const roots = [...new Set([...rows.value.values()].map((row) => row.repo.rootPath))];
   const [profiles, setProfiles] = useState(/** @type {any[]} */ ([]));
+  const [root, setRoot] = useState(roots[0] ?? "");
   const [isBusy, setBusy] = useState(false);
   useEffect(() => {
     connection.request("list_profiles", {}).then((reply) => setProfiles(reply.profiles), () => {});
@@ -24,7 +25,7 @@ export function StartSession() {
   return html`<${Dialog} title="New session">
     <form class="form" onSubmit=${submit}>
       <label>Directory
-        <input name="root" required list="roots" value=${roots[0] ?? ""} placeholder="/absolute/path" spellcheck="false" autocomplete="off" />
+        <input name="root" required list="roots" value=${root} onInput=${(/** @type {any} */ event) => setRoot(event.target.value)} placeholder="/absolute/path" spellcheck="false" autocomplete="off" />
         <datalist id="roots">${roots.map((root) => html`<option value=${root} />`)}</datalist>
       </label>
       <label>What should it do?
