@@ -137,7 +137,9 @@ def _run_note(
 ) -> str | None:
     match body:
         case CancelScheduled():
-            return style.dim(f"  Will cancel the run in {format_duration(max(0.0, (body.at - ts) / 1000))}")
+            # The moment it took to record it is not what the person asked for.
+            left = max(0.0, (body.at - ts) / 1000)
+            return style.dim(f"  Will cancel the run in {format_duration(round(left, -1) if left > 60 else left)}")
         case ModelRequest():
             wait, reason = (body.wait_ms or 0) / 1000, one_line(body.reason or "", 200)
             return style.dim(f"  ↻ Retrying in {wait:.1f} s: {reason}") if body.attempt > 1 else None
