@@ -9,7 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from buddy.client.client import Client
+from buddy.config.mcp import McpSettings
 from buddy.config.places import Places
 from buddy.config.resolve import Resolved
 from buddy.config.settings import AgentSettings, Config, Profile
@@ -109,10 +112,19 @@ async def scripted_host(
     overrides: RuntimeOverrides | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
+    mcp: McpSettings | None = None,
 ) -> AsyncGenerator[RuntimeHost]:
     """A runtime whose model gives these replies in order."""
     runtime = make_runtime(
-        workspace, *replies, log=log, provider=provider, agent=agent, overrides=overrides, env=env, profiles=profiles
+        workspace,
+        *replies,
+        log=log,
+        provider=provider,
+        agent=agent,
+        overrides=overrides,
+        env=env,
+        profiles=profiles,
+        mcp=mcp,
     )
     try:
         yield RuntimeHost(runtime, workspace)
@@ -131,13 +143,14 @@ async def checked_host(
     agent: AgentSettings | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
+    mcp: McpSettings | None = None,
     pruned: bool = False,
 ) -> AsyncGenerator[RuntimeHost]:
     """A runtime with this model, checked at the end; `pruned`: the beginning of its log is deleted on the way."""
     overrides = RuntimeOverrides(
         clock=clock, boot_clock=boot_clock, log=log or MemoryLog(clock), provider=lambda _: model
     )
-    async with scripted_host(workspace, overrides=overrides, agent=agent, env=env, profiles=profiles) as host:
+    async with scripted_host(workspace, overrides=overrides, agent=agent, env=env, profiles=profiles, mcp=mcp) as host:
         yield host
         await check_host(host, pruned=pruned)
 
@@ -151,10 +164,13 @@ def make_runtime(
     overrides: RuntimeOverrides | None = None,
     env: Mapping[str, str] | None = None,
     profiles: Mapping[str, Profile] | None = None,
+    mcp: McpSettings | None = None,
 ) -> Runtime:
     script = Script(replies=replies)
     known = {"test": Profile(api="scripted"), "other": Profile(api="scripted", model="other-model")}
     config = Config(models={**known, **(profiles or {})}, agent=agent or AgentSettings(model="test"))
+    if mcp is not None:
+        config = replace(config, mcp=mcp)
     places = Places(workspace / "config", workspace / "state", workspace / "socket")
     chosen = overrides or RuntimeOverrides(
         log=log or MemoryLog(unix_ms),

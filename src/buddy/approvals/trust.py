@@ -20,7 +20,7 @@ from buddy.shared_files import locked, replace_content
 RULE_FILES = ("buddy.toml", "agent.toml")
 # Files that other agents read from the folder they work in, and what these can do.
 AGENT_FILES = {
-    ".mcp.json": "names programs that another agent would start as MCP servers",
+    ".mcp.json": "names MCP servers",
     "opencode.json": "settings of OpenCode: its servers, plugins and permissions",
     "opencode.jsonc": "settings of OpenCode: its servers, plugins and permissions",
     ".opencode": "settings of OpenCode: its agents, commands and plugins",
@@ -118,7 +118,24 @@ def effects_of(root: str) -> list[Effect]:
         for name in TRUST_FILES
         if (folder / name).is_file() or (name in AGENT_FILES and _has_entries(folder / name))
     ]
-    return [Effect(name, AGENT_FILES.get(name) or _describe_rules(folder / name)) for name in present]
+    return [Effect(name, _describe(folder, name)) for name in present]
+
+
+def _describe(folder: Path, name: str) -> str:
+    if name == ".mcp.json":
+        return _describe_servers(str(folder))
+    return AGENT_FILES.get(name) or _describe_rules(folder / name)
+
+
+def _describe_servers(folder: str) -> str:
+    """The programs that would be started, and the addresses that would be asked."""
+    from buddy.tools.mcp.definitions import read_project_file
+
+    found = read_project_file(folder, None)
+    if not found.servers and found.problems:
+        return f"names MCP servers, but cannot be read: {found.problems[0][1]}"
+    shown = ", ".join(f"{server.name} ({server.describe()})" for server in found.servers)
+    return f"starts MCP servers: {shown}" if shown else "names no MCP servers"
 
 
 def _has_entries(folder: Path) -> bool:

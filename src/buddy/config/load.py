@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
 from buddy.config.places import Places
 from buddy.config.settings import (
     AgentSettings,
@@ -21,9 +22,9 @@ from buddy.config.settings import (
     MemorySettings,
     Profile,
     ServerSettings,
-    Table,
     ToolSettings,
 )
+from buddy.config.tables import Table
 from buddy.errors import UserError
 
 AnyTable = TypeVar("AnyTable", bound=Table)
@@ -99,10 +100,25 @@ class _Reader:
             server=self._table(("server",), tables["server"], ServerSettings),
             memory=self._table(("memory",), tables["memory"], MemorySettings),
             log=self._table(("log",), tables["log"], LogSettings),
+            mcp=self._mcp(tables["mcp"]),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,
         )
+
+    def _mcp(self, table: dict[str, Any]) -> McpSettings:
+        servers = table.get("servers", {})
+        if not isinstance(servers, dict):
+            raise self._error(("mcp",), "servers in [mcp] must be a table", "write [mcp.servers.NAME]")
+        named = msgspec.convert(servers, dict[str, Any])
+        for name in named:
+            if SERVER_NAME.fullmatch(name) is None:
+                hint = "use up to 48 letters, digits, '_', '-' and '.'"
+                raise self._error(("mcp", "servers", name), f"{name!r} cannot be the name of an MCP server", hint)
+        rest = {key: value for key, value in table.items() if key != "servers"}
+        plain = self._table(("mcp",), rest, McpTable)
+        found = {name: self._table(("mcp", "servers", name), one, McpServer) for name, one in named.items()}
+        return McpSettings(found, plain.definitions_kib)
 
     def _tables(self) -> dict[str, dict[str, Any]]:
         document = self._document()
@@ -126,7 +142,7 @@ class _Reader:
             raise UserError(f"{self._source}:{number}: {what}", hint="the file must be valid TOML") from error
 
     def _table(self, path: tuple[str, ...], table: object, shape: type[AnyTable]) -> AnyTable:
-        if table == {}:
+        if table == {} and len(path) == 1:
             return shape()
         try:
             return msgspec.convert(table, shape)

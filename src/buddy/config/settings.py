@@ -9,20 +9,17 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
+from buddy.config.mcp import McpSettings
+from buddy.config.tables import Positive, Seconds, Table
+
 Api = Literal["completions", "responses", "scripted"]
 Auth = Literal["api-key", "login"]
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
 Price = Annotated[float, Meta(ge=0)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 KEY_SOURCES = ("api_key", "api_key_env", "api_key_file")
 DEFAULT_MAX_TURNS = 50
-
-
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file."""
 
 
 class Profile(Table, frozen=True):
@@ -154,6 +151,7 @@ class Config(Struct, frozen=True):
     server: ServerSettings = ServerSettings()
     memory: MemorySettings = MemorySettings()
     log: LogSettings = LogSettings()
+    mcp: McpSettings = McpSettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.approvals.rulebook import RuleBook
+from buddy.backends.choose import NATIVE
 from buddy.backends.contract import Backend
 from buddy.backends.droid.credentials import factory_key
 from buddy.backends.external.contract import Agent
@@ -50,6 +51,7 @@ from buddy.sessions.services import SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
 from buddy.tools.contract import Place
+from buddy.tools.mcp.deferred import DeferredMcp, McpHost
 from buddy.tools.source import CombinedSource, FilteredSource, FixedSource, ToolSource
 from buddy.tools.toolbox import ToolDeps, toolbox, without_panes
 from buddy.version import VERSION as PRODUCT_VERSION
@@ -120,13 +122,14 @@ class Runtime:
         source = Path(config.source) if config.source else None
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent, source)
         self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
-        self._more_tools = overrides.tools
+        self.rulebook = RuleBook(config, places)
+        self._mcp = _make_mcp(self, env)
+        self._more_tools = (*overrides.tools, self._mcp)
         self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self._tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
-        self.rulebook = RuleBook(config, places)
         self.session_list = SessionList(self.log, overrides.clock)
         services = SessionServices(
             self.log,
@@ -235,6 +238,7 @@ class Runtime:
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""
         await self.sessions.close()
+        await self._mcp.close()
         await self.agents.close()
         await close_connections(self._own)
         tasks = list(self._connections)
@@ -262,6 +266,9 @@ class Runtime:
         options = started.options
         is_here = ((options.target if options else None) or started.sandbox_provider) in ("local", "confined")
         own = self.rulebook.notes(started.repo.root_path) if is_here and started.repo else ()
+        if settled.options is None or settled.options.agent_runtime in (None, NATIVE):
+            root = os.path.realpath(started.repo.root_path if started.repo else ".")
+            self._mcp.start(started.session_id, root, is_local=is_here)
         return settled, (*notes, *self.configuration.notes(), *differences, *own, *self.rulebook.dead_rules())
 
     def _place(self, started: SessionStarted) -> Place:
@@ -302,7 +309,7 @@ class Runtime:
 
     def _use_tools(self, settings: ToolSettings) -> None:
         builtin: ToolSource = FixedSource(toolbox(settings, self._tool_deps))
-        self._all_tools = CombinedSource(builtin, *self._more_tools) if self._more_tools else builtin
+        self._all_tools = CombinedSource(builtin, *self._more_tools)
         self._tool_source = functools.cache(self._make_source)
 
     def _reconfigure(self, config: Config) -> None:
@@ -330,6 +337,18 @@ def _project_store(places: Places, overrides: RuntimeOverrides) -> ProjectStore:
     if overrides.shared is not None:
         return SharedProjects(overrides.shared)
     return ProjectsInMemory() if overrides.log is not None else ProjectFile(places.state_dir)
+
+
+def _make_mcp(runtime: Runtime, env: Mapping[str, str]) -> DeferredMcp:
+    def is_open(session_id: str) -> bool:
+        return runtime.sessions.live(session_id) is not None
+
+    def hide(secret: str) -> None:
+        if runtime.scrubber.registered(secret) == secret:
+            runtime.scrubber.register(secret)
+
+    configuration, trust = runtime.configuration, runtime.rulebook.trust
+    return DeferredMcp(McpHost(lambda: configuration.current, env, this_owner(), trust.is_trusted, is_open, hide))
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

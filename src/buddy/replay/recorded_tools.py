@@ -4,6 +4,7 @@ Invariants: nothing is run or written; each answer waits for its place in the re
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import NoReturn
 
 from msgspec import Struct
@@ -17,16 +18,19 @@ from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
 from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor, parse_actor
 from buddy.protocol.codes import Source, Tier
+from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     AcceptanceResult,
     ApprovalReceived,
     ApprovalRequired,
     Error,
+    EventBody,
     Progress,
     Recovery,
     RunCancelling,
     ToolCall,
     ToolResult,
+    WarningRaised,
 )
 from buddy.protocol.intents import Intent, Other, recorded_intent
 from buddy.replay.recording import ReplayCursor, wait_for_ever
@@ -35,6 +39,7 @@ from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import Local
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.registry import Definition, Registry
+from buddy.tools.source import TOOL_WARNING, ToolScope
 
 
 class NoArgs(Struct, frozen=True):
@@ -76,6 +81,24 @@ class RecordedTools(Registry):
 
     def specs(self) -> tuple[Definition, ...]:
         return self._recorded_specs
+
+
+class RecordedSource:
+    """The same tools at every turn, and the warnings about them that were recorded at this one."""
+
+    def __init__(self, tools: RecordedTools, cursor: ReplayCursor) -> None:
+        self._tools = tools
+        self._cursor = cursor
+
+    async def tools(self, scope: ToolScope) -> Registry:
+        for _, body in takewhile(_is_tool_warning, list(self._cursor.after(self._cursor.reached))):
+            if isinstance(body, WarningRaised):
+                scope.warn(body.code, body.message, body.detail)
+        return self._tools
+
+
+def _is_tool_warning(entry: tuple[Event, EventBody]) -> bool:
+    return isinstance(entry[1], WarningRaised) and entry[1].code.startswith(TOOL_WARNING)
 
 
 class RecordedDispatch(Dispatch):

@@ -23,7 +23,13 @@ from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
 from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber
-from buddy.replay.recorded_tools import RecordedDispatch, RecordedPermissions, RecordedTarget, RecordedTools
+from buddy.replay.recorded_tools import (
+    RecordedDispatch,
+    RecordedPermissions,
+    RecordedSource,
+    RecordedTarget,
+    RecordedTools,
+)
 from buddy.replay.recording import ProcessSpan, Recording, ReplayCursor, spans_of
 from buddy.replay.replay_log import Difference, ReplayLog, excerpt
 from buddy.replay.requests import ids_for, requests_in
@@ -34,7 +40,6 @@ from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 from buddy.tools.registry import Definition, Registry
-from buddy.tools.source import FixedSource
 
 EXPIRY_ENDS_RUN = 2
 """The first version of a recording in which an expired approval ends its run."""
@@ -222,7 +227,7 @@ class _RecordedNative(Native):
             chosen.append(RecordedProvider(cursor, switched=bool(chosen)))
             return chosen[-1]
 
-        super().__init__(choose, FixedSource(tools), cursor.has_room, settings, dispatch=dispatch)
+        super().__init__(choose, RecordedSource(tools, cursor), cursor.has_room, settings, dispatch=dispatch)
         self._cursor = cursor
 
     def observe(self, seq: int, body: EventBody) -> None:

@@ -29,6 +29,7 @@ from buddy.protocol.events import (
     AssistantMessage,
     AssistantToken,
     EventBody,
+    Progress,
     ThinkingToken,
     ToolOutput,
     UserMessage,
@@ -169,10 +170,12 @@ class Journal:
         tree: dict[str, Any] = msgspec.to_builtins(body)
         opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
         kept = {name: item for name, item in opaque.items() if not _holds_secret(self.scrubber, name, item)}
+        # Tiers by the names of tools: one that is called `get_token` would look like a name with its secret.
+        apart: dict[str, object] = {"tiers": tree.pop("tiers")} if isinstance(body, Progress) and body.tiers else {}
         scrubbed = self.scrubber.tree(tree)
         if scrubbed is tree and len(kept) == len(opaque):
             return body
-        return msgspec.convert({**scrubbed, "opaque": kept} if kept else scrubbed, type(body))
+        return msgspec.convert({**scrubbed, **apart, **({"opaque": kept} if kept else {})}, type(body))
 
     def _piece(self, lane: Lane, text: str, run_id: str | None) -> None:
         if not text:

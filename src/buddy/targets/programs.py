@@ -113,10 +113,19 @@ async def start_program(
     return program
 
 
-async def _start(argv: Sequence[str], cwd: str, env: Mapping[str, str], target: Target, nonce: str) -> Program:
+async def start_local_program(
+    words: Sequence[str], *, cwd: str, nonce: str, env: Mapping[str, str], limit: int = LINE_LIMIT
+) -> Program:
+    """Start a program on this machine with exactly this environment; ToolError if that is not possible."""
+    return await _start(words, cwd, {**env, NONCE_VARIABLE: nonce}, Local(), nonce, limit)
+
+
+async def _start(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], target: Target, nonce: str, limit: int = LINE_LIMIT
+) -> Program:
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=LINE_LIMIT
+            *argv, cwd=cwd, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=limit
         )
     except OSError as error:
         raise ToolError(f"{argv[0]} could not be started: {error.strerror}") from error

@@ -5,7 +5,7 @@ tier and its intent.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -88,3 +88,14 @@ class Tool(Protocol, Generic[Args_contra]):
     async def intent(self, args: Args_contra, place: Place) -> Intent: ...
 
     async def run(self, args: Args_contra, call: Call) -> Output: ...
+
+
+@runtime_checkable
+class DescribesArguments(Protocol):
+    """A tool whose arguments are described by a JSON Schema from elsewhere, and not by the fields of `args`."""
+
+    parameters: dict[str, Any]
+
+    def parse(self, arguments: str) -> Struct:
+        """Read the arguments of a call; ToolError says what is wrong with them."""
+        ...

@@ -14,7 +14,7 @@ from msgspec import Struct
 from buddy.errors import ToolError
 from buddy.protocol.codes import Tier
 from buddy.tools import arguments
-from buddy.tools.contract import Tool
+from buddy.tools.contract import DescribesArguments, Tool
 from buddy.tools.descriptions import Description
 
 # Tools differ in the type of their arguments; `parse` is what pairs the two, so here that type is open.
@@ -82,6 +82,8 @@ class Registry:
 
     def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
         """Read the arguments of a call; ToolError says what is wrong with them."""
+        if isinstance(tool, DescribesArguments):
+            return tool.parse(arguments_json)
         return arguments.parse(tool.name, tool.args, arguments_json)
 
     @cached_property
@@ -98,4 +100,6 @@ def declared_tier(tool: object) -> Tier:
 def _definition(tool: AnyTool | LazyTool) -> Definition:
     if isinstance(tool, LazyTool):
         return Definition(tool.name, tool.described.description, tool.described.parameters)
+    if isinstance(tool, DescribesArguments):
+        return Definition(tool.name, tool.description, tool.parameters)
     return Definition(tool.name, tool.description, arguments.schema_of(tool.args))

@@ -17,14 +17,23 @@ from buddy.tools.registry import Registry
 # Sessions of one daemon share most registries; what is derived from an old one is computed again if it returns.
 REMEMBERED = 64
 
+TOOL_WARNING = "MCP_"
+"""How the codes of warnings about tools begin."""
+
 _log = logging.getLogger("buddy.tools")
 
 
+def ignore_warning(_code: str, _message: str, _detail: str | None) -> None:
+    pass
+
+
 class ToolScope(Struct, frozen=True):
-    """The session that asks, and where it works."""
+    """The session that asks, and where it works. `warn` records what its user should know about the
+    tools, under a code that begins with `TOOL_WARNING`."""
 
     session_id: str
     place: Place
+    warn: Callable[[str, str, str | None], None] = ignore_warning
 
 
 class ToolSource(Protocol):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from buddy.backends.contract import Run
 from buddy.models.contract import ToolSpec
-from buddy.protocol.events import ApprovalPolicyChanged, EventBody, SessionStarted
+from buddy.protocol.events import ApprovalPolicyChanged, EventBody, SessionStarted, WarningRaised
 from buddy.tools.registry import Registry
 from buddy.tools.source import REMEMBERED, ToolScope, ToolSource
 
@@ -56,7 +56,11 @@ class SessionTools:
 
     async def refresh(self, run: Run) -> Catalog:
         """The tools of the next turn."""
-        registry = await self._source.tools(ToolScope(run.session_id, run.place))
+
+        def warn(code: str, message: str, detail: str | None) -> None:
+            run.emit(WarningRaised(code=code, message=message, detail=detail))
+
+        registry = await self._source.tools(ToolScope(run.session_id, run.place, warn))
         self._catalog = catalog_of(_read_only(registry) if self._is_planning else registry)
         return self._catalog
 

@@ -1,0 +1,1 @@
+"""Tools, resources and prompts of MCP servers."""

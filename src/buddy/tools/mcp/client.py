@@ -1,0 +1,196 @@
+"""One connection to an MCP server, by the SDK. Importing this module imports the SDK.
+
+Invariants: the task that enters a connection leaves it; a call is sent once; what the server says is bounded before it
+is kept.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, Implementation, ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from buddy.errors import ToolError
+from buddy.tools.contract import Output
+from buddy.tools.mcp.contract import ConnectionLost, Report, ServerFailed, ServerStderr, ToolDefinition
+from buddy.tools.mcp.definitions import ServerDefinition
+from buddy.tools.mcp.http import Reached, make_http_client
+from buddy.tools.mcp.listing import list_tools
+from buddy.tools.mcp.results import output_of
+from buddy.tools.mcp.stdio import StdioTransport
+from buddy.version import VERSION
+
+MAX_ERROR = 2000
+_CLIENT = Implementation(name="buddy", version=VERSION)
+
+
+@asynccontextmanager
+async def connect(definition: ServerDefinition, stderr: ServerStderr, nonce: str) -> AsyncGenerator["SdkSession"]:
+    """Connect and list the tools; ServerFailed says why that did not work."""
+    session = SdkSession(definition)
+    try:
+        async with _client(definition, session, stderr, nonce) as client:
+            session.use(client)
+            await session.refresh()
+            async with _following_changes(client, session):
+                yield session
+    except (ServerFailed, MCPError, httpx2.HTTPError, OSError, ValidationError, RuntimeError) as error:
+        raise _failed(session, error) from error
+    except ExceptionGroup as group:
+        raise _failed(session, next(_leaves(group))) from group
+
+
+@asynccontextmanager
+async def _client(
+    definition: ServerDefinition, session: "SdkSession", stderr: ServerStderr, nonce: str
+) -> AsyncGenerator[Client]:
+    if definition.command:
+        stdio = StdioTransport(definition, nonce, stderr)
+        session.stdio = stdio
+        async with Client(stdio.open(), client_info=_CLIENT, message_handler=session.on_message, cache=None) as client:
+            yield client
+        return
+    reached = Reached()
+    session.reached = reached
+    async with make_http_client(definition, reached) as http:
+        transport = streamable_http_client(definition.url, http_client=http)
+        async with Client(transport, client_info=_CLIENT, message_handler=session.on_message, cache=None) as client:
+            yield client
+
+
+@asynccontextmanager
+async def _following_changes(client: Client, session: "SdkSession") -> AsyncGenerator[None]:
+    """Newer servers say on a stream of its own that their tools have changed; older ones just say it."""
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        yield
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(_listen, client, session)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def _listen(client: Client, session: "SdkSession") -> None:
+    try:
+        async with client.listen(tools_list_changed=True) as events:
+            async for _ in events:
+                session.changed.set()
+    except (MCPError, SubscriptionLost, TimeoutError, httpx2.HTTPError, RuntimeError):
+        return  # the server has none of this
+
+
+class SdkSession:
+    """Satisfies `ServerSession`."""
+
+    def __init__(self, definition: ServerDefinition) -> None:
+        self.tools: tuple[ToolDefinition, ...] = ()
+        self.skipped: tuple[str, ...] = ()
+        self.server = ""
+        self.changed = asyncio.Event()
+        self.stdio: StdioTransport | None = None
+        self.reached = Reached()
+        self._definition = definition
+        self._client: Client | None = None
+        self._lost = asyncio.Event()
+        self._why = ""
+
+    def use(self, client: Client) -> None:
+        self._client = client
+        info = client.server_info
+        named = f"{info.name} {info.version}" if info else self._definition.name
+        self.server = f"{named[:120]}, MCP {client.protocol_version}"
+
+    async def on_message(self, message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.changed.set()
+
+    async def refresh(self) -> None:
+        self.changed.clear()
+        client = self._connected()
+        if client.server_capabilities.tools is None:
+            return
+        self.tools, self.skipped = await list_tools(client)
+
+    async def call(self, name: str, arguments: dict[str, Any], seconds: float, report: Report) -> Output:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+            await report(f"[{share}] {message or ''}".rstrip())
+
+        try:
+            result = await self._connected().call_tool(name, arguments, seconds, on_progress)
+        except MCPError as error:
+            raise self._failure(error, name, seconds) from error
+        except httpx2.HTTPError as error:
+            raise self._lose(f"the connection to it broke ({error})") from error
+        except (RuntimeError, ValidationError) as error:
+            # It was sent and answered: only the answer is not what the server announced.
+            raise ToolError(f"the server's answer is not valid: {str(error)[:MAX_ERROR]}") from error
+        return output_of(result)
+
+    async def wait_changed(self) -> None:
+        await self.changed.wait()
+
+    async def wait_ended(self) -> str:
+        if self.stdio is None:
+            await self._lost.wait()
+            return self._why
+        ended = {asyncio.ensure_future(self.stdio.ended.wait()), asyncio.ensure_future(self._lost.wait())}
+        try:
+            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in ended:
+                one.cancel()
+        return self.stdio.why or self._why
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._lost.is_set() and (self.stdio is None or not self.stdio.ended.is_set())
+
+    @property
+    def exit_reason(self) -> str:
+        return self.stdio.why if self.stdio is not None else ""
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise ServerFailed("it is not connected")
+        return self._client
+
+    def _failure(self, error: MCPError, name: str, seconds: float) -> Exception:
+        if error.code == REQUEST_TIMEOUT:
+            text = f"{name} did not answer within {seconds:g} s; the server was asked to stop it, but it may have run"
+            return ToolError(text, code="EXEC_TIMEOUT")
+        if error.code == CONNECTION_CLOSED and self.reached.problem:
+            self._lose(self.reached.problem)
+            return ToolError(f"the server cannot be reached ({self.reached.problem}); nothing was called")
+        if error.code == CONNECTION_CLOSED or error.message == "Session terminated":
+            return self._lose(self.exit_reason or error.message)
+        return ToolError(error.message[:MAX_ERROR])
+
+    def _lose(self, why: str) -> ConnectionLost:
+        self._why = why
+        self._lost.set()
+        return ConnectionLost(why)
+
+
+def _failed(session: SdkSession, error: BaseException) -> ServerFailed:
+    """Why a connection came to nothing; of a program that ended, how."""
+    if isinstance(error, ServerFailed):
+        return error
+    text = session.exit_reason or str(error) or type(error).__name__
+    return ServerFailed(text[:MAX_ERROR])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    if not inner:
+        yield error
+    for one in inner:
+        yield from _leaves(one)

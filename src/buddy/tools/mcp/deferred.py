@@ -1,0 +1,71 @@
+"""MCP for a runtime: nothing of it is loaded before a server is configured."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from buddy.config.settings import Config
+from buddy.tools.registry import Registry
+from buddy.tools.source import ToolScope
+
+if TYPE_CHECKING:
+    from buddy.tools.mcp.definitions import Definitions
+    from buddy.tools.mcp.source import McpSource
+
+PROJECT_FILE = ".mcp.json"
+NOTHING = Registry(())
+
+
+class McpHost(Struct, frozen=True):
+    """What MCP needs of the runtime: the configuration, its judgements, and where secrets are registered."""
+
+    config: Callable[[], Config]
+    env: Mapping[str, str]
+    owner: str
+    is_trusted: Callable[[str], bool]
+    is_open: Callable[[str], bool]
+    hide: Callable[[str], None]
+
+
+class DeferredMcp:
+    """Satisfies `ToolSource`."""
+
+    def __init__(self, host: McpHost) -> None:
+        self._host = host
+        self._source: McpSource | None = None
+
+    def start(self, session_id: str, root: str, *, is_local: bool) -> None:
+        """Start the servers of a new session in the background."""
+        if self._is_used(root):
+            self._load().start(session_id, root, is_local=is_local)
+
+    async def tools(self, scope: ToolScope) -> Registry:
+        if self._source is None and not self._is_used(scope.place.root):
+            return NOTHING
+        return await self._load().tools(scope)
+
+    async def close(self) -> None:
+        if self._source is not None:
+            await self._source.servers.close()
+
+    def _is_used(self, root: str) -> bool:
+        return bool(self._host.config().mcp.servers) or os.path.lexists(f"{root}/{PROJECT_FILE}")
+
+    def _load(self) -> "McpSource":
+        if self._source is None:
+            from buddy.tools.mcp.servers import Servers
+            from buddy.tools.mcp.source import McpSource
+
+            host = self._host
+            servers = Servers(host.is_open, host.owner)
+            self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide)
+        return self._source
+
+    def _own(self) -> "Definitions":
+        from buddy.tools.mcp.definitions import define
+
+        config = self._host.config()
+        return define(config.mcp.servers, self._host.env, config.source, str(Path.home()))

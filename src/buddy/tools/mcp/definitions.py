@@ -1,0 +1,213 @@
+"""Which MCP servers a session has: those of the user's own file, and those of a trusted project's `.mcp.json`.
+
+Invariants: equal definitions are the same server, so sessions can share it; the user's own server wins over one of a
+project with the same name; a variable without a value is a mistake that names the variable, never an empty text.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from buddy.config.mcp import SERVER_NAME, McpServer
+from buddy.config.server_address import password_in, without_credentials
+from buddy.errors import UserError
+from buddy.regular_files import read_regular
+from buddy.scrub.environment import secrets_of
+
+PROJECT_FILE = ".mcp.json"
+MAX_BYTES = 256 * 1024
+MAX_SERVERS = 64
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class ServerDefinition(Struct, frozen=True):
+    """How to reach one server, variables included. `origin` is the file that it comes from."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Pairs = ()
+    cwd: str = ""
+    url: str = ""
+    headers: Pairs = ()
+    startup_seconds: float = 30.0
+    timeout_seconds: float = 300.0
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    origin: str = ""
+
+    def describe(self) -> str:
+        """The command or the address, for a person, without what may be secret."""
+        address = without_credentials(self.url).partition("?")[0]
+        return address or " ".join((self.command, *self.args))
+
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be shown: variables that are named like secrets, headers, a password in the address."""
+        words = (word for _, value in self.headers for word in (value, value.rpartition(" ")[2]))
+        return (*secrets_of(dict(self.env)), *words, password_in(self.url))
+
+    def offers(self, tool: str) -> bool:
+        """Whether the configuration lets sessions see a tool."""
+        return tool not in self.disabled_tools and (self.enabled_tools is None or tool in self.enabled_tools)
+
+    def __repr__(self) -> str:
+        return f"ServerDefinition({self.name!r}, {self.describe()!r})"
+
+
+class Definitions(Struct, frozen=True):
+    """The servers that can be used, and what is wrong with the others, by name."""
+
+    servers: tuple[ServerDefinition, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+def define(servers: Mapping[str, McpServer], env: Mapping[str, str] | None, origin: str, folder: str) -> Definitions:
+    """The definitions of one file; relative paths start from `folder`. Without `env`, variables stay as written."""
+    found: list[ServerDefinition] = []
+    problems: list[tuple[str, str]] = []
+    for name, server in servers.items():
+        if not server.enabled:
+            continue
+        try:
+            found.append(_define(name, server, env, origin, folder))
+        except UserError as error:
+            problems.append((name, str(error)))
+    return Definitions(tuple(found), tuple(problems))
+
+
+def read_project_file(root: str, env: Mapping[str, str] | None) -> Definitions:
+    """The servers of a folder's `.mcp.json`; only for one that is trusted."""
+    path = f"{root}/{PROJECT_FILE}"
+    try:
+        content = read_regular(path, MAX_BYTES + 1, follow=True)
+    except FileNotFoundError:
+        return Definitions()
+    except OSError as error:
+        return Definitions(problems=((PROJECT_FILE, f"{path}: {error.strerror}"),))
+    try:
+        return parse_project_file(content, env, path, root)
+    except UserError as error:
+        return Definitions(problems=((PROJECT_FILE, str(error)),))
+
+
+def parse_project_file(content: bytes, env: Mapping[str, str] | None, path: str, root: str) -> Definitions:
+    if len(content) > MAX_BYTES:
+        raise UserError(f"{path} is larger than {MAX_BYTES // 1024} KiB")
+    try:
+        listed = msgspec.json.decode(content, type=_ProjectFile).named()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {error}", hint='expected {"mcpServers": {NAME: {"command": …}}}') from error
+    servers: dict[str, McpServer] = {}
+    problems: list[tuple[str, str]] = []
+    for name, entry in listed.items():
+        try:
+            servers[name] = _from_entry(name, entry)
+        except UserError as error:
+            problems.append((name[:80], str(error)))
+    found = define(servers, env, path, root)
+    return Definitions(found.servers, (*problems, *found.problems))
+
+
+def merge(own: Definitions, project: Definitions) -> Definitions:
+    """Both; a name that the user's own file has is not replaced."""
+    taken = {server.name for server in own.servers}
+    hidden = [server.name for server in project.servers if server.name in taken]
+    notes = tuple((name, "ignored in .mcp.json: your own configuration has a server of that name") for name in hidden)
+    more = tuple(server for server in project.servers if server.name not in taken)
+    return Definitions((*own.servers, *more), (*own.problems, *project.problems, *notes))
+
+
+class _Entry(Struct, frozen=True):
+    """A server as other agents write it; what they add is ignored. `timeout` is in milliseconds there."""
+
+    type: str = ""
+    command: str | list[str] = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+    disabled: bool = False
+
+
+class _ProjectFile(Struct, frozen=True, rename="camel"):
+    mcp_servers: Annotated[dict[str, Any], Meta(max_length=MAX_SERVERS)] = {}
+    servers: Annotated[dict[str, Any], Meta(max_length=MAX_SERVERS)] = {}
+
+    def named(self) -> dict[str, Any]:
+        return self.mcp_servers or self.servers
+
+
+def _from_entry(name: str, entry: object) -> McpServer:
+    if SERVER_NAME.fullmatch(name) is None:
+        raise UserError("its name must be up to 48 letters, digits, '_', '-' and '.'")
+    try:
+        given = msgspec.convert(entry, _Entry)
+    except msgspec.ValidationError as error:
+        raise UserError(str(error)) from error
+    if given.type == "sse":
+        raise UserError("the transport 'sse' is not supported; use the server's streamable HTTP address, type 'http'")
+    command, *words = given.command if isinstance(given.command, list) else [given.command]
+    try:
+        return McpServer(
+            command=command,
+            args=(*words, *given.args),
+            env=given.env,
+            cwd=given.cwd,
+            url=given.url,
+            headers=given.headers,
+            enabled=not given.disabled,
+            timeout_seconds=given.timeout / 1000 if given.timeout else 300.0,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _define(name: str, server: McpServer, env: Mapping[str, str] | None, origin: str, folder: str) -> ServerDefinition:
+    def fill(text: str) -> str:
+        return text if env is None else expand(text, env)
+
+    cwd = os.path.normpath(os.path.join(folder, str(Path(fill(server.cwd)).expanduser())))  # noqa: PTH118 - joins text
+    return ServerDefinition(
+        name=name,
+        command=_command(fill(server.command), cwd),
+        args=tuple(map(fill, server.args)),
+        env=tuple(sorted((key, fill(value)) for key, value in server.env.items())),
+        cwd=cwd if server.command else "",
+        url=fill(server.url),
+        headers=tuple(sorted((key, fill(value)) for key, value in server.headers.items())),
+        startup_seconds=server.startup_seconds,
+        timeout_seconds=server.timeout_seconds,
+        enabled_tools=server.enabled_tools,
+        disabled_tools=server.disabled_tools,
+        origin=origin,
+    )
+
+
+def _command(command: str, cwd: str) -> str:
+    """A command with a folder in it is that file; any other is looked for on the PATH."""
+    command = str(Path(command).expanduser()) if command.startswith("~") else command
+    return os.path.normpath(os.path.join(cwd, command)) if "/" in command else command  # noqa: PTH118 - joins text
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Replace `${NAME}` and `${NAME:-default}`; UserError for a variable that is not set."""
+
+    def value_of(found: "re.Match[str]") -> str:
+        name, default = found[1], found[2]
+        value = env.get(name)
+        if value or (value is not None and default is None):
+            return value
+        if default is not None:
+            return default
+        raise UserError(f"the variable {name} is not set")
+
+    return _VARIABLE.sub(value_of, text)

@@ -1,0 +1,70 @@
+"""The HTTP client of a server that is reached by its address.
+
+Invariants: a response body is bounded; redirects leave neither the origin nor the method (the SDK sees to that).
+"""
+
+from collections.abc import AsyncIterator
+
+import httpx2
+from msgspec import Struct
+
+from buddy.tools.mcp.definitions import ServerDefinition
+
+MAX_BODY = 12 * 1024 * 1024
+CONNECT_SECONDS = 30.0
+
+
+class BodyTooLarge(httpx2.StreamError):
+    def __init__(self) -> None:
+        super().__init__(f"the server sent more than {MAX_BODY // 1024 // 1024} MiB")
+
+
+class Reached(Struct):
+    """Why the server could not be reached, if so: then nothing was sent to it."""
+
+    problem: str = ""
+
+
+class BoundedTransport(httpx2.AsyncHTTPTransport):
+    """Cuts off a body that is too large; an event stream is bounded by the size of its events instead."""
+
+    def __init__(self, reached: Reached) -> None:
+        super().__init__(trust_env=True)
+        self._reached = reached
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await super().handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            self._reached.problem = str(error) or type(error).__name__
+            raise
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            response.stream = _BoundedStream(response.stream)
+        return response
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: "httpx2.SyncByteStream | httpx2.AsyncByteStream | None") -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        if isinstance(self._stream, httpx2.AsyncByteStream):
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > MAX_BODY:
+                    raise BodyTooLarge
+                yield chunk
+
+    async def aclose(self) -> None:
+        if isinstance(self._stream, httpx2.AsyncByteStream):
+            await self._stream.aclose()
+
+
+def make_http_client(
+    definition: ServerDefinition, reached: Reached, auth: httpx2.Auth | None = None
+) -> httpx2.AsyncClient:
+    """Reading may take as long as a call may; the call's own deadline ends it."""
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=max(300.0, definition.timeout_seconds))
+    headers = dict(definition.headers)
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, transport=BoundedTransport(reached))

@@ -1,0 +1,110 @@
+"""The MCP servers of this process: one for each definition, shared by all sessions that have the same.
+
+Invariants: a server runs as long as an open session uses it; one that no session uses any more is stopped; none is left
+behind when the process stops.
+"""
+
+import asyncio
+import hashlib
+import importlib
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import ModuleType
+
+from buddy.tools.mcp.connection import Open, ServerConnection
+from buddy.tools.mcp.contract import ServerFailed, ServerSession, ServerStderr
+from buddy.tools.mcp.definitions import ServerDefinition
+
+SWEEP_SECONDS = 30.0
+GRACE_SECONDS = 60.0
+MISSING = "MCP servers require a package that is not installed: pip install 'buddy-runtime[mcp]'"
+
+
+class Servers:
+    """`is_open` says whether a session is open in this process; `owner` names the process."""
+
+    def __init__(self, is_open: Callable[[str], bool], owner: str) -> None:
+        self._is_open = is_open
+        self._owner = owner
+        self._connections: dict[ServerDefinition, ServerConnection] = {}
+        self._used: dict[str, tuple[float, frozenset[ServerDefinition]]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._started = 0
+
+    @property
+    def running(self) -> list[ServerConnection]:
+        return list(self._connections.values())
+
+    def use(self, session_id: str, definitions: Sequence[ServerDefinition]) -> list[ServerConnection]:
+        """The servers of a session, started if they are not running; what it had before is no longer its own."""
+        self._used[session_id] = time.monotonic(), frozenset(definitions)
+        found = [self._connection(definition) for definition in definitions]
+        self._stop_unused()
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        return found
+
+    async def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait([self._sweeper])
+        await asyncio.gather(*self._closing, *(connection.close() for connection in self._connections.values()))
+        self._connections.clear()
+
+    def forget_closed(self) -> list[str]:
+        """Let go of what sessions used that are no longer open; returns those sessions."""
+        before = time.monotonic() - GRACE_SECONDS
+        gone = [one for one, (since, _) in self._used.items() if since < before and not self._is_open(one)]
+        for session_id in gone:
+            del self._used[session_id]
+        self._stop_unused()
+        return gone
+
+    def _connection(self, definition: ServerDefinition) -> ServerConnection:
+        found = self._connections.get(definition)
+        if found is None:
+            self._started += 1
+            nonce = nonce_of(self._owner, self._started)
+            found = ServerConnection(definition, partial(_load, nonce))
+            self._connections[definition] = found
+            found.start()
+        return found
+
+    def _stop_unused(self) -> None:
+        used = {definition for _, definitions in self._used.values() for definition in definitions}
+        for definition in [one for one in self._connections if one not in used]:
+            task = asyncio.get_running_loop().create_task(self._connections.pop(definition).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self.forget_closed()
+
+
+def nonce_of(owner: str, number: int) -> str:
+    """The mark of one server of a process, and of everything that it starts."""
+    return hashlib.sha256(f"mcp\0{owner}\0{number}".encode()).hexdigest()[:32]
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("mcp") is not None
+
+
+async def _load(nonce: str) -> Open:
+    """The part that needs the SDK, imported off the event loop: it takes half a second."""
+    if not is_installed():
+        raise ServerFailed(MISSING)
+    client = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.client")
+    return partial(_open, client, nonce)
+
+
+def _open(
+    client: ModuleType, nonce: str, definition: ServerDefinition, stderr: ServerStderr
+) -> AbstractAsyncContextManager[ServerSession]:
+    return client.connect(definition, stderr, nonce)

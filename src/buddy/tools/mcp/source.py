@@ -1,0 +1,87 @@
+"""The tools of a session's MCP servers, as they are now.
+
+Invariants: a session never waits long for a server: one that is slow joins at a later turn, and the session's user is
+informed; the same tools give the same registry; a project's servers count only while its folder is trusted.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from buddy.tools.mcp.connection import ServerConnection
+from buddy.tools.mcp.definitions import PROJECT_FILE, Definitions, merge, read_project_file
+from buddy.tools.mcp.naming import name_tools
+from buddy.tools.mcp.notices import Notices
+from buddy.tools.mcp.servers import Servers
+from buddy.tools.mcp.tool import McpTool
+from buddy.tools.registry import Registry
+from buddy.tools.source import REMEMBERED, ToolScope
+
+FIRST_TURN_SECONDS = 5.0
+
+
+class McpSource:
+    """Satisfies `ToolSource`. `own` are the servers of the user's file, `is_trusted` judges a folder."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        own: Callable[[], Definitions],
+        is_trusted: Callable[[str], bool],
+        env: Mapping[str, str],
+        hide: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.servers = servers
+        self._own = own
+        self._is_trusted = is_trusted
+        self._env = env
+        self._hide = hide
+        self._notices: dict[str, Notices] = {}
+        self._registry = lru_cache(REMEMBERED)(_registry_of)
+
+    def define(self, root: str, *, is_local: bool) -> Definitions:
+        """The servers of a session that works there."""
+        own = self._own()
+        has_file = is_local and os.path.lexists(f"{root}/{PROJECT_FILE}")
+        if not has_file or not self._is_trusted(root):
+            return own
+        return merge(own, read_project_file(root, self._env))
+
+    def start(self, session_id: str, root: str, *, is_local: bool) -> list[ServerConnection]:
+        """Start the servers of a session, in the background."""
+        return self._use(session_id, self.define(root, is_local=is_local))
+
+    async def tools(self, scope: ToolScope) -> Registry:
+        place = scope.place
+        definitions = self.define(place.root, is_local=place.target.name == "local")
+        connections = self._use(scope.session_id, definitions)
+        notices = self._notices.setdefault(scope.session_id, Notices())
+        await self._wait_started([one for one in connections if not notices.knows(one)])
+        notices.tell(connections, definitions, scope.warn)
+        return self._registry(tuple((one, one.version) for one in connections))
+
+    def forget(self, session_ids: Sequence[str]) -> None:
+        for session_id in session_ids:
+            self._notices.pop(session_id, None)
+
+    def _use(self, session_id: str, definitions: Definitions) -> list[ServerConnection]:
+        for definition in definitions.servers:
+            for secret in definition.secrets():
+                self._hide(secret)
+        return self.servers.use(session_id, definitions.servers)
+
+    async def _wait_started(self, connections: list[ServerConnection]) -> None:
+        """Give servers that the session has not seen yet a moment; a server that is slow is not waited for again."""
+        if connections:
+            await asyncio.gather(*(one.wait_settled(FIRST_TURN_SECONDS) for one in connections))
+
+
+def _registry_of(versions: tuple[tuple[ServerConnection, int], ...]) -> Registry:
+    found = {
+        (connection.definition.name, tool.name): (connection, tool)
+        for connection, _ in versions
+        for tool in connection.tools
+    }
+    names = name_tools(found)
+    return Registry(McpTool(names[pair], *found[pair]) for pair in found)

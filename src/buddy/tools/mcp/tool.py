@@ -1,0 +1,79 @@
+"""A tool of an MCP server.
+
+Invariants: it is privileged, whatever its server says of it; what a person approves names the server, the tool, all
+arguments and the definition, and a call whose tool was defined differently meanwhile is not made.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from buddy.errors import ToolError
+from buddy.protocol.codes import Source, Tier
+from buddy.protocol.intents import Other
+from buddy.tools.contract import Call, Output, Place
+from buddy.tools.mcp.connection import ServerConnection
+from buddy.tools.mcp.contract import ToolDefinition
+
+SUMMARY = 200
+
+
+class McpArguments(Struct, frozen=True):
+    """What the model sent, and the digest of the definition that it was sent for."""
+
+    given: dict[str, Any]
+    definition: str
+
+
+class McpTool:
+    tier: Tier = "privileged"
+    source: Source = "unknown"
+    args: type[Struct] = McpArguments
+    timeout: float | None = None  # each server has its own, which does not count the time that a person is asked
+
+    def __init__(self, name: str, connection: ServerConnection, definition: ToolDefinition) -> None:
+        self.name: str = name
+        self._connection = connection
+        self._tool = definition.name
+        self.description: str = definition.description or f"{definition.name} of the MCP server"
+        self.parameters: dict[str, Any] = {"type": "object", **definition.parameters}
+
+    def parse(self, arguments: str) -> McpArguments:
+        try:
+            given: object = msgspec.json.decode(arguments) if arguments.strip() else {}
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+            raise ToolError(f"{self.name}: the arguments are not valid JSON ({error}); send one JSON object") from error
+        if not isinstance(given, dict):
+            raise ToolError(f"{self.name}: the arguments must be one JSON object")
+        return McpArguments(msgspec.convert(given, dict[str, Any]), self._current())
+
+    async def intent(self, args: McpArguments, place: Place) -> Other:  # noqa: ARG002 - a server is not on a target
+        server = self._connection.definition
+        shown = {
+            "server": server.name,
+            "reachedBy": server.describe(),
+            "tool": self._tool,
+            "arguments": args.given,
+            "definition": args.definition,
+        }
+        text = msgspec.json.encode(args.given).decode()
+        summary = f"{server.name}: {self._tool} {text if len(text) <= SUMMARY else text[: SUMMARY - 1] + '…'}"
+        title = f"use {self._tool} of the MCP server {server.name}"
+        # The server runs outside of every sandbox, wherever the session's own commands run.
+        return Other(title=title, summary=summary, target="local", sandbox="host", shown=shown)
+
+    async def run(self, args: McpArguments, call: Call) -> Output:
+        if self._current() != args.definition:
+            raise ToolError(f"{self.name} was redefined by its server, so it was not called; look at it again")
+
+        async def report(text: str) -> None:
+            await call.on_output("stdout", f"{text}\n".encode(errors="replace"))
+
+        return await self._connection.call(self._tool, args.given, report)
+
+    def _current(self) -> str:
+        found = self._connection.find(self._tool)
+        if found is None:
+            raise ToolError(f"MCP server {self._connection.definition.name!r} no longer has a tool {self._tool!r}")
+        return found.digest()

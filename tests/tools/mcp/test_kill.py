@@ -1,0 +1,56 @@
+"""A daemon that is killed while a tool of an MCP server runs: the call is not repeated, and no server is left."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.harness.clients import attach, connected_client, decide, read_log, send, start
+from tests.harness.daemon import Daemon
+from tests.harness.processes import wait_until
+from tests.harness.scripts import section
+from tests.tools.mcp.servers import lines, plain_server
+
+
+def add_server(daemon: Daemon, ledger: Path) -> None:
+    server = plain_server(ledger)
+    table = [f"{key} = {json.dumps(value)}" for key, value in (("command", server.command), ("args", server.args))]
+    env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in server.env.items())
+    text = "\n".join(("[mcp.servers.one]", *table, f"env = {{ {env} }}\n"))
+    daemon.config.write_text(daemon.config.read_text() + text)
+
+
+def pids(ledger: Path) -> list[int]:
+    return [int(line.split()[1]) for line in ledger.read_text().splitlines() if line.startswith("start ")]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_call_during_which_the_daemon_is_killed_has_an_unknown_outcome(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    slow = {"calls": [{"name": "mcp__one__slow", "args": {"seconds": 60}}]}
+    daemon = Daemon(tmp_path, script=[section("^go", slow, {"text": "looked"})])
+    add_server(daemon, ledger)
+    with daemon:
+        async with connected_client(daemon) as client:
+            session_id = await start(client, daemon)
+            await send(client, session_id, "go")
+            await decide(client, await client.wait_for("approval_required"))
+            await client.wait_for("tool_output")
+        assert lines(ledger) == ["slow 60.0"]
+        daemon.kill()
+        daemon.start()
+        async with connected_client(daemon) as client:
+            await attach(client, session_id)
+            await client.wait_for("run_complete")
+            events = await read_log(client, session_id)
+        (result,) = [event["payload"] for event in events if event["type"] == "tool_result"]
+        assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME"
+        assert [event["payload"]["action"] for event in events if event["type"] == "recovery"] == ["unknown_outcome"]
+        assert lines(ledger) == ["slow 60.0"]
+        await asyncio.to_thread(wait_until, lambda: not is_running(pids(ledger)[0]), "the first server to end")
+    assert not any(map(is_running, pids(ledger)))
