@@ -128,21 +128,9 @@ class Runtime:
         self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
-        self._tracing = start_tracing(env)
+        self.tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.session_list = SessionList(self.log, overrides.clock)
-        services = SessionServices(
-            self.log,
-            overrides.clock,
-            overrides.ids,
-            self.scrubber,
-            approval_timeout=config.agent.approval_seconds,
-            parks=config.agent.parks,
-            max_turns=config.agent.max_turns,
-            permissions=self.rulebook.permissions,
-            boot_clock=overrides.boot_clock,
-            listeners=tuple(part.observe for part in (self.session_list, self.memory, self._tracing) if part),
-        )
         self.limits = read_limits(config.limits, config.source)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
@@ -151,7 +139,9 @@ class Runtime:
         projects = Projects(_project_store(places, overrides), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle)
-        self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
+        self.sessions = Sessions(
+            _make_services(self, config, overrides), factories, this_owner(), self.limits.active_runs
+        )
         handlers = make_handlers(self.sessions, self.log, overrides.clock, self)
         self._dispatch = Dispatcher(self.sessions, handlers).dispatch
 
@@ -246,8 +236,8 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._tracing is not None:
-            await self._tracing.close()
+        if self.tracing is not None:
+            await self.tracing.close()
         if self.memory is not None:
             await self.memory.close()
         self._providers.close()
@@ -337,6 +327,22 @@ def _project_store(places: Places, overrides: RuntimeOverrides) -> ProjectStore:
     if overrides.shared is not None:
         return SharedProjects(overrides.shared)
     return ProjectsInMemory() if overrides.log is not None else ProjectFile(places.state_dir)
+
+
+def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides) -> SessionServices:
+    listening = (runtime.session_list, runtime.memory, runtime.tracing)
+    return SessionServices(
+        runtime.log,
+        overrides.clock,
+        overrides.ids,
+        runtime.scrubber,
+        approval_timeout=config.agent.approval_seconds,
+        parks=config.agent.parks,
+        max_turns=config.agent.max_turns,
+        permissions=runtime.rulebook.permissions,
+        boot_clock=overrides.boot_clock,
+        listeners=tuple(part.observe for part in listening if part),
+    )
 
 
 def _make_mcp(runtime: Runtime, env: Mapping[str, str]) -> DeferredMcp:
