@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from buddy.client.client import Client
 from buddy.config.settings import AgentSettings, Config, MemorySettings, Profile
+from buddy.daemon.link import memory_pair
 from buddy.daemon.memories import find_embedder, make_memory
 from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.log.contract import Log
@@ -18,7 +20,7 @@ from buddy.protocol.events import RunComplete
 from buddy.protocol.requests import DeleteSession, DeleteSessionReply
 from buddy.sessions.spill import SPILL_ABOVE
 from tests.harness.models import StepModel, answer, asks_for, shell
-from tests.harness.runtime import RuntimeHost, scripted_host
+from tests.harness.runtime import RuntimeClient, RuntimeHost, scripted_host
 
 
 @asynccontextmanager
@@ -190,3 +192,26 @@ def test_a_profile_without_a_server_is_not_an_embedder(caplog: pytest.LogCapture
 def test_weights_must_sum_to_one() -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         MemorySettings(vector_weight=0.7, text_weight=0.7)
+
+
+async def test_a_user_recalls_their_own_sessions_alone(tmp_path: Path) -> None:
+    model = StepModel(*[answer("noted")] * 4)
+    async with remembering(tmp_path, model) as host:
+        for user in ("ann", "bob", None):
+            await say_as(host, user, f"the staging server of {user} listens on port 8743")
+        assert await settled(host, "staging port")
+        await say_as(host, "ann", "which port does staging use?")
+    [recalled] = [text for text in model.user_messages() if "Relevant context from memory:" in text]
+    assert "staging server of ann" in recalled
+    assert "staging server of bob" not in recalled
+    assert "staging server of None" not in recalled
+
+
+async def say_as(host: RuntimeHost, user: str | None, text: str) -> None:
+    theirs, ours = memory_pair()
+    assert host.runtime.accept(ours, trusted=user is None, user=user)
+    async with Client(theirs, "cli") as client:
+        one = RuntimeClient(client, host.workspace)
+        await one.start(approval_policy="all")
+        await one.send(text)
+        await one.wait_for(RunComplete)

@@ -26,9 +26,11 @@ MAX_SUMMARY = 300
 _SUMMARY_ARGUMENTS = ("command", "path", "url", "query", "keys", "pattern")
 
 
-async def decisions_made(log: Log, limit: int, session_id: str | None, since: int) -> list[DecisionMade]:
-    """The latest decisions, the latest last."""
-    found = await log.decisions(limit, session_id, since)
+async def decisions_made(
+    log: Log, limit: int, session_id: str | None, since: int, user: str | None = None
+) -> list[DecisionMade]:
+    """The latest decisions, in the sessions of one user or in all, the latest last."""
+    found = await log.decisions(limit, session_id, since, user)
     return [made for event in found if (made := await decision_of(log, event)) is not None]
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
 from buddy.config.places import Places
 from buddy.config.settings import (
@@ -101,6 +102,9 @@ class _Reader:
             memory=self._table(("memory",), tables["memory"], MemorySettings),
             log=self._table(("log",), tables["log"], LogSettings),
             mcp=self._mcp(tables["mcp"]),
+            auth=self._table(("auth",), tables["auth"], AuthSettings),
+            node=self._table(("node",), tables["node"], NodeSettings),
+            cluster=self._table(("cluster",), tables["cluster"], ClusterSettings),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,

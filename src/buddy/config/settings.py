@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
+from buddy.config.fleet import AuthSettings, ClusterSettings, NodeSettings
 from buddy.config.mcp import McpSettings
 from buddy.config.tables import Positive, Seconds, Table
 
@@ -152,6 +153,9 @@ class Config(Struct, frozen=True):
     memory: MemorySettings = MemorySettings()
     log: LogSettings = LogSettings()
     mcp: McpSettings = McpSettings()
+    auth: AuthSettings = AuthSettings()
+    node: NodeSettings = NodeSettings()
+    cluster: ClusterSettings = ClusterSettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

@@ -26,8 +26,9 @@ export const now = signal(Date.now());
 setInterval(() => (now.value = Date.now()), 15_000);
 
 export const isOwner = computed(() => me.value?.role === "owner");
-export const mayDrive = computed(() => ["owner", "driver"].includes(me.value?.role ?? ""));
-export const mayDecide = computed(() => ["owner", "driver", "approver"].includes(me.value?.role ?? ""));
+export const mayStart = computed(() => ["owner", "user"].includes(me.value?.role ?? ""));
+export const mayDrive = computed(() => ["owner", "user", "driver"].includes(me.value?.role ?? ""));
+export const mayDecide = computed(() => ["owner", "user", "driver", "approver"].includes(me.value?.role ?? ""));
 
 // --- signing in -------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class Agents:
         options = started.options
         root = started.repo.root_path if started.repo else ""
         chosen = options.agent_runtime if options else None
-        project = None if chosen else self.projects.nearest(root)
+        project = None if chosen else self.projects.nearest(root, started.user)
         asked = chosen or (project.agent_runtime if project else None) or self._default
         if asked == NATIVE:
             return started, ()

@@ -16,9 +16,11 @@ from functools import partial
 
 from msgspec import UNSET, Raw, json
 
+from buddy.daemon.audit import Audit
 from buddy.daemon.late_lines import LateLines
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong, ServerLink
+from buddy.daemon.logfile import session_in_log
 from buddy.daemon.long_requests import LongRequests
 from buddy.daemon.pump import LineCache, Pump
 from buddy.daemon.refusals import error_info, scrub_kind
@@ -54,10 +56,13 @@ class PeerConnection:
         scrubber: Scrubber,
         limits: Limits = NO_LIMITS,
         encoded: LineCache | None = None,
+        user: str | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self.name = ""
         self.is_local = is_local
-        self.roles = Roles(sessions.tokens, is_owner=trusted, expire=self.close)
+        self.roles = Roles(sessions.tokens, is_owner=trusted, expire=self.close, user=user)
+        self._audit = audit
         self._limits = limits
         self._encoded = encoded or LineCache()
         self._rate = Rate(limits.requests_per_second, limits.burst, time.monotonic)
@@ -121,8 +126,12 @@ class PeerConnection:
         steps: list[Callable[[], None]] = []
         _after_reply.set(steps)
         self._answering += 1
+        session_id = _session_of(request)
+        session_in_log.set(session_id)
         try:
             response = await self._answer(request)
+            if self._audit is not None:
+                self._audit.record(self.roles, self.name, session_id, response)
             await self._link.write(response.line())
         finally:
             self._answering -= 1

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from buddy.daemon.connection import PeerConnection
+from buddy.daemon.roles import no_session
 from buddy.errors import ProtocolError
 from buddy.log.contract import SessionRecord
 from buddy.protocol.envelopes import IncomingRequest, payload_of, session_of
@@ -39,6 +40,9 @@ class Dispatcher:
         if handler is None:
             raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
         record = await self._sessions.record(session_id) if row.is_session_bound else None
+        # Whoever attaches may present a token, so the handler looks at that first.
+        if record is not None and not peer.roles.recognise(record) and row.access != "client":
+            raise no_session(session_id)
         _admit(peer, request.type, row, session_id)
         subject = await self._sessions.open(session_id) if row.acts_on == "open_session" else record
         return await handler(peer, payload, subject)
@@ -48,6 +52,8 @@ def _admit(peer: PeerConnection, kind: str, row: RequestRow, session_id: str) ->
     match row.access:
         case "anyone" | "client":
             pass
+        case "user":
+            peer.roles.require_user(kind)
         case "owner":
             if not peer.roles.is_owner:
                 raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")

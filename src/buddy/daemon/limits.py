@@ -6,6 +6,14 @@ import msgspec
 from msgspec import Struct
 
 
+class UserLimits(Struct, frozen=True, forbid_unknown_fields=True):
+    """`[limits.user]`: what each user may have; None is unlimited. A day begins at midnight UTC."""
+
+    sessions: int | None = None
+    runs: int | None = None
+    cost_usd_per_day: float | None = None
+
+
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes are in bytes, times in seconds."""
 
@@ -20,6 +28,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     outbound: int = 4 * 1024 * 1024
     observers: int = 50
     active_runs: int = 128
+    user: UserLimits = UserLimits()
 
 
 def read_limits(table: Mapping[str, object], source: str = "") -> Limits:

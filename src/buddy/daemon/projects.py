@@ -29,6 +29,7 @@ class Project(Struct, frozen=True, rename={"project_id": "projectId", "root_path
     name: str
     root_path: str
     agent_runtime: str | None = None
+    user: str | None = None
 
 
 class ProjectStore(Protocol):
@@ -44,6 +45,8 @@ class ProjectStore(Protocol):
 
 
 class Projects:
+    """A user has their own, and sees no others."""
+
     def __init__(self, store: ProjectStore, ids: Ids) -> None:
         self._store = store
         self._ids = ids
@@ -55,19 +58,24 @@ class Projects:
     def all(self) -> list[Project]:
         return self._store.read()
 
-    async def create(self, name: str, root_path: str, agent_runtime: str | None) -> Project:
+    def of(self, user: str | None) -> list[Project]:
+        return [project for project in self.all() if project.user == user]
+
+    async def create(self, name: str, root_path: str, agent_runtime: str | None, user: str | None = None) -> Project:
         name = name.strip()
         if not name or not os.path.isabs(root_path):  # noqa: PTH117 - plain text, perhaps a path on another machine
             raise ProtocolError("INVALID_REQUEST", "a project needs a name and an absolute rootPath")
         root = os.path.realpath(root_path)  # noqa: ASYNC240 - one look, nobody waits
-        project = Project(self._ids("proj"), name, root, _runtime(agent_runtime))
+        project = Project(self._ids("proj"), name, root, _runtime(agent_runtime), user)
         await self._store.change(lambda known: _add(known, project))
         return project
 
-    async def update(self, project_id: str, name: str | None, agent_runtime: str | None) -> Project:
+    async def update(
+        self, project_id: str, name: str | None, agent_runtime: str | None, user: str | None = None
+    ) -> Project:
         """Change what is given."""
         await self.refresh()
-        project = self._find(project_id)
+        project = self._find(project_id, user)
         if name is not None:
             project = replace(project, name=name.strip() or project.name)
         if agent_runtime is not None:
@@ -75,17 +83,17 @@ class Projects:
         await self._store.change(lambda known: _add(_without(known, project_id), project))
         return project
 
-    async def delete(self, project_id: str) -> None:
+    async def delete(self, project_id: str, user: str | None = None) -> None:
         await self.refresh()
-        self._find(project_id)
+        self._find(project_id, user)
         await self._store.change(lambda known: _without(known, project_id))
 
-    def nearest(self, root: str) -> Project | None:
+    def nearest(self, root: str, user: str | None = None) -> Project | None:
         """The nearest project above a path."""
-        return nearest_project(self.all(), os.path.realpath(root))
+        return nearest_project(self.of(user), os.path.realpath(root))
 
-    def _find(self, project_id: str) -> Project:
-        for project in self.all():
+    def _find(self, project_id: str, user: str | None) -> Project:
+        for project in self.of(user):
             if project.project_id == project_id:
                 return project
         raise ProtocolError("INVALID_REQUEST", f"no project {project_id[:80]!r}", detail="see 'buddy project list'")
@@ -170,7 +178,7 @@ def _without(known: list[Project], project_id: str) -> list[Project]:
 
 
 def _add(known: list[Project], project: Project) -> list[Project]:
-    for other in known:
+    for other in (one for one in known if one.user == project.user):
         if other.root_path == project.root_path:
             message = f"{project.root_path} already is the project {other.name}"
             hint = f"change it with: buddy project set {other.name} --agent-runtime NAME"

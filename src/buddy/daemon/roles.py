@@ -1,14 +1,14 @@
-"""What one peer may do: everything, or a role on the sessions it has a token for.
+"""What one peer may do: everything, what a user may with their own sessions, or a role on those it has a token for.
 
 Invariants: a role comes from a token, or from having started the session, never from a payload; it ends with its token,
-which is compared with the clocks at every request.
+which is compared with the clocks at every request; to a user, the sessions of others do not exist.
 """
 
 import asyncio
 from collections.abc import Callable
 
 from buddy.errors import ProtocolError
-from buddy.log.contract import TokenRecord
+from buddy.log.contract import SessionRecord, TokenRecord
 from buddy.protocol.codes import Role
 from buddy.sessions.tokens import AttachTokens, deadline_of
 
@@ -20,8 +20,11 @@ COMPARE_SECONDS = 1.0
 class Roles:
     """`is_owner`: the peer is trusted with the complete runtime. `expire` is called when a token expires."""
 
-    def __init__(self, tokens: AttachTokens, *, is_owner: bool, expire: Callable[[], None]) -> None:
+    def __init__(
+        self, tokens: AttachTokens, *, is_owner: bool, expire: Callable[[], None], user: str | None = None
+    ) -> None:
         self.is_owner = is_owner
+        self.user = user
         self._tokens = tokens
         self._expire = expire
         self._roles: dict[str, Role] = {}
@@ -39,6 +42,30 @@ class Roles:
         if rank < _RANK[role]:
             raise ProtocolError("ATTACH_FORBIDDEN", f"this needs the {role} role on the session")
 
+    def recognise(self, record: SessionRecord) -> bool:
+        """Whether this peer may know of the session; a user drives their own."""
+        if self.user is None:
+            return True
+        if record.user == self.user:
+            self._roles.setdefault(record.session_id, "driver")
+        return record.session_id in self._roles
+
+    def actor(self, session_id: str) -> str:
+        """Who this is, for an audit: the user, the owner, or the token that the role comes from."""
+        token = self._by_token.get(session_id)
+        if self.user is not None:
+            return self.user
+        return f"token:{token.token_hash[:16]}" if token is not None else "owner" if self.is_owner else "guest"
+
+    def require_user(self, kind: str) -> None:
+        """Refuse what needs more than a role on one session."""
+        if not self.is_owner and self.user is None:
+            raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
+
+    def may_see(self, record: SessionRecord) -> bool:
+        """Whether a list of sessions shows it to this peer."""
+        return self.is_owner or (self.user is not None and record.user == self.user) or record.session_id in self._roles
+
     def require_owner(self, session_id: str, action: str) -> None:
         """Refuse what reaches beyond one session to everybody but the owner, who may have limited this connection."""
         self.require(session_id, "driver" if self.is_owner else "observer")
@@ -50,12 +77,16 @@ class Roles:
         if token is not None:
             known = await self._tokens.redeem(token)
             if known is None or known.session_id != session_id:
-                raise ProtocolError("ATTACH_FORBIDDEN", "the attach token is not valid for this session")
+                raise self._refusal(session_id, "the attach token is not valid for this session")
             self.grant(known)
         elif not self.is_owner and session_id not in self._roles:
-            raise ProtocolError("ATTACH_FORBIDDEN", "an attach token is required")
+            raise self._refusal(session_id, "an attach token is required")
         elif self._is_over(session_id):
             self.require(session_id, "observer")
+
+    def _refusal(self, session_id: str, why: str) -> ProtocolError:
+        hidden = self.user is not None and session_id not in self._roles
+        return no_session(session_id) if hidden else ProtocolError("ATTACH_FORBIDDEN", why)
 
     def drive(self, session_id: str) -> None:
         """Let the peer drive a session that it started."""
@@ -101,3 +132,7 @@ class Roles:
         else:
             soon = min(COMPARE_SECONDS, *left)
             self._timer = asyncio.get_running_loop().call_later(soon, self._compare)
+
+
+def no_session(session_id: str) -> ProtocolError:
+    return ProtocolError("SESSION_NOT_FOUND", f"no session {session_id[:80]!r}")

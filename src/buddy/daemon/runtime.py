@@ -20,6 +20,7 @@ from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
 from buddy.config.resolve import Resolved
 from buddy.config.settings import Config, ToolSettings
+from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents, credential_folders
 from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.client_keys import ClientKeys
@@ -32,6 +33,8 @@ from buddy.daemon.handlers.host import WebControl
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
+from buddy.daemon.node import node_name
+from buddy.daemon.operations import Operations
 from buddy.daemon.projects import ProjectFile, Projects, ProjectsInMemory, ProjectStore, SharedProjects
 from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
@@ -41,6 +44,7 @@ from buddy.daemon.tracing import start_tracing
 from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log, TokenRecord
 from buddy.log.owners import this_owner
+from buddy.memory.sources import project_of
 from buddy.models.contract import Provider
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.ids import Ids, Ulids
@@ -132,10 +136,12 @@ class Runtime:
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.session_list = SessionList(self.log, overrides.clock)
         self.limits = read_limits(config.limits, config.source)
+        self.admission = Admission(lambda: self.limits.user, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
         self._encoded = LineCache()
         self._started = time.monotonic()
+        self.operations = Operations(node_name(config.node, places.state_dir))
         projects = Projects(_project_store(places, overrides), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle)
@@ -162,11 +168,12 @@ class Runtime:
         is_local: bool = False,
         grant: TokenRecord | None = None,
         login: str | None = None,
+        user: str | None = None,
     ) -> bool:
         """Serve a peer from outside; False if there are too many, or the runtime is stopping.
 
         `is_local`: it is a process of the owner on this machine, so it may send keys.
-        `login` is the hash of the owner's login that the peer was admitted by.
+        `login` is the hash of the owner's login that the peer was admitted by; `user` has sessions of their own.
         """
         most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
         is_full = len(self._connections) >= most
@@ -184,6 +191,8 @@ class Runtime:
             scrubber=self.scrubber,
             limits=self.limits,
             encoded=self._encoded,
+            user=user,
+            audit=self.operations.audit,
         )
         if grant is not None:
             peer.roles.grant(grant)
@@ -236,6 +245,7 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self.operations.close()
         if self.tracing is not None:
             await self.tracing.close()
         if self.memory is not None:
@@ -283,8 +293,8 @@ class Runtime:
         agent = self.configuration.current.agent
         instructions = (options.system_prompt if options else None) or agent.system_prompt
         source = self._tool_source(bool(options and options.tmux))
-        root = started.repo.root_path if started.repo else ""
-        recall = self.memory.recaller(started.session_id, root) if self.memory else None
+        project = project_of(started.repo.root_path if started.repo else "", started.user)
+        recall = self.memory.recaller(started.session_id, project) if self.memory else None
         place = (self._user_folder, recall, agent.temperature, agent.top_p)
         settings = PromptSettings(instructions, *place)
         try:

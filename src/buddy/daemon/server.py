@@ -13,14 +13,17 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.daemon.configuration import Find
 from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
 from buddy.daemon.logfile import open_logfile
+from buddy.daemon.node import has_several_users
 from buddy.daemon.opening import open_runtime
-from buddy.daemon.runtime import Runtime
+from buddy.daemon.runtime import Runtime, unix_ms
 from buddy.daemon.socketlink import ServerSocketLink
 from buddy.daemon.web.web import Web
 from buddy.errors import UserError
@@ -45,7 +48,10 @@ async def serve(
     lock = lock_state(places.state_dir)
     try:
         runtime = await open_runtime(config, places, env, log_url=log_url, find_config=find_config)
-        handler = open_logfile(logfile_of(places), runtime.scrubber)
+        several = runtime.shared_log is not None or has_several_users(config)
+        start_operations(runtime, env, places.state_dir, is_audited=several)
+        name = runtime.operations.node if several else None
+        handler = open_logfile(logfile_of(places), runtime.scrubber, name)
         if echo:
             logging.getLogger().addHandler(logging.StreamHandler())
         try:
@@ -55,6 +61,16 @@ async def serve(
             handler.close()
     finally:
         os.close(lock)
+
+
+def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
+    operations, sessions = runtime.operations, runtime.sessions
+    operations.start(env, unix_ms, runtime.status)
+    if operations.metrics is not None:
+        listeners = (*sessions.services.listeners, operations.metrics.observe)
+        sessions.services = replace(sessions.services, listeners=listeners)
+    if is_audited:
+        operations.start_audit(state_dir, unix_ms)
 
 
 def logfile_of(places: Places) -> Path:

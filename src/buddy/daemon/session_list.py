@@ -29,7 +29,11 @@ class Watcher:
     """One client's view of the list, which has `rows` so far. `send` must not wait; nothing is sent before `open`."""
 
     def __init__(
-        self, query: SessionQuery, rows: Sequence[SessionSummary], may_see: Callable[[str], bool], send: SendLines
+        self,
+        query: SessionQuery,
+        rows: Sequence[SessionSummary],
+        may_see: Callable[[SessionRecord], bool],
+        send: SendLines,
     ) -> None:
         self._query = query
         self._may_see = may_see
@@ -48,7 +52,7 @@ class Watcher:
     def update(self, record: SessionRecord, now: int) -> None:
         """Send the row if something in it changed that a person would see; also when it leaves the list."""
         row, known = summary_of(record), record.session_id in self._sent
-        belongs = self._query.matches(record) and self._may_see(record.session_id)
+        belongs = self._query.matches(record) and self._may_see(record)
         if not (belongs or known) or self._sent.get(record.session_id) == _shown(row):
             return
         if belongs:
@@ -73,10 +77,15 @@ class SessionList:
         self._sending: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
 
-    async def page(self, request: ListSessions, visible: Sequence[str] | None) -> ListSessionsReply:
-        """A page of the list; `visible` names the sessions that the peer may see, None if it may see all."""
+    async def page(
+        self, request: ListSessions, visible: Sequence[str] | None, user: str | None = None
+    ) -> ListSessionsReply:
+        """A page of the list; `visible` names the sessions that the peer may see, None if it may see all.
+
+        A user sees their own, too.
+        """
         query = query_of(request)
-        records = await self._records(query, visible)
+        records = await self._records(query, visible, user)
         cursor = _cursor_of(records[-1]) if len(records) == query.limit else None
         return ListSessionsReply(tuple(map(summary_of, records)), cursor)
 
@@ -102,12 +111,16 @@ class SessionList:
         for watcher in self._watchers.values():
             watcher.remove(session_id, self._clock())
 
-    async def _records(self, query: SessionQuery, visible: Sequence[str] | None) -> list[SessionRecord]:
+    async def _records(
+        self, query: SessionQuery, visible: Sequence[str] | None, user: str | None
+    ) -> list[SessionRecord]:
         if visible is None:
             return await self._log.find(query)
-        found = [await self._log.get(session_id) for session_id in visible]
+        own = await self._log.find(structs.replace(query, user=user)) if user is not None else []
+        others = [await self._log.get(session_id) for session_id in visible]
+        found = [*own, *(record for record in others if record and (user is None or record.user != user))]
         records = sorted(
-            (record for record in found if record and query.matches(record)),
+            (record for record in found if query.matches(record)),
             key=lambda record: (-record.updated_at, record.session_id),
         )
         if query.after:

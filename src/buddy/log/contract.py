@@ -27,6 +27,9 @@ class RowFacts(Struct, frozen=True):
     context: ContextState | None = None
     waiting: int = 0
     parent: str | None = None
+    day: int = 0
+    day_cost_usd: float = 0.0
+    """What the session has cost on its latest day, counted from 1970 in UTC."""
 
 
 class SessionRecord(Struct, frozen=True):
@@ -42,12 +45,22 @@ class SessionRecord(Struct, frozen=True):
     last_seq: int
     title: str | None = None
     facts: RowFacts = RowFacts()
+    user: str | None = None
+    """Who owns it, where a daemon has several users; None is the daemon's own owner."""
+
+
+class UserUsage(Struct, frozen=True):
+    """What counts against a user's limits: sessions, those of them with a run, and the cost of a day."""
+
+    sessions: int = 0
+    runs: int = 0
+    cost_usd: float = 0.0
 
 
 class SessionQuery(Struct, frozen=True):
     """Which sessions to list: each word of `query` occurs in the title, the directory, the branch or the id.
 
-    `archived` is None for all. `after` is the row that ended the page before: when it was used, and its id.
+    `archived` and `user` are None for all. `after` is the row that ended the page before: when it was used, and its id.
     """
 
     limit: int
@@ -56,6 +69,7 @@ class SessionQuery(Struct, frozen=True):
     state: SessionState | None = None
     archived: bool | None = None
     after: tuple[int, str] | None = None
+    user: str | None = None
 
     @property
     def words(self) -> list[str]:
@@ -69,6 +83,7 @@ class SessionQuery(Struct, frozen=True):
             self.root_path in (None, repo.root_path)
             and self.state in (None, record.state)
             and self.archived in (None, record.facts.archived)
+            and self.user in (None, record.user)
             and all(word in text for word in self.words)
         )
 
@@ -213,6 +228,10 @@ class SessionRows(Protocol):
         """Sessions in state running or awaiting_approval, whoever owns them."""
         ...
 
+    async def usage_of(self, user: str, day: int) -> UserUsage:
+        """A user's sessions, and what they cost on a day; sessions that were deleted count in the cost."""
+        ...
+
     async def delete(self, session_id: str) -> bool: ...
 
 
@@ -245,8 +264,10 @@ DECISIONS = events_where(lambda facts: facts.decides)
 class ApprovalStore(Protocol):
     async def approval(self, approval_id: str) -> ApprovalRecord | None: ...
 
-    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
-        """The newest events of the `DECISIONS` types since a time, of one session or all; the newest last."""
+    async def decisions(
+        self, limit: int, session_id: str | None = None, since: int = 0, user: str | None = None
+    ) -> list[Event]:
+        """The newest events of the `DECISIONS` types since a time, of one session, one user or all; newest last."""
         ...
 
 

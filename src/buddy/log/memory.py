@@ -22,6 +22,7 @@ from buddy.log.contract import (
     SessionQuery,
     SessionRecord,
     TokenRecord,
+    UserUsage,
 )
 from buddy.log.owners import is_alive
 from buddy.log.rows import no_session
@@ -55,6 +56,7 @@ class MemoryLog:
         self._seen: dict[str, int] = {}
         self._tokens: dict[str, TokenRecord] = {}
         self._blobs: dict[str, bytes] = {}
+        self._spent: dict[tuple[str, int], float] = {}
         self._next_item = 1
         self._waiters = Waiters()
 
@@ -164,10 +166,19 @@ class MemoryLog:
         records = [session.record for session in self._sessions.values()]
         return [record for record in records if record.state in ("running", "awaiting_approval")]
 
+    async def usage_of(self, user: str, day: int) -> UserUsage:
+        records = [session.record for session in self._sessions.values() if session.record.user == user]
+        runs = sum(record.state in ("running", "awaiting_approval") for record in records)
+        costs = [record.facts.day_cost_usd for record in records if record.facts.day == day]
+        return UserUsage(len(records), runs, sum(costs, self._spent.get((user, day), 0.0)))
+
     async def delete(self, session_id: str) -> bool:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return False
+        user, facts = session.record.user, session.record.facts
+        if user is not None:
+            self._spent[user, facts.day] = self._spent.get((user, facts.day), 0.0) + facts.day_cost_usd
         self._tokens = {key: token for key, token in self._tokens.items() if token.session_id != session_id}
         named = set[str]().union(*(other.blobs for other in self._sessions.values()))
         for blob in session.blobs - named:
@@ -215,11 +226,13 @@ class MemoryLog:
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         return self._approval(approval_id)
 
-    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
+    async def decisions(
+        self, limit: int, session_id: str | None = None, since: int = 0, user: str | None = None
+    ) -> list[Event]:
         found = [
             (event.ts, order, event.seq, event)
             for order, (known, session) in enumerate(self._sessions.items())
-            if session_id in (None, known)
+            if session_id in (None, known) and user in (None, session.record.user)
             for event in session.events
             if event.type in DECISIONS and event.ts >= since
         ]

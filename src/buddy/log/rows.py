@@ -10,7 +10,16 @@ import msgspec
 from msgspec import Raw
 
 from buddy.errors import Fenced, LogError, UserError
-from buddy.log.contract import ApprovalRecord, InboxItem, Lease, RowFacts, SessionQuery, SessionRecord, TokenRecord
+from buddy.log.contract import (
+    ApprovalRecord,
+    InboxItem,
+    Lease,
+    RowFacts,
+    SessionQuery,
+    SessionRecord,
+    TokenRecord,
+    UserUsage,
+)
 from buddy.log.database import Database
 from buddy.log.owners import is_alive
 from buddy.protocol.codes import Role
@@ -22,12 +31,13 @@ _BY_SESSION = ("events", "keys", "claims", "approvals", "inbox", "tokens", "blob
 _NOBODY = 0
 
 RECORD = """
-SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts FROM sessions
+SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts, user FROM sessions
 """
 
 # The words are bound as JSON, as their number differs.
 _FIND = f"""
 {RECORD} WHERE (?1 IS NULL OR root_path = ?1) AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR archived = ?3)
+AND (?8 IS NULL OR user = ?8)
 AND (?4 IS NULL OR (updated_at, key) < (?4, coalesce((SELECT key FROM sessions WHERE id = ?5), 0)))
 AND (?6 = '[]' OR NOT EXISTS (
   SELECT 1 FROM json_each(?6) AS word
@@ -38,8 +48,8 @@ AND (?6 = '[]' OR NOT EXISTS (
 
 def records_of(rows: Iterable[Any]) -> list[SessionRecord]:
     return [
-        SessionRecord(session_id, _repos.decode(repo), *columns, facts=_facts_of(archived, facts))
-        for session_id, repo, *columns, archived, facts in rows
+        SessionRecord(session_id, _repos.decode(repo), *columns, facts=_facts_of(archived, facts), user=user)
+        for session_id, repo, *columns, archived, facts, user in rows
     ]
 
 
@@ -51,7 +61,7 @@ def _facts_of(archived: int, facts: str | None) -> RowFacts:
 def find(db: Database, query: SessionQuery) -> list[SessionRecord]:
     used, session_id = query.after or (None, None)
     words = msgspec.json.encode(query.words).decode()
-    where = (query.root_path, query.state, query.archived, used, session_id, words, max(query.limit, 0))
+    where = (query.root_path, query.state, query.archived, used, session_id, words, max(query.limit, 0), query.user)
     return records_of(db.execute(_FIND, where))
 
 
@@ -73,10 +83,10 @@ def create(record: SessionRecord, owner: str, now: int, db: Database) -> Lease:
     repo = msgspec.json.encode(record.repo).decode()
     db.execute(
         "INSERT INTO sessions (id, repo, root_path, mode, state, title, archived, facts, created_at, updated_at, epoch,"
-        " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)",
+        " owner, user) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
         (
             *(record.session_id, repo, record.repo.root_path, record.mode, record.state, record.title),
-            *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner),
+            *(record.facts.archived, _encode(record.facts), record.created_at, record.updated_at, owner, record.user),
         ),
     )
     renew(owner, now, db)
@@ -124,10 +134,28 @@ def delete(session_id: str, db: Database) -> bool:
         return False
     # Blobs are shared between sessions: this one's become unowned until it is known that no other session names them.
     db.execute("INSERT OR IGNORE INTO blob_refs SELECT blob, ? FROM blob_refs WHERE session = ?", (_NOBODY, key))
+    db.execute(_KEEP_COST, (key,))
     for table in _BY_SESSION:
         db.execute(f"DELETE FROM {table} WHERE session = ?", (key,))  # noqa: S608 - names from the tuple above
     db.execute("DELETE FROM sessions WHERE key = ?", (key,))
     return True
+
+
+_KEEP_COST = """
+INSERT INTO spent SELECT user, facts ->> '$.day', facts ->> '$.day_cost_usd' FROM sessions
+WHERE key = ? AND user IS NOT NULL AND facts ->> '$.day_cost_usd' > 0
+ON CONFLICT DO UPDATE SET cost_usd = cost_usd + excluded.cost_usd
+"""
+_USAGE = """
+SELECT count(*), coalesce(sum(state IN ('running', 'awaiting_approval')), 0),
+  coalesce(sum(CASE WHEN facts ->> '$.day' = ?2 THEN facts ->> '$.day_cost_usd' END), 0.0)
+  + coalesce((SELECT cost_usd FROM spent WHERE user = ?1 AND day = ?2), 0.0)
+FROM sessions WHERE user = ?1
+"""
+
+
+def usage_of(user: str, day: int, db: Database) -> UserUsage:
+    return UserUsage(*db.execute(_USAGE, (user, day)).get)
 
 
 def unnamed_blobs(db: Database) -> list[str]:
@@ -196,14 +224,15 @@ def approval(db: Database, approval_id: str) -> ApprovalRecord | None:
     return ApprovalRecord(*found[0]) if found else None
 
 
-def decisions(db: Database, limit: int, session_id: str | None, since: int) -> list[Event]:
+def decisions(db: Database, limit: int, session_id: str | None, since: int, user: str | None) -> list[Event]:
     """From the end of the index that contains only these events."""
     found = db.execute(
         "SELECT s.id, e.seq, e.ts, e.type, CAST(e.payload AS BLOB), e.run_id"
         " FROM events e INDEXED BY decisions CROSS JOIN sessions s ON s.key = e.session"
         " WHERE (e.type = 'approval_received' OR e.type = 'approval_expired' OR e.type = 'approval_policy_changed')"
-        " AND e.ts >= ?1 AND (?2 IS NULL OR s.id = ?2) ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT ?3",
-        (since, session_id, limit),
+        " AND e.ts >= ?1 AND (?2 IS NULL OR s.id = ?2) AND (?4 IS NULL OR s.user = ?4)"
+        " ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT ?3",
+        (since, session_id, limit, user),
     )
     newest = [Event(session, seq, ts, kind, Raw(payload), run) for session, seq, ts, kind, payload, run in found]
     return newest[::-1]

@@ -109,8 +109,17 @@ _SIXTH = """
 ALTER TABLE tokens ADD COLUMN kind TEXT NOT NULL DEFAULT 'token';
 """
 
+# Users of one daemon, and what the sessions that they deleted have cost.
+_SEVENTH = """
+ALTER TABLE sessions ADD COLUMN user TEXT;
+CREATE INDEX sessions_of_user ON sessions (user) WHERE user IS NOT NULL;
+CREATE TABLE spent (
+  user TEXT NOT NULL, day INTEGER NOT NULL, cost_usd REAL NOT NULL, PRIMARY KEY (user, day)
+) STRICT, WITHOUT ROWID;
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
 
 
 def open_database(path: Path, busy_seconds: float = BUSY_SECONDS) -> Database:

@@ -24,6 +24,7 @@ from buddy.log.contract import (
     SessionQuery,
     SessionRecord,
     TokenRecord,
+    UserUsage,
 )
 from buddy.log.database import Database
 from buddy.log.room import MIN_FREE, DiskSpace
@@ -158,6 +159,9 @@ class SqliteLog:
         where = "WHERE state IN ('running', 'awaiting_approval') ORDER BY key"
         return rows.records_of(self._reader.execute(f"{rows.RECORD} {where}"))
 
+    async def usage_of(self, user: str, day: int) -> UserUsage:
+        return rows.usage_of(user, day, self._reader)
+
     async def delete(self, session_id: str) -> bool:
         existed = await self._write(partial(rows.delete, session_id), durable=True, long=True)
         if existed:
@@ -187,8 +191,10 @@ class SqliteLog:
     async def approval(self, approval_id: str) -> ApprovalRecord | None:
         return rows.approval(self._reader, approval_id)
 
-    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
-        return rows.decisions(self._reader, max(limit, 0), session_id, since)
+    async def decisions(
+        self, limit: int, session_id: str | None = None, since: int = 0, user: str | None = None
+    ) -> list[Event]:
+        return rows.decisions(self._reader, max(limit, 0), session_id, since, user)
 
     async def put_token(self, token: TokenRecord) -> bool:
         # A token lost to a power failure can be minted again; a revocation must be durable.

@@ -23,7 +23,7 @@ from buddy.memory.index import Index, IndexProgress, MemoryHit, MemoryScope
 from buddy.memory.recall import memory_block
 from buddy.memory.schema import FILE
 from buddy.memory.search import MemoryQuery, Search
-from buddy.memory.sources import REMEMBERED, SessionText, text_in
+from buddy.memory.sources import REMEMBERED, SessionText, project_of, text_in
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionCompacted
 
@@ -178,6 +178,7 @@ class Memory:
 
     async def _read(self, record: SessionRecord) -> None:
         index = (await self._access.wait_open())[0]
+        project = project_of(record.repo.root_path, record.user)
         progress = await self._access.write(partial(index.progress, record.session_id))
         while not progress.is_forgotten and progress.seq < record.last_seq:
             events = await self._store.read(record.session_id, progress.seq, PAGE)
@@ -185,9 +186,7 @@ class Memory:
                 return
             said, compacted = await self._texts_in(events)
             read = IndexProgress(events[-1].seq, compacted or progress.compacted)
-            await self._access.write(
-                partial(index.add, record.session_id, record.repo.root_path, said, progress.seq, read)
-            )
+            await self._access.write(partial(index.add, record.session_id, project, said, progress.seq, read))
             progress = read
 
     async def _texts_in(self, events: Sequence[Event]) -> tuple[list[SessionText], int]:

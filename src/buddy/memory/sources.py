@@ -29,3 +29,8 @@ def text_in(seq: int, ts: int, body: EventBody) -> SessionText | None:
             return SessionText(seq, ts, f"tool {body.tool_name}", body.text[:LONGEST_TEXT])
         case _:
             return None
+
+
+def project_of(root: str, user: str | None) -> str:
+    """What recall is limited to: a folder, and where a daemon has several users, one user's sessions in it."""
+    return root if user is None else f"{user}\0{root}"

@@ -65,6 +65,8 @@ class SessionStarted(Payload, frozen=True, kw_only=True):
     options: SessionOptions | None = None
     metadata: dict[str, Any] | None = None
     watch: str | None = None
+    user: str | None = None
+    node: str | None = None
 
 
 class SessionSnapshot(Informational, frozen=True, kw_only=True):
@@ -202,6 +204,7 @@ class RunStarted(Payload, frozen=True, kw_only=True):
     options: StartedOptions
     recovered: bool = False
     recording: Positive | None = None
+    node: str | None = None
 
 
 class ModelRequest(Payload, frozen=True, kw_only=True):

@@ -89,6 +89,8 @@ class SessionStarted(Payload):
     options: NotRequired[SessionOptions | None]
     metadata: NotRequired[dict[str, Any] | None]
     watch: NotRequired[str | None]
+    user: NotRequired[str | None]
+    node: NotRequired[str | None]
 
 
 class BootTime(TypedDict):
@@ -270,6 +272,7 @@ class RunStarted(Payload):
     options: StartedOptions
     recovered: NotRequired[bool]
     recording: NotRequired[int | None]
+    node: NotRequired[str | None]
 
 
 class WaitingMessage(TypedDict):

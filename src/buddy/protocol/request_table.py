@@ -14,9 +14,10 @@ from buddy.protocol import requests as ask
 from buddy.protocol import web_requests as web
 from buddy.protocol.shapes import Shape
 
-Access = Literal["anyone", "client", "observer", "approver", "driver", "owner", "local_owner"]
-"""The least that a peer must be: `anyone` even before hello, `client` after it, then a role on the session, then the
-owner of the runtime, who connects without a session's token, then the owner on the Unix socket."""
+Access = Literal["anyone", "client", "observer", "approver", "driver", "user", "owner", "local_owner"]
+"""The least that a peer must be: `anyone` even before hello, `client` after it, then a role on the session, then a
+user, who has sessions of their own, then the owner of the runtime, who connects without a session's token, then the
+owner on the Unix socket."""
 
 ActsOn = Literal["runtime", "session", "open_session"]
 """`session` needs the session's record alone; `open_session` needs it open for writing in this process."""
@@ -42,7 +43,7 @@ class RequestRow(Struct, frozen=True):
 REQUESTS: dict[str, RequestRow] = {
     # of the Push protocol
     "hello": RequestRow(ask.Hello, ask.HelloReply, "anyone"),
-    "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "owner", takes_long=True),
+    "start_session": RequestRow(ask.StartSession, ask.StartSessionReply, "user", takes_long=True),
     "list_sessions": RequestRow(ask.ListSessions, ask.ListSessionsReply, "client"),
     # Attaching grants a role: the handler takes it from the token.
     "attach_session": RequestRow(
@@ -73,10 +74,10 @@ REQUESTS: dict[str, RequestRow] = {
     "get_snapshot": RequestRow(ask.GetSnapshot, ask.GetSnapshotReply, "observer", "open_session"),
     "read_events": RequestRow(ask.ReadEvents, ask.ReadEventsReply, "observer", "session", "read_events"),
     "read_blob": RequestRow(ask.ReadBlob, ask.ReadBlobReply, "observer", "session", "blobs"),
-    "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "owner"),
+    "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "user"),
     "list_grants": RequestRow(granting.ListGrants, granting.ListGrantsReply, "driver", "open_session", "grants"),
     "revoke_grant": RequestRow(granting.RevokeGrant, ask.AcceptedReply, "driver", "open_session", "grants"),
-    "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "owner", capability="decisions"),
+    "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "user", capability="decisions"),
     "steer_run": RequestRow(queue.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
     "queue_message": RequestRow(queue.QueueMessage, queue.QueueMessageReply, "driver", "open_session", "queue"),
     "list_queue": RequestRow(queue.ListQueue, queue.ListQueueReply, "observer", "open_session", "queue"),
@@ -90,15 +91,15 @@ REQUESTS: dict[str, RequestRow] = {
     "revoke_token": RequestRow(ask.RevokeToken, ask.RevokeTokenReply, "driver", "open_session", "tokens"),
     "list_tokens": RequestRow(ask.ListTokens, ask.ListTokensReply, "driver", "open_session", "tokens"),
     "trust_folder": RequestRow(ask.TrustFolder, ask.TrustFolderReply, "owner"),
-    "create_project": RequestRow(ask.CreateProject, ask.CreateProjectReply, "owner", capability="projects"),
-    "update_project": RequestRow(ask.UpdateProject, ask.UpdateProjectReply, "owner", capability="projects"),
-    "delete_project": RequestRow(ask.DeleteProject, ask.DeleteProjectReply, "owner", capability="projects"),
-    "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "owner", capability="projects"),
+    "create_project": RequestRow(ask.CreateProject, ask.CreateProjectReply, "user", capability="projects"),
+    "update_project": RequestRow(ask.UpdateProject, ask.UpdateProjectReply, "user", capability="projects"),
+    "delete_project": RequestRow(ask.DeleteProject, ask.DeleteProjectReply, "user", capability="projects"),
+    "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "user", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
     "list_marks": RequestRow(history.ListMarks, history.ListMarksReply, "observer", "session", "history"),
     "list_changes": RequestRow(history.ListChanges, history.ListChangesReply, "observer", "session", "history"),
-    "list_profiles": RequestRow(history.ListProfiles, history.ListProfilesReply, "owner", capability="profiles"),
+    "list_profiles": RequestRow(history.ListProfiles, history.ListProfilesReply, "user", capability="profiles"),
     "open_web": RequestRow(web.OpenWeb, web.OpenWebReply, "local_owner", capability="web", takes_long=True),
     "mint_web_link": RequestRow(web.MintWebLink, web.MintWebLinkReply, "local_owner", capability="web"),
     "revoke_web_logins": RequestRow(web.RevokeWebLogins, web.RevokeWebLoginsReply, "local_owner", capability="web"),

@@ -28,7 +28,7 @@ EXCERPT = 600
 _MEASURED = {
     "tool_result": ("durationMs",),
     "phase": ("durationMs",),
-    "run_started": ("recording",),
+    "run_started": ("recording", "node"),
     "approval_required": ("expiresAt", "expiresAtBoot"),
     "approval_policy_changed": ("expiresAt",),
     "cancel_scheduled": ("at",),

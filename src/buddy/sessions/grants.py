@@ -32,11 +32,11 @@ async def list_grants(session: Session) -> list[Grant]:
     return list(found.values())
 
 
-async def all_grants(sessions: Sessions) -> list[Grant]:
-    """Those of all sessions, also of those that are not open here: they hold again when one is opened."""
+async def all_grants(sessions: Sessions, user: str | None = None) -> list[Grant]:
+    """Those of all sessions, or of a user's, also of those not open here: they hold again when one is opened."""
     log, open_here = sessions.services.log, {session.session_id for session in sessions.open_sessions}
     closed: dict[str, Grant] = {}
-    for event in await log.decisions(LOOKED_THROUGH, None, 0):
+    for event in await log.decisions(LOOKED_THROUGH, None, 0, user):
         body = event.body() if event.session_id not in open_here else None
         if isinstance(body, ApprovalPolicyChanged) and body.revoked:
             closed.pop(body.revoked, None)
@@ -44,7 +44,8 @@ async def all_grants(sessions: Sessions) -> list[Grant]:
             made = await decision_of(log, event)
             words = [word for word in (made.tool, made.summary) if word] if made else []
             closed[body.approval_id] = Grant(body.approval_id, event.session_id, "session", " ".join(words))
-    return [*closed.values(), *[grant for session in sessions.open_sessions for grant in await list_grants(session)]]
+    own = [session for session in sessions.open_sessions if user in (None, session.user)]
+    return [*closed.values(), *[grant for session in own for grant in await list_grants(session)]]
 
 
 async def revoke_grant(session: Session, request: RevokeGrant, by: str) -> None:

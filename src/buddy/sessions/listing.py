@@ -12,16 +12,20 @@ from buddy.protocol.shapes import ContextState
 from buddy.protocol.titles import title_of
 from buddy.scrub.heuristics import mask as mask_guesses
 
+DAY_MS = 24 * 3600 * 1000
+
 
 class ListedRow:
     """The row of a session; starts as its record has it."""
 
     def __init__(self, record: SessionRecord | None = None) -> None:
+        self.user = record.user if record else None
         self.title = record.title if record else None
         self.facts = record.facts if record else RowFacts()
         self._written = self.title, self.facts
 
-    def apply(self, body: EventBody) -> None:
+    def apply(self, body: EventBody, ts: int = 0) -> None:
+        """Take over what an event changes; `ts` is its time, which decides the day that its cost belongs to."""
         match body:
             case UserMessage():
                 # A list is seen by more eyes than a message.
@@ -32,10 +36,10 @@ class ListedRow:
             case SessionArchived():
                 self.facts = replace(self.facts, archived=body.archived)
             case Usage():
-                self._count(body.input_tokens, body.output_tokens, body.cost_usd)
+                self._count(body.input_tokens, body.output_tokens, body.cost_usd, ts)
                 self._fill(body.context.used, body.context.limit, assumed=body.context.assumed)
             case SessionCompacted():
-                self._count(body.input_tokens, body.output_tokens, body.cost_usd)
+                self._count(body.input_tokens, body.output_tokens, body.cost_usd, ts)
                 known = self.facts.context
                 if known is not None:
                     self._fill(body.after_tokens, known.limit, assumed=known.assumed)
@@ -50,10 +54,19 @@ class ListedRow:
         self._written = self.title, self.facts
         return None if self.title == title else self.title, None if self.facts is facts else self.facts
 
-    def _count(self, read: int | None, written: int | None, cost_usd: float | None) -> None:
+    def _count(self, read: int | None, written: int | None, cost_usd: float | None, ts: int) -> None:
         tokens = self.facts.tokens + (read or 0) + (written or 0)
         cost = self.facts.cost_usd if cost_usd is None else (self.facts.cost_usd or 0.0) + cost_usd
         self.facts = replace(self.facts, tokens=tokens, cost_usd=cost)
+        if self.user is not None and cost_usd:
+            day = day_of(ts)
+            before = self.facts.day_cost_usd if self.facts.day == day else 0.0
+            self.facts = replace(self.facts, day=day, day_cost_usd=before + cost_usd)
 
     def _fill(self, used: int, limit: int, *, assumed: bool) -> None:
         self.facts = replace(self.facts, context=ContextState(used, limit, assumed=assumed))
+
+
+def day_of(ts: int) -> int:
+    """The day in UTC of a time in Unix milliseconds, counted from 1970."""
+    return ts // DAY_MS

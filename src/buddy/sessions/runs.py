@@ -184,7 +184,13 @@ class Runs:
             await session.commit()
             await self.start_queued()
             return
-        restarted = RunStarted(run_id=run.run_id, options=run.options, recovered=True, recording=RECORDING)
+        restarted = RunStarted(
+            run_id=run.run_id,
+            options=run.options,
+            recovered=True,
+            recording=RECORDING,
+            node=session.services.node,
+        )
         session.journal.record(restarted, run.run_id)
         if not run.open_calls:
             session.journal.record(Recovery(action="restarted" if run.partial else "continued"), run.run_id)
@@ -251,7 +257,8 @@ class Runs:
         # From here on nothing may be refused: a recorded message without its run would count as known.
         run_id = session.services.ids("run")
         session.journal.record(_said(message, by, redacted), run_id)
-        session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING), run_id)
+        node = session.services.node
+        session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING, node=node), run_id)
         return run_id
 
     def _start(self) -> None:

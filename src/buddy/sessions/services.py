@@ -28,7 +28,7 @@ class SessionServices(Struct, frozen=True):
 
     `approval_timeout` is in seconds; None leaves it to the session's mode. `parks`: runs that wait for a decision are
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
-    replay of what an earlier version recorded.
+    replay of what an earlier version recorded. `node` is the name of this one, where several share a log.
     """
 
     log: Log
@@ -43,6 +43,7 @@ class SessionServices(Struct, frozen=True):
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
     merge_seconds: float = MERGE_SECONDS
     boot_clock: Callable[[], BootTime | None] = lambda: None
+    node: str | None = None
 
     def now(self) -> Moment:
         """The time on both clocks, to set deadlines and to compare with them."""

@@ -51,6 +51,7 @@ class Session:
         self.fold = fold
         self.backend = backend
         self._row = row or ListedRow()
+        self.user = self._row.user
         self.audience = Audience()
         self.is_closing = False
         self._broken = False
@@ -197,7 +198,7 @@ class Session:
 
     def _apply(self, event: Event, body: EventBody) -> None:
         self.fold.apply(event, body)
-        self._row.apply(body)
+        self._row.apply(body, event.ts)
         self.backend.observe(event.seq, body)
 
     def _publish(self, events: Sequence[Event]) -> None:

@@ -74,7 +74,7 @@ class Sessions:
         session = self._open.get(session_id)
         return session if session is not None and not session.broken else None
 
-    async def start(self, request: StartSession) -> tuple[Session, str]:
+    async def start(self, request: StartSession, user: str | None = None) -> tuple[Session, str]:
         """A new session, and the token that drives it."""
         session_id = self.services.ids("sess")
         options = _with_fixed_policy(request.options, self.services.now())
@@ -87,6 +87,8 @@ class Sessions:
             repo=request.repo,
             options=options,
             metadata=request.metadata,
+            user=user,
+            node=self.services.node,
         )
         started, notes = self._factories.settle(started)
         place = self._factories.place(started)
@@ -99,18 +101,22 @@ class Sessions:
         if isinstance(backend, VerifiableBackend):
             await backend.verify(place)
         now = self.services.clock()
-        record = SessionRecord(session_id, self._scrub_repo(request.repo), request.mode, "idle", now, now, 1, 0)
+        repo = self._scrub_repo(request.repo)
+        record = SessionRecord(session_id, repo, request.mode, "idle", now, now, 1, 0, user=user)
         lease = await self.services.log.create(record, self._owner)
-        session = Session(self.services, lease, place, backend, SessionFold(), 0)
+        session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
         self._open[session_id] = session
         self._start_heartbeat()
         await session.begin(started, notes)
         return session, await self.tokens.mint(session_id, "driver")
 
-    async def fork(self, session_id: str, seq: int, by: str, token: TokenRecord | None = None) -> tuple[Session, str]:
+    async def fork(
+        self, session_id: str, seq: int, by: str, token: TokenRecord | None = None, user: str | None = None
+    ) -> tuple[Session, str]:
         """A copy of a session up to the turn boundary at or before `seq`, and the token that drives it.
 
-        `token` is the one that the copy was requested with, if there was one.
+        `token` is the one that the copy was requested with, if there was one. The copy belongs to `user`, else to the
+        user of the original.
         """
         from buddy.sessions.fork import fork_events, fork_facts, fork_title, with_plan_of
 
@@ -121,9 +127,11 @@ class Sessions:
         starts = [body for _, body in entries if isinstance(body, SessionStarted)]
         started = with_plan_of(entries, seq, starts[-1] if starts else _unknown_start(record))
         new, now = self.services.ids("sess"), self.services.clock()
-        copy = fork_events(entries, seq, replace(started, session_id=new, state="idle"), by, now)
+        started = replace(started, session_id=new, state="idle", user=user or record.user, node=self.services.node)
+        copy = fork_events(entries, seq, started, by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
         row = replace(row, title=fork_title(record.title, entries), facts=fork_facts(copy, session_id))
+        row = replace(row, user=user or record.user)
         lease = await self.services.log.create(row, self._owner)
         await self.services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
         await self.services.log.release(lease)
@@ -246,7 +254,7 @@ class Sessions:
         options = started.options
         profile = fold.profile or (options.profile if options else None)
         model = fold.model or (options.model if options else None)
-        located = replace(started, repo=record.repo)  # the path in an event may be scrubbed
+        located = replace(started, repo=record.repo, user=record.user)  # in an event, both may be scrubbed
         place = self._factories.place(located)
         try:
             backend = self._factories.backend(located, profile, model)

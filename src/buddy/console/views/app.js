@@ -2,7 +2,7 @@
 /** The frame of the page: list, what is open, and what lies over both. */
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { connection, dialog, go, isOwner, me, message, route } from "../store.js";
+import { connection, dialog, go, mayStart, me, message, route } from "../store.js";
 import { duration } from "../text.js";
 import { Inbox } from "./inbox.js";
 import { lazy } from "./lazy.js";
@@ -59,7 +59,7 @@ function Nothing() {
   return html`<div class="nothing">
     <h1>Buddy</h1>
     <p>Choose a session, or start one.</p>
-    ${isOwner.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New session</button>` : null}
+    ${mayStart.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New session</button>` : null}
     <p class="muted">Press <kbd>?</kbd> for the keys.</p>
     ${me.value?.sessionId ? html`<button onClick=${() => go(`/session/${me.value?.sessionId}`)}>Open the shared session</button>` : null}
   </div>`;

@@ -4,7 +4,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { isNotifying, toggleNotifications } from "../attention.js";
 import { unread } from "../reading.js";
-import { ask, dialog, dropRow, go, isListed, isOwner, mayDrive, now, route, rows, say } from "../store.js";
+import { ask, dialog, dropRow, go, isListed, mayDrive, mayStart, now, route, rows, say } from "../store.js";
 import { STATE_WORDS, ago, baseName, money, visible } from "../text.js";
 import { Icon } from "./icon.js";
 
@@ -30,7 +30,7 @@ export function Inbox() {
       <button class="quiet" aria-pressed=${notifying.value} title="Notify me when a session needs me or finishes" onClick=${notify}>
         <${Icon} name=${notifying.value ? "bell" : "bell-off"} /><span class="hidden">Notifications</span>
       </button>
-      ${isOwner.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New</button>` : null}
+      ${mayStart.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New</button>` : null}
     </header>
     <div class="filters">
       <input id="search" type="search" placeholder="Search sessions" aria-label="Search sessions" value=${query.value}

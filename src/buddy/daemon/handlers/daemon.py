@@ -1,6 +1,7 @@
 """Requests about the runtime itself: hello, status, trust, projects, shutdown."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_runtime
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.paths import check_path
+from buddy.daemon.projects import Project
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import VERSION
 from buddy.protocol.request_table import CAPABILITIES
@@ -51,22 +53,25 @@ class DaemonRequests:
         check_path(request.root_path)
         return ask.TrustFolderReply(self._host.trust(request.root_path, trusted=request.trusted))
 
-    async def create_project(self, _peer: PeerConnection, request: ask.CreateProject) -> Shape:
+    async def create_project(self, peer: PeerConnection, request: ask.CreateProject) -> Shape:
         check_path(request.root_path)
-        project = await self._host.agents.projects.create(request.name, request.root_path, request.agent_runtime)
+        wanted = (request.name, request.root_path, request.agent_runtime)
+        project = await self._host.agents.projects.create(*wanted, peer.roles.user)
         return ask.CreateProjectReply(project.project_id, self._host.agents.warn_about(project))
 
-    async def update_project(self, _peer: PeerConnection, request: ask.UpdateProject) -> Shape:
-        project = await self._host.agents.projects.update(request.project_id, request.name, request.agent_runtime)
+    async def update_project(self, peer: PeerConnection, request: ask.UpdateProject) -> Shape:
+        wanted = (request.project_id, request.name, request.agent_runtime)
+        project = await self._host.agents.projects.update(*wanted, peer.roles.user)
         return ask.UpdateProjectReply(project.project_id, self._host.agents.warn_about(project))
 
-    async def delete_project(self, _peer: PeerConnection, request: ask.DeleteProject) -> Shape:
-        await self._host.agents.projects.delete(request.project_id)
+    async def delete_project(self, peer: PeerConnection, request: ask.DeleteProject) -> Shape:
+        await self._host.agents.projects.delete(request.project_id, peer.roles.user)
         return ask.DeleteProjectReply(True)
 
-    async def list_projects(self, _peer: PeerConnection, _request: ask.ListProjects) -> Shape:
+    async def list_projects(self, peer: PeerConnection, _request: ask.ListProjects) -> Shape:
         await self._host.agents.projects.refresh()
-        return ask.ListProjectsReply(tuple(map(msgspec.to_builtins, self._host.agents.projects.all())))
+        own = self._host.agents.projects.of(peer.roles.user)
+        return ask.ListProjectsReply(tuple(map(_shown_project, own)))
 
     async def project_options(self, _peer: PeerConnection, _request: ask.ProjectOptions) -> Shape:
         return ask.ProjectOptionsReply(self._host.agents.runtimes())
@@ -78,3 +83,9 @@ class DaemonRequests:
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)
         return ask.AcceptedReply(True)
+
+
+def _shown_project(project: Project) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(project)
+    del shown["user"]
+    return shown

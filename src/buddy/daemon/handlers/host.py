@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents
 from buddy.daemon.configuration import Configuration
 from buddy.daemon.session_list import SessionList
@@ -31,6 +32,9 @@ class Host(Protocol):
     def trust(self, root: str, *, trusted: bool) -> str: ...
 
     def has_observer_slot(self, session_id: str) -> bool: ...
+
+    @property
+    def admission(self) -> Admission: ...
 
     @property
     def session_list(self) -> SessionList: ...

@@ -86,14 +86,16 @@ class ReadRequests:
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(part, is_last)
         return ask.ReadBlobReply(text, total)
 
-    async def list_approvals(self, _peer: PeerConnection, request: ask.ListApprovals) -> Shape:
-        granted = await all_grants(self._sessions) if request.grants else []
-        return ask.ListApprovalsReply(tuple(await pending_approvals(self._sessions)), tuple(granted))
+    async def list_approvals(self, peer: PeerConnection, request: ask.ListApprovals) -> Shape:
+        user = peer.roles.user
+        granted = await all_grants(self._sessions, user) if request.grants else []
+        return ask.ListApprovalsReply(tuple(await pending_approvals(self._sessions, user)), tuple(granted))
 
-    async def list_decisions(self, _peer: PeerConnection, request: ask.ListDecisions) -> Shape:
+    async def list_decisions(self, peer: PeerConnection, request: ask.ListDecisions) -> Shape:
         from buddy.approvals.audit import decisions_made
 
-        made = await decisions_made(self._log, request.limit, request.session_id, request.since)
+        user = peer.roles.user
+        made = await decisions_made(self._log, request.limit, request.session_id, request.since, user)
         return ask.ListDecisionsReply(tuple(made))
 
 

@@ -1,5 +1,8 @@
 """Requests that drive a session: messages, decisions, policy, model, compaction."""
 
+from msgspec.structs import replace
+
+from buddy.daemon.admission import capped
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.dispatch import Handlers, on_record, on_session
 from buddy.daemon.handlers.host import Host
@@ -46,10 +49,13 @@ class RunRequests:
             check_key(session)
         if not peer.is_attached(session_id) and self._host.has_observer_slot(session_id):
             peer.attach(session_id, (await self._sessions.record(session_id)).last_seq)
-        return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
+        async with self._host.admission.run(session) as left:
+            request = replace(request, options=capped(request.options, session, left))
+            return ask.SendUserMessageReply(await session.runs.send(request, peer.name), True)
 
     async def queue_message(self, peer: PeerConnection, request: queue.QueueMessage, session: Session) -> Shape:
-        return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
+        async with self._host.admission.run(session):
+            return queue.QueueMessageReply(await session.runs.queue(request, peer.name))
 
     async def steer_run(self, peer: PeerConnection, request: queue.SteerRun, session: Session) -> Shape:
         await session.runs.steer(request, peer.name)

@@ -43,25 +43,22 @@ class SessionRequests:
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
         await self._host.agents.projects.refresh()
-        session, token = await self._sessions.start(request)
+        async with self._host.admission.session(peer.roles.user):
+            session, token = await self._sessions.start(request, peer.roles.user)
         peer.roles.drive(session.session_id)
         peer.attach(session.session_id, 0)
         return ask.StartSessionReply(session.session_id, session.state, token)
 
     async def list_sessions(self, peer: PeerConnection, request: ask.ListSessions) -> Shape:
-        """All of them for the owner; for others, those they have a role on."""
-        return await self._host.session_list.page(request, _visible_to(peer))
+        """All of them for the owner, their own for a user; for others, those they have a role on."""
+        return await self._host.session_list.page(request, _visible_to(peer), peer.roles.user)
 
     async def watch_sessions(self, peer: PeerConnection, request: ask.WatchSessions) -> Shape:
         """The rows now, and then each that changes, until the connection ends or watches something else."""
         rows = self._host.session_list
-
-        def may_see(session_id: str) -> bool:
-            return peer.roles.is_owner or session_id in peer.roles.sessions
-
         wanted = ask.ListSessions(request.limit, request.root_path, request.query, request.state, request.archived)
-        reply = await rows.page(wanted, _visible_to(peer))
-        watcher = Watcher(query_of(request), reply.sessions, may_see, peer.send_soon)
+        reply = await rows.page(wanted, _visible_to(peer), peer.roles.user)
+        watcher = Watcher(query_of(request), reply.sessions, peer.roles.may_see, peer.send_soon)
         rows.watch(peer, watcher)
         peer.on_close(lambda: rows.unwatch(peer))
         peer.after_reply(watcher.open)
@@ -104,7 +101,9 @@ class SessionRequests:
 
     async def fork_session(self, peer: PeerConnection, request: ask.ForkSession, record: SessionRecord) -> Shape:
         requested_with = peer.roles.token_of(record.session_id)
-        session, token = await self._sessions.fork(record.session_id, request.seq, peer.name, requested_with)
+        user = peer.roles.user
+        async with self._host.admission.session(user):
+            session, token = await self._sessions.fork(record.session_id, request.seq, peer.name, requested_with, user)
         self._host.models.keys.copy(record.session_id, session.session_id)
         await renew_key(session)
         peer.roles.drive(session.session_id)

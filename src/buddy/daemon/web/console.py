@@ -125,6 +125,9 @@ class Console:
         return response
 
     async def _identity_of(self, request: Request) -> Identity | None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and (user := await self._identities.by_user_token(token.strip())) is not None:
+            return user  # a front that knows its users sends this with every request
         return await self._identities.by_cookies(cookies_named(request.headers, cookie_name(self._listen)))
 
 

@@ -19,7 +19,8 @@ from buddy.daemon.waiting_peers import MAX_WAITING, WaitingPeers
 from buddy.daemon.web.bounded_http import bounded_http
 from buddy.daemon.web.console import Console
 from buddy.daemon.web.cookies import cookie_name
-from buddy.daemon.web.identity import Identities
+from buddy.daemon.web.health import Health
+from buddy.daemon.web.identity import Identities, UserTokens
 from buddy.daemon.web.logins import OwnerLogins
 from buddy.daemon.web.origins import Origins
 from buddy.daemon.web.static_files import load_console
@@ -33,17 +34,23 @@ log = logging.getLogger("buddy.web")
 
 
 async def serve_web(
-    runtime: Runtime, listen: Listen, state_dir: Path, logins: OwnerLogins, listening: socket.socket
+    runtime: Runtime,
+    listen: Listen,
+    state_dir: Path,
+    logins: OwnerLogins,
+    listening: socket.socket,
+    users: UserTokens | None = None,
 ) -> None:
     """Serve until cancelled; `listen` has the real port. The owner's token is in a file of the state directory."""
     token = owner_token(state_dir)
     runtime.scrubber.register(token)
     waiting = WaitingPeers(min(MAX_WAITING, runtime.limits.connections))
-    identities = Identities(runtime.sessions.tokens, logins, token, runtime.disconnect_token)
+    identities = Identities(runtime.sessions.tokens, logins, token, runtime.disconnect_token, users)
     origins = Origins(listen)
     sockets = WebSockets(runtime, identities, origins, waiting, cookie_name(listen))
     console = Console(listen, load_console(), identities, origins)
     routes = [
+        *Health(runtime).routes(),
         WebSocketRoute("/", sockets.enter),
         WebSocketRoute("/ws", sockets.enter),
         Route("/{path:path}", console),

@@ -9,13 +9,17 @@ import contextlib
 import importlib
 import logging
 import socket
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from buddy.config.places import Places
+from buddy.config.settings import Config
 from buddy.daemon.limits import Limits
 from buddy.daemon.listen import TOKEN_FILE, Listen, address_of, is_loopback, parse_listen
+from buddy.daemon.node import has_several_users
 from buddy.daemon.runtime import Runtime
+from buddy.daemon.web.identity import UserTokens
 from buddy.daemon.web.logins import OwnerLogins
 from buddy.daemon.web.redirects import Redirects
 from buddy.errors import ProtocolError, UserError
@@ -36,8 +40,11 @@ class Web:
         self._opening = asyncio.Lock()
         self._listen: Listen | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._users: UserTokens | None = None
 
     def bind(self, listen: Listen) -> socket.socket:
+        """The listening socket; UserError if the address or the settings of users cannot be used."""
+        self._users = _user_tokens(self._runtime.configuration.current)
         listening = bind_web(listen, self._runtime.limits)
         self._runtime.web_address = address_of(listen, listening.getsockname()[1])
         self._runtime.web_token_file = str(self._state_dir / TOKEN_FILE)
@@ -49,7 +56,7 @@ class Web:
         from buddy.daemon.web.listener import serve_web
 
         self._listen = replace(listen, port=listening.getsockname()[1])
-        serving = serve_web(self._runtime, self._listen, self._state_dir, self._logins, listening)
+        serving = serve_web(self._runtime, self._listen, self._state_dir, self._logins, listening, self._users)
         self._serving = asyncio.get_running_loop().create_task(serving)
 
     async def reopen(self) -> None:
@@ -124,6 +131,17 @@ class Web:
         if self._listen is None:
             raise ProtocolError("INVALID_REQUEST", "the console is not open; send open_web first")
         return self._listen.url
+
+
+def _user_tokens(config: Config) -> UserTokens | None:
+    if not has_several_users(config):
+        return None
+    try:
+        from buddy.daemon.web.json_web_tokens import make_verifier
+    except ModuleNotFoundError as error:
+        hint = "pip install '.[jwt]' in Buddy's clone"
+        raise UserError(f'[auth] mode = "jwt" needs the package {error.name}', hint=hint) from error
+    return make_verifier(config.auth, Path(config.source).parent)
 
 
 def _is_served(wanted: Listen, by: Listen) -> bool:

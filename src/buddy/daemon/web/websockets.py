@@ -16,7 +16,6 @@ from buddy.daemon.runtime import Runtime
 from buddy.daemon.waiting_peers import WaitingPeers
 from buddy.daemon.web.cookies import cookies_named
 from buddy.daemon.web.identity import Identities, Identity
-from buddy.daemon.web.logins import OwnerLogin
 from buddy.daemon.web.origins import Origins
 from buddy.daemon.web.socket_link import ServerWebSocketLink
 from buddy.protocol.codes import VERSION
@@ -75,18 +74,19 @@ class WebSockets:
         await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         link = ServerWebSocketLink(websocket, self._runtime.limits)
         login = identity.login.login_hash if identity.login else None
-        is_served = self._runtime.accept(link, trusted=identity.token is None, grant=identity.token, login=login)
+        user = identity.user.name if identity.user else None
+        is_served = self._runtime.accept(link, trusted=identity.is_owner, grant=identity.token, login=login, user=user)
         # It may have been revoked while the connection was accepted, when nothing could be disconnected yet.
         if not is_served or not await self._identities.is_valid(identity):
             link.close()
-        if identity.login is not None:
-            await self._close_with(identity.login, link)
+        if identity.login is not None or identity.user is not None:
+            await self._close_with(identity, link)
         await link.wait_closed()
 
-    async def _close_with(self, login: OwnerLogin, link: ServerWebSocketLink) -> None:
-        """Wait until the owner's login is over; other connections are closed by their roles."""
+    async def _close_with(self, identity: Identity, link: ServerWebSocketLink) -> None:
+        """Wait until a login or a user's token is over; other connections are closed by their roles."""
         while not await link.wait_ended(COMPARE_SECONDS):
-            if self._identities.is_over(login):
+            if not await self._identities.is_valid(identity):
                 link.close()
 
 

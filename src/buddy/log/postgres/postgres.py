@@ -18,6 +18,7 @@ from buddy.log.contract import (
     SessionQuery,
     SessionRecord,
     TokenRecord,
+    UserUsage,
 )
 from buddy.log.owners import is_alive
 from buddy.log.postgres import rows
@@ -162,6 +163,10 @@ class PostgresLog:
     async def active(self) -> list[SessionRecord]:
         return list(map(rows.record_of, await self.reads.fetch(rows.ACTIVE)))
 
+    async def usage_of(self, user: str, day: int) -> UserUsage:
+        ((sessions, runs, cost),) = await self.reads.fetch(rows.USAGE, text(user), day)
+        return UserUsage(sessions, runs, cost)
+
     async def delete(self, session_id: str) -> bool:
         existed = await self.get(session_id) is not None  # a repeated statement would find nothing
         if existed:
@@ -211,8 +216,10 @@ class PostgresLog:
         found = await self.reads.fetch(rows.APPROVAL, text(approval_id))
         return ApprovalRecord(*found[0]) if found else None
 
-    async def decisions(self, limit: int, session_id: str | None = None, since: int = 0) -> list[Event]:
-        found = await self.reads.fetch(rows.DECISIONS, since, text(session_id), max(limit, 0))
+    async def decisions(
+        self, limit: int, session_id: str | None = None, since: int = 0, user: str | None = None
+    ) -> list[Event]:
+        found = await self.reads.fetch(rows.DECISIONS, since, text(session_id), max(limit, 0), text(user))
         return [rows.event_of(session, row) for session, *row in reversed(found)]
 
     async def put_token(self, token: TokenRecord) -> bool:

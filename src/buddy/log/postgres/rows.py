@@ -14,13 +14,14 @@ from buddy.protocol.shapes import BootTime, Repo
 
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _RECORD = """
-SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts FROM sessions
+SELECT id, repo, mode, state, created_at, updated_at, first_seq, last_seq, title, archived, facts, user_id
+FROM sessions
 """
 GET = f"{_RECORD} WHERE id = $1"
 ACTIVE = f"{_RECORD} WHERE state IN ('running', 'awaiting_approval') ORDER BY key"
 FIND = f"""
 {_RECORD} WHERE ($1::text IS NULL OR root_path = $1) AND ($2::text IS NULL OR state = $2)
-AND ($3::boolean IS NULL OR archived = $3)
+AND ($3::boolean IS NULL OR archived = $3) AND ($8::text IS NULL OR user_id = $8)
 AND ($4::bigint IS NULL OR (updated_at, key) < ($4, coalesce((SELECT key FROM sessions WHERE id = $5), 0)))
 AND NOT EXISTS (
   SELECT FROM unnest($6::text[]) AS word WHERE position(word IN concat(title_folded, E'\\n', place_folded)) = 0
@@ -32,8 +33,8 @@ WITH beat AS (
   INSERT INTO owners VALUES ($11, coalesce($13::bigint, {_NOW})) ON CONFLICT (owner) DO UPDATE SET seen = excluded.seen
 ), made AS (
   INSERT INTO sessions (id, repo, root_path, place_folded, mode, state, title, title_folded, archived, facts,
-    created_at, updated_at, epoch, owner, write_id)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, 1, $11, $12)
+    created_at, updated_at, epoch, owner, write_id, user_id)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $14, $15, 1, $11, $12, $16)
   ON CONFLICT (id) DO NOTHING RETURNING id
 )
 SELECT EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM sessions WHERE id = $1 AND write_id = $12)
@@ -65,7 +66,12 @@ SELECT first_seq FROM head
 
 # The blobs become unowned (session 0) until it is known that no other session names them.
 DELETE = """
-WITH gone AS (DELETE FROM sessions WHERE id = $1 RETURNING key),
+WITH gone AS (DELETE FROM sessions WHERE id = $1 RETURNING key, user_id, facts::json AS facts),
+  cost AS (
+    INSERT INTO spent AS s SELECT user_id, (facts ->> 'day')::bigint, (facts ->> 'day_cost_usd')::float8 FROM gone
+    WHERE user_id IS NOT NULL AND (facts ->> 'day_cost_usd')::float8 > 0
+    ON CONFLICT (user_id, day) DO UPDATE SET cost_usd = s.cost_usd + excluded.cost_usd
+  ),
   e AS (DELETE FROM events x USING gone WHERE x.session = gone.key),
   k AS (DELETE FROM keys x USING gone WHERE x.session = gone.key),
   c AS (DELETE FROM claims x USING gone WHERE x.session = gone.key),
@@ -75,6 +81,13 @@ WITH gone AS (DELETE FROM sessions WHERE id = $1 RETURNING key),
   r AS (DELETE FROM blob_refs x USING gone WHERE x.session = gone.key RETURNING x.blob),
   unowned AS (INSERT INTO blob_refs SELECT blob, 0 FROM r ON CONFLICT DO NOTHING)
 SELECT count(*) FROM gone
+"""
+
+USAGE = """
+SELECT count(*), count(*) FILTER (WHERE state IN ('running', 'awaiting_approval')),
+  coalesce(sum((facts::json ->> 'day_cost_usd')::float8) FILTER (WHERE (facts::json ->> 'day')::bigint = $2), 0)
+  + coalesce((SELECT cost_usd FROM spent WHERE user_id = $1 AND day = $2), 0)
+FROM sessions WHERE user_id = $1
 """
 
 # The session's row first: an append locks it first, too, so the two cannot wait for each other.
@@ -106,7 +119,8 @@ APPROVAL = "SELECT id, run_id, call_id, digest, expires_at, state FROM approvals
 DECISIONS = """
 SELECT s.id, e.seq, e.ts, e.type, e.payload, e.run_id FROM events e JOIN sessions s ON s.key = e.session
 WHERE e.type IN ('approval_received', 'approval_expired', 'approval_policy_changed')
-AND e.ts >= $1 AND ($2::text IS NULL OR s.id = $2) ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT $3
+AND e.ts >= $1 AND ($2::text IS NULL OR s.id = $2) AND ($4::text IS NULL OR s.user_id = $4)
+ORDER BY e.ts DESC, e.session DESC, e.seq DESC LIMIT $3
 """
 
 _TOKENS = """
@@ -141,17 +155,18 @@ REVOKE = f"{_MINTED} DELETE FROM tokens WHERE hash IN (SELECT hash FROM minted) 
 
 
 def record_of(row: Row) -> SessionRecord:
-    session_id, repo, *columns, archived, facts = row
+    session_id, repo, *columns, archived, facts, user = row
     found = _facts.decode(facts) if facts else RowFacts()
     if found.archived is not archived:
         found = msgspec.structs.replace(found, archived=archived)
-    return SessionRecord(session_id, _repos.decode(repo), *columns, facts=found)
+    return SessionRecord(session_id, _repos.decode(repo), *columns, facts=found, user=user)
 
 
 def find_values(query: SessionQuery) -> tuple[object, ...]:
     used, session_id = query.after or (None, None)
     words = [text(word) for word in query.words]
-    return (text(query.root_path), query.state, query.archived, used, session_id, words, max(query.limit, 0))
+    limit, user = max(query.limit, 0), text(query.user)
+    return (text(query.root_path), query.state, query.archived, used, session_id, words, limit, user)
 
 
 def create_values(record: SessionRecord, owner: str, write_id: int, beat: int | None) -> tuple[object, ...]:
@@ -161,6 +176,7 @@ def create_values(record: SessionRecord, owner: str, write_id: int, beat: int | 
         *(record.session_id, msgspec.json.encode(repo).decode(), text(repo.root_path), text(place), record.mode),
         *(record.state, text(record.title), folded(record.title), record.facts.archived),
         *(msgspec.json.encode(record.facts).decode(), owner, write_id, beat, record.created_at, record.updated_at),
+        text(record.user),
     )
 
 

@@ -61,8 +61,15 @@ CREATE INDEX blob_refs_of_session ON blob_refs (session);
 CREATE TABLE documents (name text PRIMARY KEY, version bigint NOT NULL, content text NOT NULL);
 """
 
+# Users of a fleet, and what the sessions that they deleted have cost.
+_SECOND = """
+ALTER TABLE sessions ADD COLUMN user_id text;
+CREATE INDEX sessions_of_user ON sessions (user_id) WHERE user_id IS NOT NULL;
+CREATE TABLE spent (user_id text NOT NULL, day bigint NOT NULL, cost_usd float8 NOT NULL, PRIMARY KEY (user_id, day));
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = (_FIRST, _SECOND)
 OLDEST = 1
 """The version of the oldest node that may write to the newest schema: raise it where a migration is not additive."""
 
