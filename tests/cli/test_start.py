@@ -82,8 +82,8 @@ def test_what_was_not_understood_is_reported_with_a_hint(words: str, hint: str) 
         ("exec --aprove all hi", "unknown flag --aprove; did you mean --approve?"),
         ("--aprove hi", "unknown flag --aprove; did you mean --approve?"),
         ("config", "unknown command 'config'; see 'buddy doctor', which names your configuration"),
-        ("mcp", "unknown command 'mcp'"),
-        ("mcp add x", "unknown command 'mcp'"),
+        ("upgrade", "unknown command 'upgrade'"),
+        ("plugin add x", "unknown command 'plugin'"),
         ("update --json", "unknown command 'update'"),
         ("self-update now", "unrecognized arguments: now"),
         ("modle", "unknown command 'modle'; did you mean model?"),
@@ -132,7 +132,7 @@ def test_what_is_no_command_is_a_prompt(words: list[str]) -> None:
 
 
 def test_a_word_that_is_no_command_can_be_sent_as_a_prompt() -> None:
-    for words, hint in ((["config"], "buddy -- config"), (["mcp", "add"], 'buddy -- "mcp …"')):
+    for words, hint in ((["config"], "buddy -- config"), (["plugin", "add"], 'buddy -- "plugin …"')):
         with pytest.raises(UserError) as raised:
             parse(words)
         assert raised.value.hint == f"to send it as a prompt: {hint}"

@@ -1,15 +1,11 @@
 """The rules in a person's own `buddy.toml`: added and removed without touching anything else in it.
 
-Invariants: the file is read again before it is written, checked before it replaces the old one, and replaced in one
-step; comments and order are preserved.
+Invariants: comments and order are preserved.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from buddy.errors import UserError
-from buddy.shared_files import locked, replace_content
 
 # A TOML document with its comments; the library has no useful types for its nodes.
 Document = Any
@@ -53,26 +49,7 @@ def remove_rules(path: Path, should_remove: Callable[[Mapping[str, Any]], bool])
     return removed
 
 
-def _change(path: Path, change: Callable[[Document], None]) -> None:
-    path = path.resolve()  # keep a symbolic link to a file elsewhere
-    try:
-        with locked(path):
-            replace_content(path, _changed(path, change).encode())
-    except OSError as error:
-        hint = "check this file and its permissions, then try again"
-        raise UserError(f"{error.filename or path}: {error.strerror}", hint=hint) from error
+def _change(path: Path, change: "Callable[[Document], None]") -> None:
+    from buddy.config.edit import change_file
 
-
-def _changed(path: Path, change: Callable[[Document], None]) -> str:
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    try:
-        document = tomlkit.parse(path.read_text() if path.exists() else "")
-        change(document)
-        text = tomlkit.dumps(document)
-        tomlkit.parse(text)
-    except (TOMLKitError, ValueError, AttributeError) as error:
-        reason = "[permissions] is not a table of rules" if isinstance(error, AttributeError) else error
-        raise UserError(f"{path}: {reason}", hint="correct the file, then try again") from error
-    return text
+    change_file(path, change, "[permissions] is not a table of rules")

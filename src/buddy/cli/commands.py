@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("exec", "run", "resume", "session", "changes", "attach", "ps", "replay", "daemon", "approvals", "trust"),
-    *("model", "login", "logout", "memory", "project", "web", "doctor", "demo", "completion", "help"),
+    *("model", "login", "logout", "memory", "project", "mcp", "web", "doctor", "demo", "completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -39,12 +39,12 @@ ELSEWHERE = {
     **dict.fromkeys(("console", "dashboard", "ui"), "'buddy web'"),
     "serve": "'buddy daemon run'",
     "server": "'buddy daemon run'",
-    **dict.fromkeys(("mcp", "update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
+    **dict.fromkeys(("update", "upgrade", "install", "uninstall", "plugin", "plugins", "agent", "agents"), ""),
     **dict.fromkeys(("hooks", "skills", "acp", "node", "stats", "usage", "cloud", "init", "review"), ""),
     **dict.fromkeys(("apply", "undo", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 
-_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project")
+_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project", "mcp")
 _COMMON = ("--config", "--state-dir", "--socket", "--log", "-C")
 
 _EPILOG = """\
@@ -75,7 +75,11 @@ def parse(arguments: Sequence[str]) -> Options:
         from buddy.cli.parsing.runs import repl_parser
 
         parser = repl_parser()
-    options, left = parser.parse_known_args(arguments, Options())
+    # What follows `--` is another program's command.
+    own, command = _split_command(arguments)
+    options, left = parser.parse_known_args(own, Options(words=command) if command else Options())
+    if left and options.takes_words and not left[0].startswith("-"):
+        options.words, left = [*left, *command], []
     if left:
         raise _unknown(parser, first if first in COMMANDS else "", options, left)
     return options
@@ -105,6 +109,8 @@ def _add(commands: "Subparsers", name: str) -> None:
             from buddy.cli.parsing.runs import ADD
         case "session" | "changes" | "attach" | "ps" | "replay" | "memory":
             from buddy.cli.parsing.sessions import ADD
+        case "mcp":
+            from buddy.cli.parsing.mcp import ADD
         case "approvals" | "trust":
             from buddy.cli.parsing.approvals import ADD
         case _:
@@ -121,6 +127,13 @@ def _command_first(arguments: Sequence[str]) -> Sequence[str]:
         return arguments
     end = at + (2 if arguments[at] in _WITH_ACTIONS else 1)
     return [*arguments[at:end], *arguments[:at], *arguments[end:]]
+
+
+def _split_command(arguments: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+    if list(arguments[:2]) != ["mcp", "add"] or "--" not in arguments:
+        return arguments, []
+    at = list(arguments).index("--")
+    return arguments[:at], list(arguments[at + 1 :])
 
 
 def _print_as_exec(arguments: Sequence[str]) -> Sequence[str]:

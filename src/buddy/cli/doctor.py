@@ -21,6 +21,7 @@ from msgspec import Struct
 from buddy.approvals.dead_rules import find_dead_rules
 from buddy.approvals.rules import read_rules
 from buddy.cli.endpoint_check import check_endpoint
+from buddy.cli.mcp_check import check_servers, find_servers
 from buddy.cli.options import Options
 from buddy.client.blocking import BlockingClient, connect_unix
 from buddy.config.load import load_config
@@ -45,6 +46,7 @@ from buddy.terminal.escape import escape, escape_json
 from buddy.terminal.style import Style, style_of
 from buddy.version import VERSION
 
+MCP_SECONDS = 10.0
 WANTED_SQLITE = (3, 51, 3)
 PROGRAMS = ("bash", "tmux", "rg", "ssh", "podman", "docker", "bwrap")
 
@@ -87,6 +89,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _model(config, scrubber, places)
         yield from _local_model(config)
         yield from _agents(config, places)
+        yield from _mcp_servers(config, places, options, scrubber)
     yield from _daemon(options)
     yield from _programs()
     yield from _sandboxes()
@@ -160,6 +163,24 @@ def _rules(config: Config) -> Iterator[Check]:
             yield Check("rules", "warn", f"{dead.rule.rule_id} ({dead.rule.describe()}) {dead.text}", dead.instead)
     except BuddyError as error:
         yield _failure("rules", error)
+
+
+def _mcp_servers(config: Config, places: Places, options: Options, scrubber: Scrubber) -> Iterator[Check]:
+    """Each server that sessions in this folder would use."""
+    found = find_servers(config, places, options.directory)
+    if found.untrusted:
+        yield Check("mcp", "info", ".mcp.json is ignored until the folder is trusted", "buddy trust .")
+    definitions = found.definitions
+    if not definitions.servers and not definitions.problems:
+        return
+    for report in asyncio.run(check_servers(definitions, scrubber, MCP_SECONDS)):
+        if report.is_up:
+            text = f"{report.name}: {len(report.tools)} tools, {report.server}"
+            yield Check("mcp", "ok", text)
+        else:
+            said = f"; it wrote: {report.stderr.strip()[-200:]}" if report.stderr.strip() else ""
+            hint = f"buddy mcp {'login' if report.state == 'needs_login' else 'test'} {report.name}"
+            yield Check("mcp", "warn", f"{report.name}: {report.problem}{said}", hint)
 
 
 def _local_model(config: Config) -> Iterator[Check]:

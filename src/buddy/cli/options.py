@@ -97,3 +97,9 @@ class Options(argparse.Namespace):
     resume: str | None = None
     shell: str = ""
     words: list[str]
+
+    # MCP servers
+    takes_words: bool = False
+    env: list[str]
+    header: list[str]
+    in_project: bool = False

@@ -105,7 +105,7 @@ class SdkSession:
     def use(self, client: Client) -> None:
         self._client = client
         info = client.server_info
-        named = f"{info.name} {info.version}" if info else self._definition.name
+        named = f"{info.name} {info.version}".strip() if info else self._definition.name
         self.server = f"{named[:120]}, MCP {client.protocol_version}"
 
     async def on_message(self, message: object) -> None:

@@ -1,0 +1,90 @@
+"""`buddy mcp`: servers are added, tested, listed and removed; sessions of the command line use them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.home import Home
+from tests.harness.processes import ROOT
+from tests.tools.mcp.servers import MODULES, lines
+
+SERVER = (sys.executable, "-m", "tests.harness.mcp_server")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def add(home: Home, name: str = "one", **env: str) -> None:
+    flags = [flag for key, value in {**MODULES, **env}.items() for flag in ("--env", f"{key}={value}")]
+    added = home.run("mcp", "add", name, *flags, "--", *SERVER)
+    assert added.code == 0, added.err
+
+
+def test_a_server_is_added_tested_listed_used_and_removed(home: Home) -> None:
+    ledger = home.directory / "ledger"
+    home.script({"calls": [{"name": "mcp__one__echo", "args": {"text": "hello"}}]}, {"text": "it answered"})
+    config = home.directory / ".config" / "buddy" / "buddy.toml"
+    config.write_text("# mine\n" + config.read_text())
+    add(home, MCP_LEDGER=str(ledger))
+    assert config.read_text().startswith("# mine\n") and "[mcp.servers.one]" in config.read_text()
+    tested = home.run("mcp", "test", "one")
+    assert tested.code == 0 and "8 tools" in tested.out and "    echo" in tested.out
+    done = home.run("exec", "go", "--approve", "all", "--json")
+    assert json.loads(done.out)["text"] == "it answered", done.err
+    assert lines(ledger) == ["echo hello"]
+    removed = home.run("mcp", "remove", "one")
+    assert removed.code == 0 and home.run("mcp", "list").err.startswith("no MCP servers")
+    assert home.run("mcp", "remove", "one").code == 1
+
+
+def test_a_server_that_is_down_is_named_with_its_last_words(home: Home) -> None:
+    add(home)
+    assert home.run("mcp", "add", "broken", "--", "sh", "-c", "echo no database >&2; exit 3").code == 0
+    assert home.run("mcp", "add", "away", "http://127.0.0.1:9/mcp", "--header", "X-Key: s3cr3t-s3cr3t").code == 0
+    tested = home.run("mcp", "test")
+    assert tested.code == 1
+    listed = home.run("mcp", "list", "--json")
+    assert listed.code == 0 and "s3cr3t" not in tested.out + listed.out + listed.err
+    found = {one["name"]: one for one in json.loads(listed.out)["servers"]}
+    assert {name: one["state"] for name, one in found.items()} == {"one": "ready", "broken": "failed", "away": "failed"}
+    assert found["broken"]["problem"] == "it exited with code 3" and found["broken"]["stderr"] == "no database"
+    for shown in (tested.out, home.run("doctor").out):
+        assert "no database" in shown and "exited with code 3" in shown
+    assert home.run("mcp", "test", "one").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "x"), "needs a command or a URL"),
+        (("add", "a b", "--", "true"), "cannot be a name"),
+        (("add", "x", "http://h/", "--env", "A=1"), "takes no command and no --env"),
+        (("add", "x", "--env", "A", "--", "true"), "has no '='"),
+        (("test", "missing"), "no MCP server 'missing'"),
+    ],
+)
+def test_mistakes_are_usage_errors(home: Home, arguments: tuple[str, ...], message: str) -> None:
+    done = home.run("mcp", *arguments)
+    assert done.code == 64 and message in done.err
+
+
+def test_a_command_that_names_a_file_of_this_folder_runs_there(home: Home) -> None:
+    text = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom tests.harness.mcp_server import server\nserver.run()\n"
+    (home.work / "serve.py").write_text(text)
+    assert home.run("mcp", "add", "here", "--", sys.executable, "serve.py").code == 0
+    assert home.run("mcp", "test").code == 0
+    config = (home.directory / ".config" / "buddy" / "buddy.toml").read_text()
+    assert f'cwd = "{home.work}"' in config
+
+
+def test_a_projects_file_is_listed_once_it_is_trusted(home: Home) -> None:
+    entry = {"command": SERVER[0], "args": list(SERVER[1:]), "env": MODULES}
+    (home.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
+    before = home.run("mcp", "list")
+    assert "theirs" not in before.out and "ignored until the folder is trusted" in before.err
+    assert home.run("trust", ".").code == 0
+    assert "theirs  ok" in home.run("mcp", "list").out
