@@ -18,7 +18,7 @@ from buddy.targets import orphans
 from tests.faults.driver import ENDLESS, FOLD, SESSION, received_events
 from tests.harness.checker import Received, Recorded, check
 from tests.harness.files import contents_of, read_ledger
-from tests.harness.logs import read_state_dir
+from tests.harness.logs import read_shared, read_state_dir
 from tests.harness.processes import BUDDY, CANARY, Finished, program_environment, run
 from tests.harness.scripts import MARK, shell_call, write_config, write_script
 
@@ -72,8 +72,11 @@ SCRIPT: dict[str, object] = {
 
 
 class Scenario:
-    def __init__(self, folder: Path, script: dict[str, object] = SCRIPT) -> None:
+    """With `log_url`, its processes use a shared log."""
+
+    def __init__(self, folder: Path, script: dict[str, object] = SCRIPT, log_url: str = "") -> None:
         self.folder = folder
+        self.log_url = log_url
         self.workspace = folder / "workspace"
         self.state_dir = folder / "state"
         self.workspace.mkdir(parents=True)
@@ -96,10 +99,12 @@ class Scenario:
     def environment(self, fault: str = "", listing: Path | None = None) -> dict[str, str]:
         """With this fault armed, or with the boundaries that are passed listed in a file."""
         log = str(listing) if listing else ""
-        return program_environment(HOME=str(self.folder), BUDDY_FAULT=fault, BUDDY_FAULT_LOG=log)
+        return program_environment(
+            HOME=str(self.folder), BUDDY_FAULT=fault, BUDDY_FAULT_LOG=log, BUDDY_LOG=self.log_url
+        )
 
     async def recorded(self, *, complete: bool = True) -> Recorded:
-        log = await read_state_dir(self.state_dir)
+        log = await (read_shared(self.log_url) if self.log_url else read_state_dir(self.state_dir))
         session_id = (self.folder / SESSION).read_text()
         fold = self.folder / FOLD
         live = {session_id: msgspec.json.decode(fold.read_bytes(), type=SessionFold)} if fold.exists() else {}

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from buddy.protocol.events import RunComplete
 from tests.faults.driver import SESSION
 from tests.faults.scenario import MESSAGES, Scenario
 from tests.harness.checker import Recorded
+from tests.harness.postgres import Postgres
 
 AT_ONCE = 3
 FEWEST_BOUNDARIES = 150
-FEW, REPRESENTATIVE = 12, 40
+FEW, REPRESENTATIVE, SHARED = 12, 40, 8
 AFTERWARDS = "afterwards"
 # Where the second process is killed: early, while it is still busy with what the first one left.
 AGAIN = ("commit.before:2", "commit.after:2", "emit.before:1", "emit.after:2", "commit.after:4", "result.emitted:1")
@@ -49,6 +50,12 @@ def test_the_scenario_passes_enough_boundaries(boundaries: list[str]) -> None:
 def test_a_process_killed_at_any_kind_of_boundary_leaves_a_sound_session(boundaries: list[str], tmp_path: Path) -> None:
     asked = os.environ.get("FAULT_POINTS", "").split()
     assert kill_at(asked or spread(boundaries, FEW), tmp_path) == []
+
+
+def test_a_process_on_a_shared_log_that_is_killed_leaves_a_sound_session(
+    boundaries: list[str], tmp_path: Path, postgres: Postgres
+) -> None:
+    assert kill_at(spread(boundaries, SHARED), tmp_path, log=postgres.database) == []
 
 
 @pytest.mark.slow
@@ -78,18 +85,20 @@ def spread(boundaries: list[str], count: int) -> list[str]:
     ]
 
 
-def kill_at(boundaries: Sequence[str], folder: Path, again: Sequence[str] = ()) -> list[str]:
+def kill_at(
+    boundaries: Sequence[str], folder: Path, again: Sequence[str] = (), log: Callable[[], str] = str
+) -> list[str]:
     """What went wrong, each with the boundary it went wrong at; `again` is where the second process is killed."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = {
-            deaths: pool.submit(kill_and_continue, deaths, folder)
+            deaths: pool.submit(kill_and_continue, deaths, folder, log())
             for deaths in (zip(boundaries, again, strict=True) if again else [(boundary,) for boundary in boundaries])
         }
     return [f"{', '.join(deaths)}: {problem}" for deaths, job in jobs.items() for problem in job.result()]
 
 
-def kill_and_continue(deaths: tuple[str, ...], folder: Path) -> list[str]:
-    scenario = Scenario(folder / "_".join(deaths).replace(":", "-"))
+def kill_and_continue(deaths: tuple[str, ...], folder: Path, log_url: str = "") -> list[str]:
+    scenario = Scenario(folder / "_".join(deaths).replace(":", "-"), log_url=log_url)
     for boundary in deaths:
         killed = scenario.drive(*MESSAGES, fault=f"{boundary}:kill")
         # What is merged into one commit depends on timing, so the last boundaries are not always there to die at.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from buddy.log.contract import Log
+from buddy.log.postgres.postgres import PostgresLog
 from buddy.log.sqlite import SqliteLog
 from buddy.protocol.envelopes import Event
 from buddy.sessions.spill import restore_spilled
@@ -24,6 +25,15 @@ async def read_all(log: Log, session_id: str) -> list[Event]:
 async def read_state_dir(state_dir: Path) -> dict[str, list[Event]]:
     """Every session's events, as they are on disk."""
     log = SqliteLog.open(state_dir, lambda: 0)
+    try:
+        return {record.session_id: await read_all(log, record.session_id) for record in await log.newest(1000)}
+    finally:
+        await log.close()
+
+
+async def read_shared(url: str) -> dict[str, list[Event]]:
+    """Every session's events in a shared log."""
+    log = await PostgresLog.open(url, lambda: 0)
     try:
         return {record.session_id: await read_all(log, record.session_id) for record in await log.newest(1000)}
     finally:

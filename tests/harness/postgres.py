@@ -65,6 +65,15 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
+        deadline = time.monotonic() + START_SECONDS
+        self._launch()
+        while not self._is_ready():
+            assert time.monotonic() < deadline, self.log()
+            if self.process is not None and self.process.poll() is not None:
+                self._launch()  # after a crash, processes of the one before may not have ended yet
+            time.sleep(0.05)
+
+    def _launch(self) -> None:
         options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         program = [str(self._bin / "postgres"), "-D", str(self.data), "-p", str(self.port), *options]
         with (self.folder / "log").open("ab") as output:
@@ -76,11 +85,6 @@ class Postgres:
                 stderr=output,
                 cwd=self.folder,
             )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            assert self.process.poll() is None, self.log()
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """A fast, clean shutdown, which ends all connections."""
@@ -115,6 +119,11 @@ class Postgres:
         name = f"test_{secrets.token_hex(6)}"
         self.sql(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def end_connections(self, url: str) -> None:
+        """End every connection to a database, in the middle of whatever it does."""
+        name = url.rpartition("/")[2]
+        self.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608 - ours
 
     def run(self, program: str, *arguments: str) -> str:
         """Run one of the server's programs as its user."""

@@ -55,6 +55,7 @@ ON CONFLICT (name) DO UPDATE SET content = excluded.content, version = d.version
 RETURNING version
 """
 _LONG_SECONDS = 300.0
+CLOSE_SECONDS = 5.0
 
 
 class PostgresLog:
@@ -96,8 +97,11 @@ class PostgresLog:
         return made
 
     async def close(self) -> None:
-        await self._appends.close()
+        """What was submitted is still sent, unless the server is away: then its fate can be read from the log later."""
+        sending = asyncio.create_task(self._appends.close())
+        await asyncio.wait([sending], timeout=CLOSE_SECONDS if self.server.is_reachable else 0)
         self.server.closing.set()
+        await sending
         await self.hints.close()
         channels = (self.writes, self._append_channel, self._hint_channel, self._blob_channel)
         await asyncio.gather(self.reads.close(), *(channel.close() for channel in channels))

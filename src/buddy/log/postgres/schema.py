@@ -74,7 +74,8 @@ OLDEST = 1
 """The version of the oldest node that may write to the newest schema: raise it where a migration is not additive."""
 
 _VERSION = "SELECT version, oldest FROM buddy_schema"
-_EXISTS = "SELECT to_regclass('buddy_schema') IS NOT NULL"
+# Not by to_regclass(): it may answer from a cache that does not know yet what another node has just created.
+_EXISTS = "SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'buddy_schema' AND pg_table_is_visible(oid))"
 
 
 async def prepare(connection: Connection, shown: str) -> None:
