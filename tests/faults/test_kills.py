@@ -23,7 +23,7 @@ from tests.harness.postgres import Postgres
 
 AT_ONCE = 3
 FEWEST_BOUNDARIES = 150
-FEW, REPRESENTATIVE, SHARED = 12, 40, 8
+FEW, REPRESENTATIVE, SHARED = 12, 40, 5
 AFTERWARDS = "afterwards"
 # Where the second process is killed: early, while it is still busy with what the first one left.
 AGAIN = ("commit.before:2", "commit.after:2", "emit.before:1", "emit.after:2", "commit.after:4", "result.emitted:1")

@@ -83,7 +83,9 @@ class Pump:
     async def _wait(self) -> None:
         """Wait for something new."""
         if self._session is None:
-            await self._log.wait(self._session_id, self._cursor, POLL_SECONDS)
+            while not await self._log.wait(self._session_id, self._cursor, POLL_SECONDS):
+                if self._sessions.live(self._session_id) is not None:
+                    return  # it was opened here, so there is someone to listen to
         else:
             await self._woken.wait()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 # Configuration and secrets of this process that commands must not see.
-WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
+WITHHELD = frozenset({"BUDDY_API_KEY", "AGENT_API_KEY", "BUDDY_LOG", "BUDDY_FAULT", "BUDDY_FAULT_LOG"})
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
