@@ -1,6 +1,7 @@
 """Reading logs to their end."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from buddy.log.contract import Log
@@ -31,13 +32,20 @@ async def read_state_dir(state_dir: Path) -> dict[str, list[Event]]:
         await log.close()
 
 
-async def read_shared(url: str) -> dict[str, list[Event]]:
-    """Every session's events in a shared log."""
-    log = await PostgresLog.open(url, lambda: 0)
+@asynccontextmanager
+async def opened_log(url: str) -> AsyncGenerator[PostgresLog]:
+    """A shared log, closed at the end."""
+    log = await PostgresLog.open(url, lambda: 1)
     try:
-        return {record.session_id: await read_all(log, record.session_id) for record in await log.newest(1000)}
+        yield log
     finally:
         await log.close()
+
+
+async def read_shared(url: str) -> dict[str, list[Event]]:
+    """Every session's events in a shared log."""
+    async with opened_log(url) as log:
+        return {record.session_id: await read_all(log, record.session_id) for record in await log.newest(1000)}
 
 
 async def refold(log: Log, events: Sequence[Event]) -> SessionFold:

@@ -83,12 +83,12 @@ class RuntimeOverrides(Struct, frozen=True):
     clock: Callable[[], int] = unix_ms
     ids: Ids = Ulids()
     log: Log | None = None
-    shared: "PostgresLog | None" = None
     provider: Callable[[Resolved], Provider] | None = None
     memory_dir: Path | None = None
     tools: tuple[ToolSource, ...] = ()
     agents: Mapping[str, Callable[[], Agent]] = {}
     boot_clock: Callable[[], BootTime | None] = boot_time
+    shared: "PostgresLog | None" = None
 
 
 class Runtime:
