@@ -48,10 +48,10 @@ INPUTS = (
     Input("reply of keys", {"fill": KEY, "size": SIZE}),
     Input("reply of Markdown", {"fill": "[*`> | ", "size": SIZE}),
     Input("reply of nested JSON", {"fill": "[", "size": SIZE, "raw": 1}),
-    Input("arguments", _call("write_file", {"path": "new.txt", "content": "@fill"}, fill="x\\n", size=8_000_000)),
+    Input("arguments", _call("write_file", {"path": "new.txt", "content": "@fill"}, fill="x\\n", size=7_999_998)),
     Input(
         "overwriting",
-        _call("write_file", {"path": "big.txt", "content": "@fill"}, fill="x\\n", size=8_000_000),
+        _call("write_file", {"path": "big.txt", "content": "@fill"}, fill="x\\n", size=7_999_998),
         file="y\n",
     ),
     Input("edit", _call("edit_file", EDIT), file="line\n"),

@@ -1,9 +1,13 @@
 """Digests stay what they were: an approval that was asked before an upgrade is still bound to the same call after it."""
 
+import json
+
 import pytest
 
+from buddy.approvals import digest
 from buddy.approvals.digest import digest_of
 from buddy.errors import ToolError
+from buddy.steps import PART, at_once
 from buddy.targets.contract import Entry, FileStat
 from buddy.targets.local import Local
 from buddy.tools.arguments import parse
@@ -89,9 +93,21 @@ class Box(Local):
         return [Entry(name.removeprefix("/w/"), is_dir=False, size=len(content)) for name, content in FILES.items()]
 
 
-@pytest.mark.parametrize(("name", "arguments", "sandbox", "digest"), DIGESTS, ids=[row[0] for row in DIGESTS])
-async def test_a_call_has_the_digest_it_always_had(name: str, arguments: str, sandbox: str, digest: str) -> None:
+@pytest.mark.parametrize(("name", "arguments", "sandbox", "expected"), DIGESTS, ids=[row[0] for row in DIGESTS])
+async def test_a_call_has_the_digest_it_always_had(name: str, arguments: str, sandbox: str, expected: str) -> None:
     place = Place(Box(), "/w", sandbox)
     tool = next(tool for tool in builtin() if tool.name == name)
     intent = await tool.intent(parse(name, tool.args, arguments), place)
-    assert digest_of(name, arguments, intent, place) == digest
+    assert at_once(digest_of(name, arguments, intent, place)) == expected
+
+
+async def test_long_arguments_are_hashed_in_steps_to_the_same_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, tool = Place(Box(), "/w", "host"), next(tool for tool in builtin() if tool.name == "write_file")
+    arguments = json.dumps({"path": "a/é.txt", "content": 'x\n"é\\😀' * 100_000}, ensure_ascii=False)
+    intent = await tool.intent(parse(tool.name, tool.args, arguments), place)
+    found = digest_of(tool.name, arguments, intent, place)
+    count = sum(1 for _ in iter(lambda: next(found, "done"), "done"))
+    assert count >= len(arguments) // PART
+    in_steps = at_once(digest_of(tool.name, arguments, intent, place))
+    monkeypatch.setattr(digest, "PART", len(arguments))
+    assert at_once(digest_of(tool.name, arguments, intent, place)) == in_steps

@@ -8,6 +8,7 @@ import msgspec
 from buddy.models.completions import Messages
 from buddy.models.contract import Item, Prompt
 from buddy.models.response_items import encode_item
+from buddy.steps import at_once
 
 
 def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
@@ -17,7 +18,7 @@ def invalid_on_any_wire(items: Sequence[Item]) -> str | None:
 
 def _invalid_messages(items: Sequence[Item]) -> str | None:
     """Chat Completions: the tool messages after an assistant message answer its calls, each exactly once."""
-    sent = b"[" + Messages("here").join(Prompt("be kind", items)) + b"]"
+    sent = b"[" + b"".join(at_once(Messages("here").of(Prompt("be kind", items)))) + b"]"
     messages: list[dict[str, Any]] = msgspec.json.decode(sent)
     waiting: set[str] = set()
     for message in messages:
@@ -38,7 +39,7 @@ def _invalid_messages(items: Sequence[Item]) -> str | None:
 def _invalid_input(items: Sequence[Item]) -> str | None:
     """Responses: each function_call has exactly one function_call_output after it, and nothing else does."""
     sent: list[dict[str, Any]] = msgspec.json.decode(
-        b"[" + b",".join(encode_item(item, "here") for item in items) + b"]"
+        b"[" + b",".join(at_once(encode_item(item, "here")) for item in items) + b"]"
     )
     called: list[str] = []
     answered: list[str] = []

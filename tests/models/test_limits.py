@@ -4,23 +4,26 @@ import json
 
 import pytest
 
+from buddy.long_json import MAX_VALUES
 from buddy.models.calls import Nesting, finish_calls
 from buddy.models.folding import Fold
 from buddy.models.limits import (
+    LONG_NAME,
     MAX_ARGUMENTS,
     MAX_CALLS,
     MAX_KEPT_CALLS,
     MAX_NAME,
     MAX_TEXT,
     TOO_DEEP,
+    TOO_FULL,
     TOO_LONG,
     TOO_MANY,
     find_refusal,
-    is_too_deep,
     limit_calls,
 )
 from buddy.models.response_fold import ResponseFold
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import at_once
 
 PART = "x" * 65_536
 
@@ -35,6 +38,11 @@ def argument(text: str, index: int = 0, **more: object) -> bytes:
 
 def response(kind: str, **fields: object) -> bytes:
     return json.dumps({"type": f"response.{kind}", "output_index": 0, "item_id": "i", **fields}).encode()
+
+
+def refusal_of(arguments: str) -> str:
+    (call,) = at_once(limit_calls([ToolCallItem("a", "f", arguments)]))
+    return find_refusal(call.arguments)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_endless_calls_are_not_read_without_end() -> None:
 
 
 def test_calls_beyond_the_limit_say_so() -> None:
-    calls = limit_calls(ToolCallItem(f"c{number}", "f", "{}") for number in range(2 * MAX_KEPT_CALLS))
+    calls = at_once(limit_calls(ToolCallItem(f"c{number}", "f", "{}") for number in range(2 * MAX_KEPT_CALLS)))
     assert len(calls) == MAX_KEPT_CALLS
     assert [find_refusal(call.arguments) for call in calls] == [""] * MAX_CALLS + [TOO_MANY] * (
         MAX_KEPT_CALLS - MAX_CALLS
@@ -94,18 +102,30 @@ def test_calls_beyond_the_limit_say_so() -> None:
 
 @pytest.mark.parametrize("opening", ['{"a":', "[", '{"a":[', '{"\\"":'])
 def test_arguments_that_are_nested_too_deeply_say_so(opening: str) -> None:
-    (call,) = limit_calls([ToolCallItem("a", "f", opening * 700_000)])
-    assert find_refusal(call.arguments) == TOO_DEEP
+    assert refusal_of(opening * 700_000) == TOO_DEEP
 
 
 @pytest.mark.parametrize("text", ['{"a": "' + "[" * 1000 + '"}', '{"a": [' + "{}," * 1000 + "{}]}", "{" * 64])
 def test_brackets_that_do_not_nest_are_no_depth(text: str) -> None:
-    assert not is_too_deep(text)
+    assert not refusal_of(text)
+
+
+@pytest.mark.parametrize("value", ["0", "{}", '"x"', "[[]]"])
+def test_arguments_of_too_many_values_say_so(value: str) -> None:
+    assert refusal_of(f'{{"a": [{value}{f",{value}" * MAX_VALUES}]}}') == TOO_FULL
+    assert not refusal_of(f'{{"a": [{value}{f",{value}" * 1000}]}}')
+    assert not refusal_of(json.dumps({"a": f"{value}," * MAX_VALUES}))
+
+
+def test_a_name_without_end_says_so() -> None:
+    assert refusal_of('{"%s" : 1}' % ("k" * 100_000)) == LONG_NAME
+    assert not refusal_of('{"k": "%s"}' % ("v" * 100_000))
 
 
 def test_arguments_are_counted_in_bytes_over_all_calls() -> None:
     half = json.dumps({"a": "é" * (MAX_ARGUMENTS // 4)}, ensure_ascii=False)
-    assert [find_refusal(call.arguments) for call in limit_calls([ToolCallItem("a", "f", half)] * 2)] == ["", TOO_LONG]
+    calls = at_once(limit_calls([ToolCallItem("a", "f", half)] * 2))
+    assert [find_refusal(call.arguments) for call in calls] == ["", TOO_LONG]
 
 
 @pytest.mark.parametrize("text", ['{"a": "}\\"{"}', "{}", '{"a": [1, {"b": "\\\\"}]}', ' {"a": "[["} '])

@@ -23,6 +23,7 @@ from buddy.models.contract import (
 from buddy.models.response_fold import ResponseFold
 from buddy.models.response_items import encode_item
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import at_once
 from tests.harness.dialects import DIALECTS, KEY, collect, says, serving
 from tests.harness.fake_model import Answer, Chunk, FakeModel
 
@@ -280,7 +281,7 @@ async def test_a_truncated_reply_drops_trailing_reasoning() -> None:
 
 
 def items_of(turn: AssistantItem, origin: str) -> list[dict[str, Any]]:
-    return msgspec.json.decode(b"[" + encode_item(turn, origin) + b"]", type=list[dict[str, Any]])
+    return msgspec.json.decode(b"[" + at_once(encode_item(turn, origin)) + b"]", type=list[dict[str, Any]])
 
 
 async def test_reasoning_without_content_is_only_shown() -> None:
@@ -376,7 +377,7 @@ def test_any_events_are_a_reply_that_can_be_sent_back_or_a_provider_error(values
         return
     assert not (reply.truncated and reply.calls)
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == reply.text
-    sent = b"[" + encode_item(AssistantItem(reply.text, reply.calls, reply.opaque), "here") + b"]"
+    sent = b"[" + at_once(encode_item(AssistantItem(reply.text, reply.calls, reply.opaque), "here")) + b"]"
     items = msgspec.json.decode(sent, type=list[Sent])
     assert sum(item.type == "function_call" for item in items) == len(reply.calls)
     assert len({call.call_id for call in reply.calls}) == len(reply.calls)

@@ -28,6 +28,7 @@ from buddy.protocol.requests import ReadBlob, ReadBlobReply
 from buddy.protocol.shapes import BudgetLimits, Criterion
 from buddy.sessions.active import STREAMED_PER_CALL
 from buddy.sessions.spill import SPILL_ABOVE, restore_spilled, spill
+from buddy.steps import at_once
 from tests.harness.logs import read_all
 from tests.harness.models import StepModel, answer, asks_for, call, shell
 from tests.harness.runtime import RuntimeClient, checked_host, crash
@@ -161,7 +162,7 @@ async def test_a_spilled_text_comes_back_complete(args: dict[str, object]) -> No
 
 async def spilled_and_back(body: EventBody) -> EventBody | None:
     tree = msgspec.json.decode(encode(body))
-    blobs = spill(tree, type(body))
+    blobs = at_once(spill(tree, type(body)))
     payload = msgspec.json.encode(tree)
     assert len(payload) <= max(SPILL_ABOVE, MAX_EVENT)
 

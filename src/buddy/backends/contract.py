@@ -69,7 +69,7 @@ class Run(Protocol):
         ...
 
     async def scrub_ahead(self, body: EventBody) -> None:
-        """Scrub the long texts of an event that is emitted next, bit by bit, so that emitting it takes no time."""
+        """Scrub and encode a long event that is emitted next, bit by bit, so that emitting it takes no time."""
         ...
 
     async def scrub_long(self, text: str) -> str:

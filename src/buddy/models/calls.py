@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from buddy.long_json import LONG, decode, encode
 from buddy.models.contract import AssistantItem, Item
 from buddy.models.limits import MAX_KEPT_CALLS, MAX_NAME, TOO_LONG, Size, refuse
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import Steps
 
 if TYPE_CHECKING:
     from buddy.models.chunks import CallDelta
@@ -108,9 +110,11 @@ def call_ids(items: Iterable[Item]) -> set[str]:
     return {call.call_id for item in items if isinstance(item, AssistantItem) for call in item.calls}
 
 
-def readable(arguments: str) -> str:
+def readable(arguments: str) -> Steps[str]:
     """Arguments as a server accepts them: it rejects the complete history if one is not an object."""
-    return arguments if is_object(arguments) else msgspec.json.encode({"unreadable": arguments}).decode()
+    if (yield from _is_object(arguments)):
+        return arguments
+    return (yield from encode({"unreadable": arguments})).decode()
 
 
 class _Open:
@@ -168,9 +172,11 @@ class Nesting:
 _SIGNS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
-def is_object(text: str) -> bool:
+def _is_object(text: str) -> Steps[bool]:
     """Whether the text is one JSON object."""
     try:
+        if len(text) > LONG:
+            return isinstance((yield from decode(text)), dict)
         _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False

@@ -8,6 +8,7 @@ from msgspec import Raw, Struct, field
 from buddy.errors import ProviderError
 from buddy.models.contract import TokenUsage
 from buddy.models.lenient import REST, Lenient, salvage
+from buddy.models.long_events import EventData, LongEvent
 
 
 class Part(Struct, frozen=True):
@@ -107,13 +108,14 @@ class Chunk(Struct, frozen=True):
     object: str | None = None
 
 
-def read_chunk(data: bytes) -> Chunk:
+def read_chunk(data: EventData) -> Chunk:
     """Read one chunk, or a complete response without streaming."""
-    return _chunks.read(data)
+    return _chunks.read(data.data, data) if isinstance(data, LongEvent) else _chunks.read(data)
 
 
-def read_fault(body: bytes) -> Fault | None:
+def read_fault(data: EventData) -> Fault | None:
     """The error in the body of a rejected request: `{"error": …}` in its forms, or the fault itself."""
+    body = data.source if isinstance(data, LongEvent) else data
     try:
         chunk = read_chunk(body)
     except ProviderError:

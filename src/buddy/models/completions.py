@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from buddy.long_json import encode
 from buddy.models.apis import is_private_field
 from buddy.models.calls import CALL_FIELDS, ORIGIN, readable
 from buddy.models.contract import AssistantItem, Item, Piece, Prompt, ToolItem, ToolSpec, UserItem
-from buddy.models.encoded import EncodedItems, EncodedValue
+from buddy.models.encoded import EncodedItems, EncodedValue, is_long, join_items
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.wire import Wire
+from buddy.steps import Steps
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
@@ -70,8 +72,8 @@ class Completions:
 
         return Fold(self._wire.origin)
 
-    def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
-        parts = [b'{"model":', _encode(self.model), b',"messages":[', self._messages.join(prompt), b"]"]
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> Steps[list[bytes]]:
+        parts = [b'{"model":', _encode(self.model), b',"messages":[', *(yield from self._messages.of(prompt)), b"]"]
         if prompt.tools:
             parts += [b',"tools":', _shared_tools.of(prompt.tools)]
         if prompt.temperature is not None:
@@ -98,24 +100,26 @@ class Messages:
     def call_ids(self, prompt: Prompt) -> AbstractSet[str]:
         return self._items.call_ids(prompt.items)
 
-    def join(self, prompt: Prompt) -> bytes:
-        encoded = self._items.of(prompt.items)
+    def of(self, prompt: Prompt) -> Steps[list[bytes]]:
+        """The messages with commas between them, in pieces."""
+        encoded = yield from self._items.of(prompt.items)
         if self._reasons != self._reasoned:
             self._reasoned = self._reasons
             self._items.forget()
-            encoded = self._items.of(prompt.items)
-        return b",".join([self._system.of(prompt.system), *encoded] if prompt.system else encoded)
+            encoded = yield from self._items.of(prompt.items)
+        return join_items([self._system.of(prompt.system), *encoded] if prompt.system else encoded)
 
-    def _message(self, item: Item) -> bytes:
+    def _message(self, item: Item) -> Steps[bytes]:
         match item:
             case UserItem():
-                return _encode({"role": "user", "content": item.text})
+                message: dict[str, Any] = {"role": "user", "content": item.text}
             case ToolItem():
-                return _encode({"role": "tool", "tool_call_id": item.call_id, "content": item.text})
+                message = {"role": "tool", "tool_call_id": item.call_id, "content": item.text}
             case AssistantItem():
-                return _encode(self._assistant(item))
+                message = yield from self._assistant(item)
+        return (yield from encode(message)) if is_long(item) else _encode(message)
 
-    def _assistant(self, item: AssistantItem) -> dict[str, object]:
+    def _assistant(self, item: AssistantItem) -> Steps[dict[str, Any]]:
         message, rests = self._returned_fields(item.opaque) if item.opaque else ({}, {})
         if "reasoning_content" in message:
             self._reasons = True
@@ -123,12 +127,15 @@ class Messages:
             message["reasoning_content"] = ""
         message["role"] = "assistant"
         message["content"] = item.text or (None if item.calls else "")
-        if item.calls:
-            calls = [_call(call) for call in item.calls]
-            message["tool_calls"] = [rests.get(call["id"], {}) | call for call in calls] if rests else calls
+        calls: list[dict[str, Any]] = []
+        for call in item.calls:
+            encoded = yield from _call(call)
+            calls.append(rests.get(call.call_id, {}) | encoded)
+        if calls:
+            message["tool_calls"] = calls
         return message
 
-    def _returned_fields(self, opaque: dict[str, Any]) -> "tuple[dict[str, object], dict[object, dict[str, object]]]":
+    def _returned_fields(self, opaque: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """The added fields to return: those of the message, and those of its calls by call id."""
         is_ours = opaque.get(ORIGIN, self._origin) == self._origin
         message = {
@@ -139,8 +146,8 @@ class Messages:
         return message, opaque.get(CALL_FIELDS, {}) if is_ours else {}
 
 
-def _call(call: "ToolCallItem") -> dict[str, object]:
-    function = {"name": call.name, "arguments": readable(call.arguments)}
+def _call(call: "ToolCallItem") -> Steps[dict[str, Any]]:
+    function = {"name": call.name, "arguments": (yield from readable(call.arguments))}
     return {"id": call.call_id, "type": "function", "function": function}
 
 

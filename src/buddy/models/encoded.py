@@ -1,7 +1,8 @@
 """A cache of encoded items: each item of a history becomes bytes once, however often it is sent.
 
 Invariants: the bytes returned belong to exactly the requested items. An item is recognised by identity, so a history
-that was compacted, forked or rebuilt is encoded again from the first item that differs.
+that was compacted, forked or rebuilt is encoded again from the first item that differs. Long items are encoded in
+steps, and kept once all are.
 """
 
 from collections import OrderedDict
@@ -12,10 +13,13 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from buddy.long_json import LONG
 from buddy.models.calls import call_ids
-from buddy.models.contract import Item
+from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
+from buddy.steps import Steps
 
 _HISTORIES = 16
+_JOINED = 1024 * 1024
 
 Value = TypeVar("Value")
 
@@ -23,37 +27,37 @@ Value = TypeVar("Value")
 class EncodedItems:
     """The bytes of a few histories, the least recently used dropped first."""
 
-    def __init__(self, encode: Callable[[Item], bytes]) -> None:
+    def __init__(self, encode: Callable[[Item], Steps[bytes]]) -> None:
         self._encode = encode
         self._histories: OrderedDict[int, _History] = OrderedDict()
 
-    def of(self, items: Sequence[Item]) -> list[bytes]:
+    def of(self, items: Sequence[Item]) -> Steps[list[bytes]]:
         """One piece of bytes per item; the list is the cache itself and must not be changed."""
-        return self._history(items).encoded if items else []
+        return (yield from self._history(items)).encoded if items else []
 
     def call_ids(self, items: Sequence[Item]) -> AbstractSet[str]:
-        """The ids of the calls in a history, kept up to date with it."""
+        """The ids of the calls in a history."""
         if not items:
             return frozenset()
         history = self._histories.get(id(items[0]))
         if history is None or len(history.items) != len(items) or history.items[-1] is not items[-1]:
-            history = self._history(items)
+            return call_ids(items)
         return history.call_ids
 
     def forget(self) -> None:
         self._histories.clear()
 
-    def _history(self, items: Sequence[Item]) -> "_History":
+    def _history(self, items: Sequence[Item]) -> "Steps[_History]":
         # The entry holds the first item, so no other object can have its id meanwhile.
         history = self._histories.get(id(items[0]))
         if history is None:
             history = self._histories[id(items[0])] = _History(
-                [items[0]], [self._encode(items[0])], call_ids(items[:1])
+                [items[0]], [(yield from self._encode(items[0]))], call_ids(items[:1])
             )
             if len(self._histories) > _HISTORIES:
                 self._histories.popitem(last=False)
         self._histories.move_to_end(id(items[0]))
-        history.follow(items, self._encode)
+        yield from history.follow(items, self._encode)
         return history
 
 
@@ -64,15 +68,19 @@ class _History(Struct):
     encoded: list[bytes]
     call_ids: set[str]
 
-    def follow(self, items: Sequence[Item], encode: Callable[[Item], bytes]) -> None:
+    def follow(self, items: Sequence[Item], encode: Callable[[Item], Steps[bytes]]) -> Steps[None]:
         keep = _count_shared(self.items, items)
         if keep < len(self.items):
             del self.items[keep:], self.encoded[keep:]
             self.call_ids = call_ids(self.items)
-        new = items[keep:]
-        self.items.extend(new)
-        self.encoded.extend(map(encode, new))
-        self.call_ids |= call_ids(new)
+        for at in range(keep, len(items)):
+            encoded = yield from encode(items[at])
+            if len(self.items) != at:  # another request did so meanwhile
+                yield from self.follow(items, encode)
+                return
+            self.items.append(items[at])
+            self.encoded.append(encoded)
+            self.call_ids |= call_ids(items[at : at + 1])
 
 
 class EncodedValue(Generic[Value]):
@@ -96,3 +104,19 @@ def _count_shared(known: Sequence[Item], items: Sequence[Item]) -> int:
 
 
 _second = itemgetter(1)
+
+
+def is_long(item: Item) -> bool:
+    """Whether it takes a while to encode."""
+    match item:
+        case UserItem() | ToolItem():
+            return len(item.text) > LONG
+        case AssistantItem():
+            return item.opaque is not None or len(item.text) + sum(len(call.arguments) for call in item.calls) > LONG
+
+
+def join_items(encoded: Sequence[bytes]) -> list[bytes]:
+    """The items with commas between them; in one piece if that takes no time."""
+    if sum(map(len, encoded)) <= _JOINED:
+        return [b",".join(encoded)]
+    return [piece for item in encoded for piece in (b",", item)][1:]

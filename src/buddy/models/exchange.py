@@ -7,8 +7,10 @@ Invariants:
 - a stream that breaks after its text began is not lost: the fold decides what to do with it.
 """
 
+import asyncio
 import math
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -17,12 +19,15 @@ from typing import Protocol
 from buddy.errors import ProviderError
 from buddy.models.api_errors import ApiError
 from buddy.models.contract import EmptyResponse, Piece, Reply
+from buddy.models.long_events import EventData, read_long
 from buddy.models.sse import MAX_EVENT, Events
 from buddy.models.wire import ConnectionLost, Wire, WireResponse
+from buddy.steps import PART, Steps, take_turns
 
 _WAIT_FOR_USAGE = 5.0
 _STREAM = "stream"
 _LAST_BATCHES = 16
+_AT_ONCE = 512
 
 LeftOut = AbstractSet[str]
 
@@ -33,9 +38,9 @@ class Folding(Protocol):
     finish: str
     done: bool
 
-    def feed(self, events: list[bytes]) -> list[Piece]: ...
+    def feed(self, events: Sequence[EventData]) -> list[Piece]: ...
 
-    def feed_object(self, body: bytes) -> list[Piece]: ...
+    def feed_object(self, body: EventData) -> list[Piece]: ...
 
     def has_text(self) -> bool: ...
 
@@ -55,7 +60,7 @@ class Exchange:
 
     async def stream(
         self,
-        body: Callable[[LeftOut], Sequence[bytes]],
+        body: Callable[[LeftOut], Steps[Sequence[bytes]]],
         make_fold: Callable[[], Folding],
         taken: Callable[[], AbstractSet[str]],
     ) -> AsyncIterator[Piece]:
@@ -95,12 +100,12 @@ class Exchange:
                     break
 
     async def _open(
-        self, body: Callable[[LeftOut], Sequence[bytes]], left_out: LeftOut
+        self, body: Callable[[LeftOut], Steps[Sequence[bytes]]], left_out: LeftOut
     ) -> tuple[WireResponse, LeftOut]:
         """The response, and the parameters that the server was not sent."""
         while True:
             try:
-                response = await self._wire.post(self._path, body(left_out))
+                response = await self._wire.post(self._path, await take_turns(body(left_out)))
             except ApiError as error:
                 named = self._find_parameter(error, left_out)
                 if not named:
@@ -131,12 +136,15 @@ class _Reading:
         self._response = response
         self._fold = fold
         self._events = Events()
+        self._unread: deque[bytes] = deque()
         self._is_object = response.content_type == "application/json"
         self._is_begun = False
         self._is_over = False
 
     async def next(self) -> list[Piece] | None:
         """The pieces of the next batch; None at the end."""
+        if self._unread and not self._fold.done:
+            return await self._feed()
         if self._is_over or self._fold.done:
             return None
         if self._is_object:
@@ -150,7 +158,20 @@ class _Reading:
             # Some servers announce an event stream, or nothing, and send one object; no stream starts like this.
             if start[:1] == b"{":
                 return await self._object(batch)
-        return self._fold.feed(self._events.feed(batch))
+        self._unread.extend(self._events.feed(batch))
+        return await self._feed()
+
+    async def _feed(self) -> list[Piece]:
+        """The pieces of the next events: not of too many at once."""
+        events: list[EventData] = []
+        size = 0
+        while self._unread and len(events) < _AT_ONCE and size <= PART:
+            data = self._unread.popleft()
+            size += len(data)
+            events.append(data if len(data) <= PART else await take_turns(read_long(data)))
+        if self._unread:
+            await asyncio.sleep(0)
+        return self._fold.feed(events)
 
     async def _batch(self) -> bytes | None:
         """The next bytes; None at the end. A reply that is complete or has text does not wait for it in vain."""
@@ -165,7 +186,8 @@ class _Reading:
 
     async def _object(self, begun: bytes) -> list[Piece]:
         self._is_over = True
-        return self._fold.feed_object(begun + await self._response.read_some(MAX_EVENT))
+        body = begun + await self._response.read_some(MAX_EVENT)
+        return self._fold.feed_object(await take_turns(read_long(body)))
 
     def _rest(self) -> list[Piece]:
         """The remainder at the end of the body: half an event is no reason to lose everything else."""

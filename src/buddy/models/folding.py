@@ -8,6 +8,7 @@ Invariants:
   unknown fields are marked with the server that sent them.
 """
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -18,6 +19,7 @@ from buddy.models.calls import CALL_FIELDS, ORIGIN, Calls
 from buddy.models.chunks import CallDelta, Choice, Chunk, Delta, read_chunk, read_fault
 from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.limits import Size
+from buddy.models.long_events import EventData, LongEvent, is_end, size_of
 from buddy.protocol.shapes import ToolCallItem
 
 _CUT = {"length", "max_tokens", "model_length", "content_filter"}
@@ -40,27 +42,27 @@ class Fold:
         self.finish = ""
         self.done = False
 
-    def feed(self, events: list[bytes]) -> list[Piece]:
+    def feed(self, events: Sequence[EventData]) -> list[Piece]:
         """Process the events of one batch; returns at most one thinking delta and one text delta."""
         before = len(self._text)
         thoughts: list[str] = []
         for data in events:
-            if self.done or data.strip() == b"[DONE]":
+            if self.done or is_end(data):
                 self.done = True
                 break
             chunk = self._check(data)
             choice = _first(chunk)
             if choice is not None and (delta := choice.delta):
                 self._say(delta, thoughts)
-                self._size.add_kept(len(data) if delta.rest or delta.reasoning_details else 0)
+                self._size.add_kept(size_of(data) if delta.rest or delta.reasoning_details else 0)
             if choice is not None:
                 self._finish(choice.finish_reason)
             self._end_if_full()
         return _pieces("".join(thoughts), "".join(self._text[before:]))
 
-    def feed_object(self, body: bytes) -> list[Piece]:
+    def feed_object(self, body: EventData) -> list[Piece]:
         """Process a response that is one JSON object."""
-        chunk = self._check(body) if body.strip() else Chunk()
+        chunk = self._check(body) if isinstance(body, LongEvent) or body.strip() else Chunk()
         thoughts: list[str] = []
         choice = _first(chunk)
         if choice is not None and (message := choice.message):
@@ -87,7 +89,7 @@ class Fold:
     def has_text(self) -> bool:
         return bool(self._text)
 
-    def _check(self, data: bytes) -> Chunk:
+    def _check(self, data: EventData) -> Chunk:
         chunk = read_chunk(data)
         if chunk.error:
             raise stream_error(chunk.error)

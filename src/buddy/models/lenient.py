@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from buddy.errors import ProviderError
+from buddy.models.long_events import LongEvent
 
 REST = "*"
 MAX_REPAIRED = 256 * 1024
@@ -29,11 +30,13 @@ class Lenient(Generic[AnyStruct]):
         self._shape = shape
         self._decoder = msgspec.json.Decoder(shape)
 
-    def read(self, data: bytes | Raw) -> AnyStruct:
+    def read(self, data: bytes | Raw, event: LongEvent | None = None) -> AnyStruct:
+        """Read a document, or a part of a long event, whose texts are restored."""
         try:
-            return self._decoder.decode(data)
+            found = self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return salvage(_repair(bytes(data)), self._shape) or self._shape()
+            found = salvage(_repair(bytes(data)), self._shape) or self._shape()
+        return found if event is None else event.restore(found)
 
 
 def salvage(raw: bytes | Raw, shape: type[AnyStruct]) -> AnyStruct | None:

@@ -4,12 +4,13 @@ Invariants: a reply never takes more memory than its limits allow, however it is
 with arguments that say so instead of its own, so that the model gets an error as its result and can do it differently.
 """
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
+from buddy.long_json import LONG, MAX_DEPTH, MAX_VALUES, examine
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import Steps, encode_text
 
 MAX_TEXT = 16 * 1024 * 1024
 """Characters of a reply's text and reasoning; one that is longer is cut off."""
@@ -20,9 +21,6 @@ MAX_NAME = 256
 MAX_CALLS = 128
 MAX_KEPT_CALLS = 1024
 """Calls of a reply that get a result at all; of more, nothing is kept."""
-MAX_DEPTH = 64
-"""Levels of lists and objects in the arguments of a call."""
-
 _KEY = "not_run"
 TOO_LONG = (
     f"the arguments of this reply's calls were longer than the limit of {MAX_ARGUMENTS // 1024**2} MiB, so they were "
@@ -36,6 +34,15 @@ TOO_DEEP = (
     f"the arguments were nested deeper than {MAX_DEPTH} levels, so they were dropped and nothing was run. Send one "
     "JSON object without such nesting"
 )
+TOO_FULL = (
+    f"the arguments had more than {MAX_VALUES} values, so they were dropped and nothing was run. Send less at once, or "
+    "write the values to a file as one text"
+)
+LONG_NAME = (
+    f"the arguments had a name of more than {LONG // 1024} KiB, so they were dropped and nothing was run. Send long "
+    "texts as values"
+)
+_PROBLEMS = (TOO_LONG, TOO_MANY, TOO_DEEP, TOO_FULL, LONG_NAME)
 
 
 class Size:
@@ -64,7 +71,7 @@ class Size:
         self._arguments += len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
-def limit_calls(calls: Iterable[ToolCallItem]) -> tuple[ToolCallItem, ...]:
+def limit_calls(calls: Iterable[ToolCallItem]) -> Steps[tuple[ToolCallItem, ...]]:
     """The calls of a reply as they may be recorded: those beyond a limit say so in their arguments."""
     size = Size()
     limited: list[ToolCallItem] = []
@@ -73,24 +80,19 @@ def limit_calls(calls: Iterable[ToolCallItem]) -> tuple[ToolCallItem, ...]:
             break
         size.add_arguments(call.arguments)
         problem = TOO_MANY if number >= MAX_CALLS else TOO_LONG if size.is_arguments_full else ""
-        problem = problem or (TOO_DEEP if is_too_deep(call.arguments) else "")
+        problem = problem or (yield from _examine(call.arguments))
         limited.append(ToolCallItem(call.call_id, call.name, refuse(problem)) if problem else call)
     return tuple(limited)
 
 
-def is_too_deep(arguments: str) -> bool:
-    """Whether they have more levels than may be decoded; whether they are JSON is not checked."""
-    if arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
-        return False
-    depth = 0
-    for found in _BRACKETS.finditer(arguments):
-        depth += 1 if found[1] else -1 if found[2] else 0
-        if depth > MAX_DEPTH:
-            return True
-    return False
-
-
-_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{])|([\]}])', re.DOTALL)
+def _examine(arguments: str) -> Steps[str]:
+    """Why arguments should not be decoded; whether they are JSON is not checked."""
+    if len(arguments) <= LONG and arguments.count("{") + arguments.count("[") <= MAX_DEPTH:
+        return ""
+    layout = yield from examine((yield from encode_text(arguments, "surrogatepass")))
+    if layout.depth > MAX_DEPTH:
+        return TOO_DEEP
+    return TOO_FULL if layout.values > MAX_VALUES else LONG_NAME if layout.has_long_name else ""
 
 
 def refuse(problem: str) -> str:
@@ -100,4 +102,4 @@ def refuse(problem: str) -> str:
 
 def find_refusal(arguments: str) -> str:
     """Why a call must not run; empty if these are its own arguments."""
-    return next((problem for problem in (TOO_LONG, TOO_MANY, TOO_DEEP) if arguments == refuse(problem)), "")
+    return next((problem for problem in _PROBLEMS if arguments == refuse(problem)), "")

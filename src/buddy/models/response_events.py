@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from buddy.models.chunks import Fault, Usage
 from buddy.models.lenient import Lenient
+from buddy.models.long_events import EventData, LongEvent
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -78,16 +79,20 @@ class Final(Struct, frozen=True):
     object: str | None = None
 
 
-def read_event(data: bytes) -> Event:
-    return _events.read(data)
+def read_event(data: EventData) -> Event:
+    return _events.read(data.data, data) if isinstance(data, LongEvent) else _events.read(data)
 
 
-def read_output(raw: Raw) -> Output:
-    return _outputs.read(raw)
+def read_output(raw: Raw, event: LongEvent | None = None) -> Output:
+    """Read an item of `event`."""
+    return _outputs.read(raw, event)
 
 
-def read_final(data: bytes | Raw) -> Final:
-    return _finals.read(data) if bytes(data).strip() else Final()
+def read_final(data: EventData | Raw, event: LongEvent | None = None) -> Final:
+    """Read the response at the end of `event`, or one without streaming."""
+    if isinstance(data, LongEvent):
+        return _finals.read(data.data, data)
+    return _finals.read(data, event) if bytes(data).strip() else Final()
 
 
 _events = Lenient(Event)

@@ -7,6 +7,7 @@ Invariants:
 - an event of an unknown type changes nothing.
 """
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Raw
@@ -17,6 +18,7 @@ from buddy.models.calls import finish_calls
 from buddy.models.chunks import Fault
 from buddy.models.contract import CUT_OFF, EmptyResponse, Piece, Reply, TextDelta, ThinkingDelta, TokenUsage
 from buddy.models.limits import MAX_KEPT_CALLS, TOO_LONG, Size, refuse
+from buddy.models.long_events import EventData, LongEvent, is_end
 from buddy.models.outputs import Item, Kind, Outputs, arguments_of
 from buddy.models.response_events import Event, Final, Output, read_event, read_final, read_output
 from buddy.models.response_items import layout, opaque
@@ -40,23 +42,26 @@ class ResponseFold:
         self._thinking: object = None
         self._usage: TokenUsage | None = None
         self._size = Size()
+        self._long: LongEvent | None = None  # the event that is being processed, if it is one
         self._ended = ""
         self.finish = ""
         self.done = False
 
-    def feed(self, events: list[bytes]) -> list[Piece]:
+    def feed(self, events: Sequence[EventData]) -> list[Piece]:
         """Process the events of one batch; returns at most one thinking delta and one text delta."""
         before = len(self._text)
         for data in events:
-            if self.done or data.strip() == b"[DONE]":
+            if self.done or is_end(data):
                 self.done = True
                 break
+            self._long = data if isinstance(data, LongEvent) else None
             self._take(read_event(data))
             self._end_if_full()
         return self._pieces(before)
 
-    def feed_object(self, body: bytes) -> list[Piece]:
+    def feed_object(self, body: EventData) -> list[Piece]:
         """Process a response that is one JSON object."""
+        self._long = body if isinstance(body, LongEvent) else None
         final = read_final(body)
         if final.object == "error":
             raise stream_error(final.message or "no reason given")
@@ -127,19 +132,19 @@ class ResponseFold:
     def _take_item(self, event: Event) -> None:
         match event.type:
             case "response.output_item.added":
-                output = read_output(event.item)
+                output = read_output(event.item, self._long)
                 if kind := _kind(output):
                     item = self._outputs.add(kind, event.output_index, output)
                     self._name(item, output)
             case "response.output_item.done":
-                output = read_output(event.item)
+                output = read_output(event.item, self._long)
                 if kind := _kind(output):
                     self._settle(self._outputs.finish(kind, event.output_index, output), output, event.item)
             case "error":
                 raise stream_error(Fault(message=event.message, code=event.code))
             case "response.completed" | "response.done" | "response.incomplete" | "response.failed":
                 self._usage = (event.usage and event.usage.tokens()) or self._usage
-                final = read_final(event.response)
+                final = read_final(event.response, self._long)
                 status = event.type.removeprefix("response.").replace("done", "completed")
                 self._end(final, final.status if final.status in _ENDS else status)
             case "response.cancelled":
@@ -154,7 +159,7 @@ class ResponseFold:
             raise ProviderError("the model API cancelled its response", retryable=True)
         self._usage = (final.usage and final.usage.tokens()) or self._usage
         for raw in final.output or ():
-            output = read_output(raw)
+            output = read_output(raw, self._long)
             if kind := _kind(output):
                 self._settle(self._outputs.list_entry(kind, output), output, raw)
         if final.output_text and not self._text:
@@ -179,7 +184,9 @@ class ResponseFold:
             case "function_call":
                 self._settle_arguments(item, arguments_of(output))
             case "kept":
-                item.raw = item.raw or _raw_text(output, raw)
+                item.raw = item.raw or _raw_text(
+                    output, self._long.restore_raw(bytes(raw)) if self._long else bytes(raw)
+                )
                 self._size.add_kept(len(item.raw))
                 if not item.thought and output.type == "reasoning" and (thought := output.thought()):
                     item.thought = True
@@ -241,8 +248,8 @@ def _kind(output: Output) -> Kind | None:
             return "kept"
 
 
-def _raw_text(output: Output, raw: Raw) -> str:
+def _raw_text(output: Output, raw: bytes) -> str:
     # Without its content a reasoning item is only an id, which a server that stores nothing no longer knows.
     if output.type == "reasoning" and not (output.encrypted_content or output.content):
         return ""
-    return bytes(raw).decode("utf-8", "replace")
+    return raw.decode("utf-8", "replace")

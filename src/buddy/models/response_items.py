@@ -9,14 +9,17 @@ Invariants:
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from buddy.long_json import encode as _encode
 from buddy.models.calls import readable
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.models.outputs import Item as Output
 from buddy.protocol.shapes import ToolCallItem
+from buddy.steps import Steps
 
 KEPT = "responses_items"
 ORIGIN = "responses_origin"
@@ -46,15 +49,20 @@ def opaque(entries: list[Entry], origin: str) -> dict[str, object] | None:
     return {KEPT: msgspec.to_builtins(entries), ORIGIN: origin} if entries else None
 
 
-def encode_item(item: Item, origin: str) -> bytes:
+def encode_item(item: Item, origin: str) -> Steps[bytes]:
     """The input items for an item of the history and the server `origin`, joined by commas."""
     match item:
         case UserItem():
-            return _encode(_message("user", "input_text", item.text))
+            return (yield from _encode(_message("user", "input_text", item.text)))
         case ToolItem():
-            return _encode({"type": "function_call_output", "call_id": item.call_id, "output": item.text})
+            output = {"type": "function_call_output", "call_id": item.call_id, "output": item.text}
+            return (yield from _encode(output))
         case AssistantItem():
-            return b",".join(_turn(item, origin))
+            pieces: list[bytes] = []
+            for entry in (yield from _turn(item, origin)):
+                encoded = entry if isinstance(entry, bytes) else (yield from _encode(entry))
+                pieces.append(encoded)
+            return b",".join(pieces)
 
 
 def _entries(outputs: Sequence[Output], *, has_parts: bool, has_calls: bool) -> Iterator[Entry]:
@@ -74,9 +82,17 @@ def _entries(outputs: Sequence[Output], *, has_parts: bool, has_calls: bool) -> 
                     calls += 1
 
 
-def _turn(item: AssistantItem, origin: str) -> Iterator[bytes]:
-    calls = dict(enumerate(item.calls))
-    entries = _stored_entries(item, origin)
+def _turn(item: AssistantItem, origin: str) -> "Steps[list[dict[str, Any] | bytes]]":
+    """The input items of a reply in their order; those kept byte for byte are encoded."""
+    calls: dict[int | None, dict[str, Any]] = {}
+    for number, call in enumerate(item.calls):
+        calls[number] = yield from _call(call)
+    return list(_ordered(item, _stored_entries(item, origin), calls))
+
+
+def _ordered(
+    item: AssistantItem, entries: list[Entry], calls: dict[int | None, dict[str, Any]]
+) -> Iterator[dict[str, Any] | bytes]:
     texts = _texts(item.text, entries)
     for entry in entries:
         if entry.item is not None:
@@ -84,13 +100,12 @@ def _turn(item: AssistantItem, origin: str) -> Iterator[bytes]:
         elif entry.text is not None:
             text = next(texts, "")
             if text:
-                yield _encode(_message("assistant", "output_text", text, entry.phase))
+                yield _message("assistant", "output_text", text, entry.phase)
         elif entry.call in calls:
-            yield _encode(_call(calls.pop(entry.call)))
+            yield calls.pop(entry.call)
     if rest := "".join(texts):
-        yield _encode(_message("assistant", "output_text", rest))
-    for call in calls.values():
-        yield _encode(_call(call))
+        yield _message("assistant", "output_text", rest)
+    yield from calls.values()
 
 
 def _stored_entries(item: AssistantItem, origin: str) -> list[Entry]:
@@ -113,14 +128,11 @@ def _texts(text: str, entries: list[Entry]) -> Iterator[str]:
         yield text
 
 
-def _message(role: str, kind: str, text: str, phase: str | None = None) -> dict[str, object]:
-    message: dict[str, object] = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+def _message(role: str, kind: str, text: str, phase: str | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
     return message | {"phase": phase} if phase else message
 
 
-def _call(call: ToolCallItem) -> dict[str, object]:
-    arguments = readable(call.arguments)
+def _call(call: ToolCallItem) -> Steps[dict[str, Any]]:
+    arguments = yield from readable(call.arguments)
     return {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": arguments}
-
-
-_encode = msgspec.json.Encoder().encode

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from buddy.models.contract import Piece, Prompt, ToolSpec
-from buddy.models.encoded import EncodedItems, EncodedValue
+from buddy.models.encoded import EncodedItems, EncodedValue, join_items
 from buddy.models.exchange import Exchange, LeftOut
 from buddy.models.response_items import encode_item
 from buddy.models.wire import Wire
+from buddy.steps import Steps
 
 if TYPE_CHECKING:
     from buddy.models.credentials import Credentials
@@ -69,9 +70,9 @@ class Responses:
 
         return ResponseFold(self._wire.origin)
 
-    def _body(self, prompt: Prompt, left_out: LeftOut) -> list[bytes]:
-        items = b",".join(filter(None, self._items.of(prompt.items)))
-        parts = [b'{"model":', _encode(self.model), b',"input":[', items, b"]"]
+    def _body(self, prompt: Prompt, left_out: LeftOut) -> Steps[list[bytes]]:
+        items = join_items(list(filter(None, (yield from self._items.of(prompt.items)))))
+        parts = [b'{"model":', _encode(self.model), b',"input":[', *items, b"]"]
         if prompt.system or self._login:
             parts += [b',"instructions":', self._system.of(prompt.system)]
         if prompt.tools:

@@ -37,7 +37,8 @@ class Events:
         if b"\n" not in chunk:
             self._hold(chunk)
             return []
-        lines = (self._release() + chunk).split(b"\n")
+        lines = chunk.split(b"\n")
+        lines[0] = self._release(lines[0])
         rest = lines.pop()
         events = self._take(lines)
         self._hold(rest)
@@ -45,7 +46,7 @@ class Events:
 
     def finish(self) -> list[bytes]:
         """The stream is over: the event that was still open, if it has data."""
-        return self._take([self._release(), b""])
+        return self._take([self._release(b""), b""])
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         # A CR at the end of a chunk counts immediately, or a server that ends lines with CR alone would always be one
@@ -64,8 +65,9 @@ class Events:
             self._partial_size += len(part)
             self._check()
 
-    def _release(self) -> bytes:
-        held = b"".join(self._partial)
+    def _release(self, end: bytes) -> bytes:
+        """The line of which this is the end."""
+        held = b"".join([*self._partial, end]) if self._partial else end
         self._partial = []
         self._partial_size = 0
         return held

@@ -188,11 +188,13 @@ class WireResponse:
 
     async def read_some(self, limit: int) -> bytes:
         """The body up to about `limit` bytes; if the connection breaks, what arrived before."""
-        got = b""
+        got: list[bytes] = []
+        size = 0
         with suppress(ProviderError):
-            while len(got) < limit and (more := await self.batch()) is not None:
-                got += more
-        return got
+            while size < limit and (more := await self.batch()) is not None:
+                got.append(more)
+                size += len(more)
+        return b"".join(got)
 
 
 def _connect_failure(error: OSError) -> str:

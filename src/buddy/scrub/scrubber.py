@@ -45,6 +45,8 @@ class Scrubber:
     """Knows the secrets of this process. Registering is rare and slow; masking happens for every event."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """How often a secret was registered: what was scrubbed before has to be scrubbed again."""
         self._values = Values()
         self._latest = ""
         self._ahead: dict[int, tuple[str, str]] = {}  # by identity: comparing long texts would cost as much as hashing
@@ -56,6 +58,7 @@ class Scrubber:
         secret = secret.strip()
         if len(secret) >= MIN_LENGTH:
             self._values.add(secret)
+            self.version += 1
             self._latest = ""
             self._ahead.clear()
             for clean in self._clean.values():

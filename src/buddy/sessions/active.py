@@ -2,8 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import to_builtins
-
 from buddy import faults
 from buddy.approvals.questions import Question, Ruling
 from buddy.backends.runstate import OpenCall, RunState
@@ -12,7 +10,7 @@ from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.scrub.marks import has_mark
-from buddy.scrub.slices import long_texts, scrub_in_slices
+from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.journal import Journal, Rows
 from buddy.tools.contract import Place
@@ -100,8 +98,7 @@ class ActiveRun:
         return call.item.arguments
 
     async def scrub_ahead(self, body: EventBody) -> None:
-        for text in long_texts(to_builtins(body)):
-            await self.scrub_long(text)
+        await self._journal.prepare(body)
 
     async def scrub_long(self, text: str) -> str:
         return await scrub_in_slices(self._journal.scrubber, text)

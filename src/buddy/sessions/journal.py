@@ -6,18 +6,15 @@ Invariants:
 - only one append runs at a time, and everything recorded meanwhile goes into the next one;
 - pieces of text that arrive close together become one event before they get a seq;
 - after a refused append the journal stays broken: the session is read from the log again;
-- what a provider wants back unmodified is stored byte for byte, or not at all if it contains a registered secret.
+- recording a long body takes no time if it was prepared.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from buddy import faults
 from buddy.errors import LogError
@@ -26,16 +23,13 @@ from buddy.protocol.codes import SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     EVENT_NAMES,
-    AssistantMessage,
     AssistantToken,
     EventBody,
-    Progress,
     ThinkingToken,
     ToolOutput,
-    UserMessage,
 )
 from buddy.scrub import Scrubber, Stream
-from buddy.sessions.spill import SPILL_ABOVE, spill
+from buddy.sessions.bodies import BodyEncoder
 
 MERGE_SECONDS = 0.016
 """Pieces this close together become one event: a frame of a screen. The first after a pause is recorded at once."""
@@ -60,7 +54,6 @@ class Rows(Struct, frozen=True):
 NO_ROWS = Rows()
 
 _NAMING = frozenset({"session_renamed", "session_archived"})
-_encode = msgspec.json.Encoder().encode
 
 Lane = tuple[str, str, str]  # event type, call id, stream name
 
@@ -94,6 +87,7 @@ class Journal:
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._appends: deque[_Append] = deque()
+        self._bodies = BodyEncoder(scrubber)
         self._lanes: dict[Lane, tuple[Stream, str]] = {}
         self._lane: Lane | None = None
         self._run_id: str | None = None
@@ -102,6 +96,10 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._merged_at = 0.0
         self._scheduled = False
+
+    async def prepare(self, body: EventBody) -> None:
+        """Scrub and encode a long body that is recorded next."""
+        await self._bodies.prepare(body)
 
     def record(self, body: EventBody, run_id: str | None = None) -> EventBody:
         """Assign the event's seq and commit it soon; returns the body as it was recorded."""
@@ -147,12 +145,8 @@ class Journal:
         return await self._log.approval(approval_id)
 
     def _append(self, body: EventBody, run_id: str | None) -> EventBody:
-        body = self._scrub_body(body)
-        payload = _encode(body)
-        if len(payload) > SPILL_ABOVE:
-            tree = msgspec.json.decode(payload)
-            self._blobs.update(spill(tree, type(body)))
-            payload = _encode(tree)
+        body, payload, blobs = self._bodies.encode(body)
+        self._blobs.update(blobs)
         self.last_seq += 1
         event = Event(
             self.lease.session_id, self.last_seq, self._clock(), EVENT_NAMES[type(body)], Raw(payload), run_id
@@ -161,21 +155,6 @@ class Journal:
         self._apply(event, body)
         self._schedule()
         return body
-
-    def _scrub_body(self, body: EventBody) -> EventBody:
-        if isinstance(body, UserMessage) and body.as_is:
-            return replace(body, text=self.scrubber.registered(body.text))
-        if not (isinstance(body, AssistantMessage) and body.opaque) and self.scrubber.is_clean(body):
-            return body
-        tree: dict[str, Any] = msgspec.to_builtins(body)
-        opaque: dict[str, object] = (tree.pop("opaque", None) or {}) if isinstance(body, AssistantMessage) else {}
-        kept = {name: item for name, item in opaque.items() if not _holds_secret(self.scrubber, name, item)}
-        # Tiers by the names of tools: one that is called `get_token` would look like a name with its secret.
-        apart: dict[str, object] = {"tiers": tree.pop("tiers")} if isinstance(body, Progress) and body.tiers else {}
-        scrubbed = self.scrubber.tree(tree)
-        if scrubbed is tree and len(kept) == len(opaque):
-            return body
-        return msgspec.convert({**scrubbed, **apart, **({"opaque": kept} if kept else {})}, type(body))
 
     def _piece(self, lane: Lane, text: str, run_id: str | None) -> None:
         if not text:
@@ -297,11 +276,6 @@ class _Append(Struct):
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _holds_secret(scrubber: Scrubber, name: str, item: object) -> bool:
-    text = msgspec.json.encode({name: item}).decode()
-    return scrubber.registered(text) != text
 
 
 def _piece_body(kind: str, call_id: str, name: str, text: str) -> EventBody:

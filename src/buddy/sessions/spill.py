@@ -1,19 +1,21 @@
 """Moves long parts of an event into blobs, so that events stay small and nothing is lost.
 
 A spilled string keeps its head as a preview; if long strings are not the cause, a list or object is left empty and its
-JSON is the blob. `blobs` in the payload maps the field's path to the blob with its full content.
+JSON is the blob. `blobs` in the payload maps the field's path to the blob with its full content. Long strings are
+measured, encoded and hashed in steps, each once.
 """
 
-import hashlib
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from buddy.long_json import encode_string
 from buddy.protocol import pointer
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody
+from buddy.steps import Steps, encode_text, hash_content
 
 SPILL_ABOVE = 32 * 1024
 PREVIEW = 2 * 1024
@@ -23,39 +25,74 @@ _BLOB_ENTRY = 70
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 
-def spill(tree: dict[str, Any], shape: type[EventBody]) -> dict[str, bytes]:
+def encode_long(body: EventBody) -> Steps[tuple[bytes, dict[str, bytes]]]:
+    """The payload of an event that is too long for one, and its blobs with their content."""
+    tree: dict[str, Any] = _with_lists(msgspec.to_builtins(body, str_keys=True))
+    blobs = yield from spill(tree, type(body))
+    return msgspec.json.encode(tree), blobs
+
+
+def spill(tree: dict[str, Any], shape: type[EventBody]) -> Steps[dict[str, bytes]]:
     """Cut the longest strings of a payload, in place, until it fits; returns the blobs with their content.
 
     `shape` decides what may be left empty: the payload must stay decodable.
     """
-    blobs: dict[str, bytes] = {}
-    paths: dict[str, str] = {}
-
-    def keep(path: str, content: bytes, left: Json) -> None:
-        blob = hashlib.sha256(content).hexdigest()
-        blobs[blob] = content
-        paths[path] = blob
-        pointer.put(tree, path, left)
-        tree["blobs"] = paths
-
-    size = len(msgspec.json.encode(tree))
-    for path, text in sorted(_strings(tree, ""), key=lambda entry: -len(entry[1])):
-        # Counted, not encoded again each time: there may be hundreds of long strings.
-        if len(text) <= PREVIEW or (size <= SPILL_ABOVE and _fits(tree)):
+    store = _Spilled(tree)
+    strings = [(path, text) for path, text in _strings(tree, "") if len(text) > PREVIEW]
+    strings.sort(key=lambda entry: -len(entry[1]))
+    for path, _ in strings:
+        pointer.put(tree, path, "")
+    sizes: list[int] = []
+    for _, text in strings:
+        sizes.append((yield from _size_of(text)))
+    # Counted, not encoded again each time: there may be hundreds of long strings.
+    size = len(msgspec.json.encode(tree)) + sum(sizes)
+    for number, (path, text) in enumerate(strings):
+        if size <= SPILL_ABOVE and _fits_with(tree, strings[number:]):
             break
-        keep(path, text.encode(errors="surrogatepass"), text[:PREVIEW])
-        size -= len(msgspec.json.encode(text)) - len(msgspec.json.encode(text[:PREVIEW]))
-        size += len(path) + _BLOB_ENTRY
+        yield from store.text(path, text)
+        size += len(msgspec.json.encode(text[:PREVIEW])) - sizes[number] + len(path) + _BLOB_ENTRY
     while not _fits(tree):
         found = max(_spillable(tree, shape), key=lambda entry: len(entry[1]), default=None)
         if found is None:
             break
-        keep(*found)
+        yield from store.container(*found)
+    return store.blobs
+
+
+class _Spilled:
+    """The parts of a payload that became blobs."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self._paths: dict[str, str] = {}
+        self._tree = tree
+
+    def text(self, path: str, text: str) -> Steps[None]:
+        content = yield from encode_text(text, "surrogatepass")
+        yield from self.container(path, content, text[:PREVIEW])
+
+    def container(self, path: str, content: bytes, left: Json) -> Steps[None]:
+        blob = yield from hash_content(content)
+        self.blobs[blob] = content
+        self._paths[path] = blob
+        pointer.put(self._tree, path, left)
+        self._tree["blobs"] = self._paths
         # Parts of it that were cut before are in its blob, as previews: that blob must be restored first.
-        inner = [path for path in paths if path.startswith(found[0] + "/")]
-        for path in inner:
-            paths[path] = paths.pop(path)
-    return blobs
+        for inner in [known for known in self._paths if known.startswith(path + "/")]:
+            self._paths[inner] = self._paths.pop(inner)
+
+
+def _size_of(text: str) -> Steps[int]:
+    """The bytes of a text as JSON, without its quotation marks."""
+    return len((yield from encode_string(text))) - 2
+
+
+def _fits_with(tree: dict[str, Any], strings: list[tuple[str, str]]) -> bool:
+    """Put these strings back; returns whether the payload fits."""
+    for path, text in strings:
+        pointer.put(tree, path, text)
+    return _fits(tree)
 
 
 async def restore_spilled(event: Event, read: Callable[[str], Awaitable[bytes | None]]) -> EventBody | None:
@@ -65,6 +102,19 @@ async def restore_spilled(event: Event, read: Callable[[str], Awaitable[bytes | 
         return body
     found = {blob: await read(blob) for blob in body.blobs.values()}
     return restore_body(event, {blob: content for blob, content in found.items() if content is not None})
+
+
+def _with_lists(tree: Any) -> Any:
+    """The value as JSON would have it: with lists in place of tuples, which can't be changed."""
+    match tree:
+        case dict():
+            entries = cast("dict[str, Any]", tree).items()
+            return {key: _with_lists(part) if isinstance(part, dict | list | tuple) else part for key, part in entries}
+        case list() | tuple():
+            parts = cast("Sequence[Any]", tree)
+            return [_with_lists(part) if isinstance(part, dict | list | tuple) else part for part in parts]
+        case _:
+            return tree
 
 
 def _strings(tree: Json, path: str) -> Iterator[tuple[str, str]]:

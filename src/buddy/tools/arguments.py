@@ -6,12 +6,14 @@ Invariants: nothing is coerced, except that null for an optional argument means 
 
 import re
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from buddy.errors import ToolError
+from buddy.long_json import LONG, decode
+from buddy.steps import Steps
 
 
 @cache
@@ -28,12 +30,18 @@ def parse(name: str, args: type[Struct], text: str) -> Struct:
             return _decoder(args).decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         pass  # examined below: something is wrong, or it is only a null
-    given = _drop_nulls(_read_object(name, text), args)
-    _check_names(name, args, given)
+    return _convert(name, args, _read_object(name, text))
+
+
+def parse_long(name: str, args: type[Struct], text: str) -> Steps[Struct]:
+    """The same in steps, for arguments of any length."""
+    if len(text) <= LONG:
+        return parse(name, args, text)
     try:
-        return msgspec.convert(given, args, strict=True)
-    except msgspec.ValidationError as error:
-        raise ToolError(f"{name}: {_reword(str(error))}") from error
+        given: object = yield from decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+        raise _unreadable(name, error) from error
+    return _convert(name, args, _check_object(name, given))
 
 
 @cache
@@ -62,10 +70,27 @@ def _read_object(name: str, text: str) -> dict[str, object]:
     try:
         given: object = msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        raise ToolError(f"{name}: the arguments are not valid JSON ({error}); send one JSON object") from error
+        raise _unreadable(name, error) from error
+    return _check_object(name, given)
+
+
+def _unreadable(name: str, error: Exception) -> ToolError:
+    return ToolError(f"{name}: the arguments are not valid JSON ({error}); send one JSON object")
+
+
+def _check_object(name: str, given: object) -> dict[str, object]:
     if not isinstance(given, dict):
         raise ToolError(f"{name}: the arguments must be one JSON object, got {_kind(given)}")
-    return msgspec.convert(given, dict[str, object])
+    return cast("dict[str, object]", given)
+
+
+def _convert(name: str, args: type[Struct], given: dict[str, object]) -> Struct:
+    given = _drop_nulls(given, args)
+    _check_names(name, args, given)
+    try:
+        return msgspec.convert(given, args, strict=True)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"{name}: {_reword(str(error))}") from error
 
 
 def _drop_nulls(given: dict[str, object], args: type[Struct]) -> dict[str, object]:
@@ -79,7 +104,7 @@ def _check_names(name: str, args: type[Struct], given: dict[str, object]) -> Non
     for unknown in given.keys() - known:
         import difflib
 
-        near = difflib.get_close_matches(unknown, known, n=1)
+        near = difflib.get_close_matches(unknown[:80], known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         takes = ", ".join(known) or "no arguments"
         raise ToolError(f"{name}: unknown argument {unknown[:80]!r}; {hint}it takes {takes}")

@@ -12,13 +12,17 @@ from msgspec import Meta, Struct
 from buddy.errors import ToolError
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
+from buddy.steps import encode_text, take_turns
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.names import NamesPath
 from buddy.tools.nearest import nearest
+from buddy.tools.replacing import Replaced, TooLong, replace_in
 from buddy.tools.texts import text_of
 from buddy.tools.writing import MAX_PRESENT, check_write, note_seen, target_of, write_intent
 
 MAX_PLACES = 10
+MAX_RESULT = 2 * MAX_PRESENT
+"""Bytes of the changed file: a short text can be replaced by a long one in a million places."""
 
 
 class EditFileArgs(NamesPath, frozen=True, forbid_unknown_fields=True):
@@ -39,19 +43,20 @@ class EditFile:
         self.description: str = text_of("edit_file")
 
     async def intent(self, args: EditFileArgs, place: Place) -> Write:
-        path, before, after = await _change(args, place)
-        return await write_intent(path, before, after, place)
+        path, before, changed = await _change(args, place)
+        return await write_intent(path, before, changed.content, place)
 
     async def run(self, args: EditFileArgs, call: Call) -> Output:
         place = call.place
-        path, before, after = await _change(args, place)
+        path, _, changed = await _change(args, place)
         target = await target_of(call, path)
-        await target.write_file(args.path, after, root=place.root)
-        note_seen(path, after, place)
-        return Output(_summary(args, before, after))
+        await target.write_file(args.path, changed.content, root=place.root)
+        await note_seen(path, changed.content, place)
+        places = "one place" if changed.places == 1 else f"{changed.places} places"
+        return Output(f"changed {args.path} in {places}; it has {len(changed.content)} bytes now")
 
 
-async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
+async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, Replaced]:
     """The canonical path, what is there, and what would be."""
     if not args.old:
         raise _refusal("`old` is empty, which is everywhere; give the text to replace, or use write_file")
@@ -61,18 +66,20 @@ async def _change(args: EditFileArgs, place: Place) -> tuple[str, bytes, bytes]:
     before = await place.target.read_file(args.path, root=place.root, limit=MAX_PRESENT)
     if len(before) >= MAX_PRESENT:
         raise _refusal(f"{args.path} is larger than {MAX_PRESENT} bytes; change it with run_shell")
-    old, new = args.old.encode(), args.new.encode()
-    if not before.count(old):
+    old, new = await take_turns(encode_text(args.old)), await take_turns(encode_text(args.new))
+    try:
+        changed = await take_turns(replace_in(before, old, new, MAX_RESULT))
+    except TooLong as error:
+        raise _refusal(f"{args.path} would be larger than {MAX_RESULT} bytes; change it with run_shell") from error
+    if not changed.places:
         shown = b"" if place.is_closed(path) else before
         raise ToolError(await asyncio.to_thread(_not_found, args, shown), code="EDIT_CONTENT_NOT_FOUND")
-    _check_once(args, before, old)
-    after = before.replace(old, new)
-    check_write(path, before, after, place)
-    return path, before, after
+    _check_once(args, before, old, changed.places)
+    await check_write(path, before, changed.content, place)
+    return path, before, changed
 
 
-def _check_once(args: EditFileArgs, before: bytes, old: bytes) -> None:
-    count = before.count(old)
+def _check_once(args: EditFileArgs, before: bytes, old: bytes, count: int) -> None:
     if count > 1 and not args.replace_all:
         where = ", ".join(map(str, _lines(before, old, MAX_PLACES))) + (", …" if count > MAX_PLACES else "")
         raise _refusal(
@@ -100,12 +107,6 @@ def _lines(content: bytes, old: bytes, most: int) -> list[int]:
         line += content.count(b"\n", at, max(after, at))
         at = after
     return found
-
-
-def _summary(args: EditFileArgs, before: bytes, after: bytes) -> str:
-    count = before.count(args.old.encode())
-    times = "one place" if count == 1 else f"{count} places"
-    return f"changed {args.path} in {times}; it has {len(after)} bytes now"
 
 
 def _refusal(message: str) -> ToolError:

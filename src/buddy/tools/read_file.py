@@ -52,7 +52,7 @@ class ReadFile:
         size = len(content)
         if size >= MAX_FILE and (info := await place.target.stat(args.path, root=place.root)):
             size = max(info.size, size)
-        note_seen(await place.target.locate(args.path, root=place.root), content, place)
+        await note_seen(await place.target.locate(args.path, root=place.root), content, place)
         return _show(content, args, size)
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from buddy.errors import ToolError
 from buddy.protocol.codes import Tier
+from buddy.steps import Steps
 from buddy.tools import arguments
 from buddy.tools.contract import DescribesArguments, Tool
 from buddy.tools.descriptions import Description
@@ -85,6 +86,10 @@ class Registry:
         if isinstance(tool, DescribesArguments):
             return tool.parse(arguments_json)
         return arguments.parse(tool.name, tool.args, arguments_json)
+
+    def parse_long(self, tool: AnyTool, arguments_json: str) -> Steps[Struct]:
+        """The same in steps, for arguments of any length."""
+        return arguments.parse_long(tool.name, tool.args, arguments_json)
 
     @cached_property
     def _specs(self) -> tuple[Definition, ...]:

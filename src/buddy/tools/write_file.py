@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Write
+from buddy.steps import encode_text, take_turns
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.current_file import read_if_exists
 from buddy.tools.names import NamesPath
@@ -31,16 +32,16 @@ class WriteFile:
     async def intent(self, args: WriteFileArgs, place: Place) -> Write:
         path = await place.target.locate(args.path, root=place.root)
         before = await read_if_exists(args.path, place, MAX_PRESENT)
-        content = args.content.encode()
-        check_write(path, before, content, place)
+        content = await take_turns(encode_text(args.content))
+        await check_write(path, before, content, place)
         return await write_intent(path, before, content, place)
 
     async def run(self, args: WriteFileArgs, call: Call) -> Output:
         place = call.place
         path = await place.target.locate(args.path, root=place.root)
-        content = args.content.encode()
-        check_write(path, await read_if_exists(args.path, place, MAX_PRESENT), content, place)
+        content = await take_turns(encode_text(args.content))
+        await check_write(path, await read_if_exists(args.path, place, MAX_PRESENT), content, place)
         target = await target_of(call, path)
         await target.write_file(args.path, content, root=place.root)
-        note_seen(path, content, place)
+        await note_seen(path, content, place)
         return Output(f"wrote {len(content)} bytes to {args.path}")

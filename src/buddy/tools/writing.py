@@ -7,6 +7,8 @@ stand for; a file that changed since the session saw it is not overwritten.
 import asyncio
 import hashlib
 import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from buddy.errors import ToolError
 from buddy.protocol.actors import ClientActor, parse_actor
@@ -19,35 +21,36 @@ from buddy.tools.contract import Call, Place
 MAX_PRESENT = 10 * 1024 * 1024
 IN_THREAD = 64 * 1024
 
-_MARKER = re.compile(r"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+_MARKER = re.compile(rb"\[REDACTED(?:\]|:[^\]\n]{0,200}\]?)")
 
 
 async def write_intent(path: str, before: bytes | None, after: bytes, place: Place) -> Write:
     """What writing `after` to a canonical path would change."""
     protected = await makes_programs_run(path, place)
-    # Comparing takes a while; in a thread it does not hold up others.
-    is_long = len(before or b"") + len(after) > IN_THREAD
-    shown = await asyncio.to_thread(diff, path, before, after) if is_long else diff(path, before, after)
+    change = await _off_loop(len(before or b"") + len(after), _compare, path, before, after)
+    is_same = change.sha256 == change.replaces
     return Write(
         title="write a protected file, which can make programs run" if protected else "write a file",
-        summary=f"{path} ({len(after)} bytes{', no change: it has this content' if before == after else ''})",
+        summary=f"{path} ({len(after)} bytes{', no change: it has this content' if is_same else ''})",
         target=place.target.name,
         sandbox=place.sandbox,
         path=path,
         protected=protected,
-        change=FileChange(
-            size=len(after),
-            sha256=hashlib.sha256(after).hexdigest(),
-            replaces=None if before is None else hashlib.sha256(before).hexdigest(),
-            diff=shown,
-        ),
+        change=change,
     )
 
 
-def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> None:
+async def check_write(path: str, before: bytes | None, after: bytes, place: Place) -> None:
     """Refuse a write that would destroy what the model cannot know about."""
-    _check_fresh(path, before, place)
-    _check_markers(before, after)
+    await _off_loop(len(before or b"") + len(after), _check, path, before, after, place.seen.get(path))
+
+
+async def _off_loop(size: int, work: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Work on that many bytes: in a thread if it takes a while, so that it does not hold up others."""
+    return work(*args, **kwargs) if size <= IN_THREAD else await asyncio.to_thread(work, *args, **kwargs)
 
 
 async def target_of(call: Call, path: str) -> Target:
@@ -59,10 +62,10 @@ async def target_of(call: Call, path: str) -> Target:
     return target
 
 
-def note_seen(path: str, content: bytes, place: Place) -> None:
+async def note_seen(path: str, content: bytes, place: Place) -> None:
     """Remember the content of a file by its hash, unless it is too long to be compared later."""
     if len(content) < MAX_PRESENT:
-        place.seen[path] = hashlib.sha256(content).hexdigest()
+        place.seen[path] = await _off_loop(len(content), _hash, content)
     else:
         place.seen.pop(path, None)
 
@@ -85,23 +88,36 @@ async def _exists(path: str, place: Place) -> bool:
         return False
 
 
-def _check_fresh(path: str, before: bytes | None, place: Place) -> None:
-    seen = place.seen.get(path)
-    if before is None or seen is None or hashlib.sha256(before).hexdigest() == seen:
-        return
-    raise ToolError(
-        f"{path} has changed since you read it, so it was not written: read it again and make your change to what is "
-        "there now",
-        code="STALE_FILE",
-    )
+def _compare(path: str, before: bytes | None, after: bytes) -> FileChange:
+    shown = diff(path, before, after)
+    return FileChange(len(after), _hash(after), None if before is None else _hash(before), shown)
 
 
-def _check_markers(before: bytes | None, after: bytes) -> None:
-    there = set(_MARKER.findall((before or b"").decode("utf-8", "replace")))
-    for marker in _MARKER.findall(after.decode("utf-8", "replace")):
-        if marker not in there:
-            raise ToolError(
-                f"the content has {marker!r} in it, which stands for a secret you cannot see; writing it would destroy "
-                "that secret. Leave those lines as they are: change only other lines, for example with edit_file",
-                code="WRITE_FAILED",
-            )
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _check(path: str, before: bytes | None, after: bytes, seen: str | None) -> None:
+    if before is not None and seen is not None and _hash(before) != seen:
+        raise ToolError(
+            f"{path} has changed since you read it, so it was not written: read it again and make your change to what "
+            "is there now",
+            code="STALE_FILE",
+        )
+    marker = _find_new_marker(before or b"", after)
+    if marker:
+        raise ToolError(
+            f"the content has {marker!r} in it, which stands for a secret you cannot see; writing it would destroy "
+            "that secret. Leave those lines as they are: change only other lines, for example with edit_file",
+            code="WRITE_FAILED",
+        )
+
+
+def _find_new_marker(before: bytes, after: bytes) -> str:
+    """A redaction marker that is not in the file yet. One hit after the other, so that threads get their turn."""
+    there: set[bytes] | None = None
+    for found in _MARKER.finditer(after):
+        there = {known[0] for known in _MARKER.finditer(before)} if there is None else there
+        if found[0] not in there:
+            return found[0].decode("utf-8", "replace")
+    return ""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from posixpath import join
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,8 +18,10 @@ from buddy.approvals.questions import Question, Ruling
 from buddy.backends.contract import Run
 from buddy.backends.external.contract import Permission, PermissionAnswer
 from buddy.errors import RunDenied, ToolError
+from buddy.long_json import encode
 from buddy.protocol.codes import Tier
 from buddy.protocol.intents import AgentTool, Exec, Fetch, Intent, Other, Write
+from buddy.steps import take_turns
 from buddy.tools.contract import Place
 from buddy.tools.scripts import scripts_of
 from buddy.tools.writing import makes_programs_run
@@ -86,7 +87,8 @@ class PermissionBridge:
 
     async def _prepare(self, asked: Permission, call_id: str) -> _Prepared:
         intent = await self._intent(asked)
-        digest = digest_of(asked.name, msgspec.json.encode(asked.args).decode(), intent, self._run.place)
+        arguments = (await take_turns(encode(asked.args))).decode()
+        digest = await take_turns(digest_of(asked.name, arguments, intent, self._run.place))
         return _Prepared(Question(call_id, _tier(asked), intent, digest, NAMES.get(asked.kind, asked.name)))
 
     async def _intent(self, asked: Permission) -> Intent:

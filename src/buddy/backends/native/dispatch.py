@@ -25,12 +25,14 @@ from buddy.backends.interrupted import unknown_outcome
 from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.runstate import OpenCall
 from buddy.errors import ToolError
+from buddy.long_json import decode
 from buddy.models.limits import find_refusal
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
-from buddy.scrub.slices import SLICE, slices
+from buddy.scrub.slices import slices
+from buddy.steps import Steps, take_turns
 from buddy.tools.contract import Call, Output, Tool
 from buddy.tools.registry import Registry
 
@@ -132,7 +134,7 @@ class Dispatch:
             body = ToolCall(
                 source=prepared.tool.source if prepared else "unknown",
                 tool_name=call.item.name,
-                args=_shown_arguments(call.item.arguments),
+                args=await take_turns(_shown_arguments(call.item.arguments)),
                 call_id=call.item.call_id,
                 target=run.place.target.name,
             )
@@ -147,13 +149,10 @@ class Dispatch:
         arguments = run.arguments_of(call)
         if problem := find_refusal(arguments):
             raise ToolError(problem)
-        args = self._registry.parse(tool, arguments)
-        if len(arguments) > SLICE:
-            await asyncio.sleep(0)  # each of these steps takes a while for megabytes of arguments
+        args = await take_turns(self._registry.parse_long(tool, arguments))
         intent = await tool.intent(args, run.place)
-        if len(arguments) > SLICE:
-            await asyncio.sleep(0)
-        digest, tier = digest_of(tool.name, arguments, intent, run.place), self._registry.tier_of(tool.name)
+        digest = await take_turns(digest_of(tool.name, arguments, intent, run.place))
+        tier = self._registry.tier_of(tool.name)
         return PreparedCall(tool, args, Question(call.item.call_id, tier, intent, digest, tool.name))
 
     async def _permit(self, run: Run, call: OpenCall, prepared: PreparedCall) -> PreparedCall:
@@ -224,11 +223,11 @@ class Dispatch:
         )
 
 
-def _shown_arguments(arguments: str) -> dict[str, Any]:
+def _shown_arguments(arguments: str) -> Steps[dict[str, Any]]:
     """The arguments as an object, for people; anything else is shown as it is."""
     try:
-        return msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return msgspec.convert((yield from decode(arguments or "{}")), dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeEncodeError):
         return {"raw": arguments}
 
 

@@ -33,6 +33,7 @@ from buddy.protocol.events import (
 )
 from buddy.protocol.shapes import ContextState, ToolCallItem
 from buddy.scrub.slices import SLICE, slices
+from buddy.steps import take_turns
 
 
 class ModelCall(Struct, frozen=True):
@@ -130,7 +131,7 @@ async def _record(run: Run, reply: Reply, turn: int, known_calls: set[str]) -> N
     message = AssistantMessage(
         message_id=message_id,
         text=reply.text,
-        tool_calls=_unique_ids(limit_calls(reply.calls), known_calls),
+        tool_calls=_unique_ids(await take_turns(limit_calls(reply.calls)), known_calls),
         finish=reply.finish,
         truncated=reply.truncated,
         opaque=reply.opaque,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from buddy.models.http.http1 import Response, TruncatedResponse
 from buddy.models.http.wakeup_limiter import WakeupLimiter
+from buddy.steps import parts as cut
 
 MAX_BUFFERED = 1024 * 1024
 
@@ -33,6 +34,8 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_paused = False
+        self._is_full = False
+        self._is_cut = False
         self._failure: Exception | None = None
         self._waiter: asyncio.Future[bool] | None = None
 
@@ -56,7 +59,7 @@ class Connection(asyncio.Protocol):
             raise TruncatedResponse("the connection was closed")
         response = Response()
         self._response, self.has_received = response, False
-        self._transport.writelines(parts)
+        await self._write(parts, response)
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         while not response.status:
@@ -68,6 +71,21 @@ class Connection(asyncio.Protocol):
                     raise HeaderTimeout("the model API did not finish the headers of its response") from error
                 raise
         return response
+
+    async def _write(self, parts: Sequence[bytes], response: Response) -> None:
+        """Send a long request bit by bit; the rest of it is not sent if the response comes before its end."""
+        assert self._transport is not None  # noqa: S101 - the caller has checked it
+        if sum(map(len, parts)) <= MAX_BUFFERED:
+            self._transport.writelines(parts)
+            return
+        for part in parts:
+            for piece in cut(part):
+                while self._is_full and not response.status:
+                    await self._wait(self.idle_seconds)
+                if response.status:
+                    self._is_cut = True
+                    return
+                self._transport.write(piece)
 
     async def read(self, seconds: float | None = None) -> bytes:
         """All of the body that arrived since the last call, waiting for the first byte; empty at its end.
@@ -86,7 +104,8 @@ class Connection(asyncio.Protocol):
         """Drop the response; return whether the connection can carry another one."""
         response, self._response = self._response, None
         self._take()
-        return self.is_open and response is not None and response.is_complete and response.is_reusable
+        is_over = response is not None and response.is_complete and response.is_reusable
+        return self.is_open and is_over and not self._is_cut
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -125,6 +144,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream connection always has one
         self._transport = transport
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._wake()
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
