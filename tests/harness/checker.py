@@ -297,7 +297,8 @@ def check_provider_history(history: History) -> Iterator[str]:
     for item in transcript.closed():
         if isinstance(item, ToolItem) and item.call_id in results:
             result = results[item.call_id]
-            told = item.text.partition("\n\n[allowed by ")[0]  # what a person said to it follows the result
+            # What a person said to it, or a hook, follows the result.
+            told = item.text.partition("\n\n<hook-context")[0].partition("\n\n[allowed by ")[0]
             if not result.blobs and told != result.text.partition("\n\n[allowed by ")[0]:
                 yield history.says(f"the history has another result of {item.call_id} than the log")
 

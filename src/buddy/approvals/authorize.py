@@ -1,4 +1,4 @@
-"""From a prepared call to its start: ask, prepare it again, compare the digests, claim.
+"""From a prepared call to its start: consult hooks, ask, prepare it again, compare the digests, claim.
 
 Invariants: a call starts only with a decision on exactly what would run now; it is claimed before it starts; if the
 disk is nearly full, only read-only calls start.
@@ -16,6 +16,10 @@ DISK_FULL = "less than 200 MiB of disk space is free, so the call could not be r
 
 class Asker(Protocol):
     """The part of a run that gets decisions and claims calls."""
+
+    async def consult_hooks(self, question: Question) -> bool:
+        """Have the hooks answer about a call, once; return whether they changed its input."""
+        ...
 
     async def ask(self, question: Question) -> Ruling: ...
 
@@ -41,7 +45,12 @@ def check_disk_space(tier: Tier, has_room: Callable[[], bool]) -> None:
 async def ask_until_current(
     run: Asker, prepared: CallT, prepare: Callable[[], Awaitable[CallT]]
 ) -> tuple[Ruling, CallT]:
-    """Ask about a call, and again if what would run changed while somebody was deciding."""
+    """Ask about a call, and again if what would run changed while somebody was deciding.
+
+    Hooks are consulted first: what they change is prepared again, so that it is what is decided on.
+    """
+    if await run.consult_hooks(prepared.question):
+        prepared = await prepare()
     while True:
         ruling = await run.ask(prepared.question)
         is_harmless = prepared.question.tier == "read-only" and not prepared.question.intent.caution

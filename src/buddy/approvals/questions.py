@@ -24,7 +24,7 @@ class Opinion(Struct, frozen=True):
     """What the rules say; `decision` is None if none of them applies.
 
     `by_rule`: a rule itself asks. Without it, "ask" only means that no rule can vouch for the call. `must_ask`: no
-    policy decides it either, because it may be what a rule denies.
+    policy decides it either, because it may be what a rule denies. `by_hook`: a hook decided it, or wants a person to.
     """
 
     decision: RuleDecision | None
@@ -32,6 +32,7 @@ class Opinion(Struct, frozen=True):
     rule_id: str | None = None
     by_rule: bool = False
     must_ask: bool = False
+    by_hook: bool = False
 
 
 class Ruling(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from buddy.approvals.trust import TRUST_FILES, Trust
+from buddy.approvals.trust import TRUST_FILES, Trust, effects_of
 from buddy.config.places import Places
 from buddy.config.settings import Config
 from buddy.errors import UserError
@@ -59,7 +59,9 @@ class RuleBook:
 
     def notes(self, root: str) -> tuple[WarningRaised, ...]:
         """Warnings about files of the folder that have no effect although somebody may expect one."""
-        names = [name for name in TRUST_FILES if os.path.lexists(f"{root}/{name}")]
+        if not any(os.path.lexists(f"{root}/{name}") for name in TRUST_FILES):
+            return ()
+        names = [effect.name for effect in effects_of(root)]
         if not names:
             return ()
         if self.trust.answer(root) is None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from buddy.approvals.hook_files import HOOK_FILES, SCRIPT_FOLDERS, hook_commands, named_scripts
 from buddy.errors import UserError
 from buddy.regular_files import open_regular, read_regular
 from buddy.shared_files import locked, replace_content
@@ -26,13 +27,24 @@ AGENT_FILES = {
     ".opencode": "settings of OpenCode: its agents, commands and plugins",
     ".factory": "settings of Droid: its hooks, commands and MCP servers",
 }
-TRUST_FILES = (*RULE_FILES, *AGENT_FILES)
+# Files that Buddy and other agents both read.
+SHARED_FILES = {
+    ".claude/skills": "skills that a model may read and follow",
+    ".agents/skills": "skills that a model may read and follow",
+    ".claude/commands": "slash commands, which may insert the output of programs",
+    ".agents/commands": "slash commands, which may insert the output of programs",
+    ".claude/agents": "agents that a session may start",
+    ".agents/agents": "agents that a session may start",
+}
+TRUST_FILES = (*RULE_FILES, *AGENT_FILES, *HOOK_FILES, *SHARED_FILES)
+_DESCRIBED = {**AGENT_FILES, **SHARED_FILES}
 MAX_BYTES = 256 * 1024
 MAX_FILES = 500
 MIB = 1024 * 1024
 MAX_TRUSTED = 8 * MIB
 """Bytes of one file that trust can cover; configuration is never that large."""
 MAX_ALL = 32 * MIB
+MAX_SHOWN = 10
 _UNREADABLE = "correct the file, or run buddy trust --revoke for its folder"
 
 
@@ -116,15 +128,10 @@ def effects_of(root: str) -> list[Effect]:
     present = [
         name
         for name in TRUST_FILES
-        if (folder / name).is_file() or (name in AGENT_FILES and _has_entries(folder / name))
+        if (folder / name).is_file() or (name in _DESCRIBED and _has_entries(folder / name))
     ]
-    return [Effect(name, _describe(folder, name)) for name in present]
-
-
-def _describe(folder: Path, name: str) -> str:
-    if name == ".mcp.json":
-        return _describe_servers(str(folder))
-    return AGENT_FILES.get(name) or _describe_rules(folder / name)
+    effects = [Effect(name, _describe(folder, name)) for name in present]
+    return [effect for effect in effects if effect.text]
 
 
 def _describe_servers(folder: str) -> str:
@@ -163,6 +170,11 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
         yield name, folder / name
         for found in _below(folder / name):
             yield str(found.relative_to(folder)), found
+    for name in SCRIPT_FOLDERS:
+        for found in _below(folder / name):
+            yield str(found.relative_to(folder)), found
+    for name in named_scripts(folder):
+        yield name, folder / name
 
 
 def _below(folder: Path) -> list[Path]:
@@ -210,6 +222,21 @@ def _stamp(path: Path | str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _describe(folder: Path, name: str) -> str:
+    """What a file does; empty if it does nothing here."""
+    if name in HOOK_FILES:
+        return _describe_hooks(folder, name)
+    if name == ".mcp.json":
+        return _describe_servers(str(folder))
+    return _DESCRIBED.get(name) or _describe_rules(folder / name)
+
+
+def _describe_hooks(folder: Path, name: str) -> str:
+    commands = [f"{event}: {command}" for event, command in hook_commands(folder, name)]
+    more = f" and {len(commands) - MAX_SHOWN} more" if len(commands) > MAX_SHOWN else ""
+    return f"runs commands at set points of a session: {'; '.join(commands[:MAX_SHOWN])}{more}" if commands else ""
 
 
 def _describe_rules(path: Path) -> str:

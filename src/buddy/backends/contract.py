@@ -13,9 +13,29 @@ from buddy.backends.runstate import OpenCall, RunState
 from buddy.models.contract import TokenUsage
 from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
-from buddy.protocol.events import EventBody, SessionCompacted
+from buddy.protocol.events import EventBody, SessionCompacted, ToolResult
 from buddy.protocol.shapes import ContextState
 from buddy.tools.contract import Place
+
+
+class HooksOfRun(Protocol):
+    """The set points of a run at which its backend, or whoever drives it, has hooks run."""
+
+    async def after_call(self, call: OpenCall, result: ToolResult) -> None:
+        """A call has its result; `RunDenied` if a hook ends the run."""
+        ...
+
+    async def screen_messages(self) -> None:
+        """Messages of the user that the model has not seen; `RunDenied` if one is refused."""
+        ...
+
+    async def is_kept_going(self) -> bool:
+        """Whether a hook wants more of an answered run; then its reason is the next message."""
+        ...
+
+    async def may_compact(self) -> bool:
+        """Whether the hooks let the history be compacted."""
+        ...
 
 
 class Run(Protocol):
@@ -24,6 +44,9 @@ class Run(Protocol):
     session_id: str
     run_id: str
     place: Place
+
+    @property
+    def hooks(self) -> HooksOfRun: ...
 
     @property
     def state(self) -> RunState: ...
@@ -50,6 +73,10 @@ class Run(Protocol):
 
     async def claim(self, call_id: str, tier: Tier, digest: str) -> None:
         """Record, durably, that this call is about to start; raises if it ever was claimed before."""
+        ...
+
+    async def consult_hooks(self, question: Question) -> bool:
+        """Have the hooks answer about a call, once; return whether they changed its input."""
         ...
 
     async def ask(self, question: Question) -> Ruling:

@@ -10,7 +10,8 @@ from typing import Literal
 
 from msgspec import Struct, json
 
-from buddy.protocol.actors import RuntimeActor
+from buddy.backends.hooks import explain, is_stricter
+from buddy.protocol.actors import RuntimeActor, acts_on_session
 from buddy.protocol.codes import Source
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -23,6 +24,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -40,6 +42,7 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
+from buddy.protocol.hook_events import HookVerdict
 from buddy.protocol.shapes import ToolCallItem
 
 CONTINUES = "continues"
@@ -77,6 +80,17 @@ class OpenCall(Struct):
     source: Source = "unknown"
     is_claimed: bool = False
     """Whether it ever was: some agents ask again about a call that they may have begun."""
+    hooked: HookVerdict | None = None
+    """The strictest answer of the hooks that were asked before it, and why."""
+    hooked_why: str = ""
+    hook_stops: bool = False
+    changed: str | None = None
+    """The arguments that a hook put in place of those in `item`."""
+
+    @property
+    def arguments(self) -> str:
+        """What it would run with, as far as that is in the log."""
+        return self.item.arguments if self.changed is None else self.changed
 
     @property
     def is_delegate(self) -> bool:
@@ -110,6 +124,10 @@ class RunState(Struct):
     scheduled: CancelScheduled | None = None
     round: int = 1
     checks: dict[str, AcceptanceResult] = {}
+    unscreened: dict[str, str] = {}
+    """The user's messages, by id, that no hook has answered about."""
+    stop_refusals: int = 0
+    """How often a hook made the model continue."""
 
     @property
     def tokens(self) -> int:
@@ -143,7 +161,7 @@ class RunState(Struct):
                 self._settle(body)
             case ToolCall() | ToolClaimed() | ToolResult():
                 self._call(body)
-            case ApprovalRequired() | ApprovalReceived() | ApprovalExpired():
+            case ApprovalRequired() | ApprovalReceived() | ApprovalExpired() | HookFinished():
                 self._decide(body)
             case UserMessage() | AcceptanceResult():
                 self._accept(body)
@@ -182,9 +200,25 @@ class RunState(Struct):
             self.checks[body.id] = body
             return
         self.answered = self.truncated = False
+        if acts_on_session(body.by):
+            self.unscreened[body.message_id] = body.text
+        self.stop_refusals += body.by == RuntimeActor.HOOK
         if body.by == RuntimeActor.ACCEPTANCE:
             self.round += 1
             self.checks = {}
+
+    def _hook(self, body: HookFinished) -> None:
+        self.unscreened.pop(body.message_id or "", None)
+        call = self.open_calls.get(body.call_id or "")
+        if call is None:
+            return
+        call.hook_stops = call.hook_stops or body.stop
+        if body.event != "PreToolUse":
+            return
+        if call.hooked is None or is_stricter(body.verdict, call.hooked):
+            call.hooked, call.hooked_why = body.verdict, explain(body)
+        if body.input is not None:
+            call.changed = json.encode(body.input).decode()
 
     def _call(self, body: ToolCall | ToolClaimed | ToolResult) -> None:
         if body.call_id is None:
@@ -232,8 +266,10 @@ class RunState(Struct):
         if usage.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
 
-    def _decide(self, body: ApprovalRequired | ApprovalReceived | ApprovalExpired) -> None:
+    def _decide(self, body: ApprovalRequired | ApprovalReceived | ApprovalExpired | HookFinished) -> None:
         match body:
+            case HookFinished():
+                self._hook(body)
             case ApprovalRequired():
                 call = self.open_calls.get(body.call_id or "")
                 if call:

@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import apsw
 import msgspec
-from msgspec import Struct
 
 from buddy.approvals.dead_rules import find_dead_rules
 from buddy.approvals.rules import read_rules
+from buddy.cli.doctor_check import Check
+from buddy.cli.doctor_extensions import check_extensions
 from buddy.cli.endpoint_check import check_endpoint
 from buddy.cli.mcp_check import check_servers, find_servers
 from buddy.cli.options import Options
@@ -49,15 +49,6 @@ from buddy.version import VERSION
 MCP_SECONDS = 10.0
 WANTED_SQLITE = (3, 51, 3)
 PROGRAMS = ("bash", "tmux", "rg", "ssh", "podman", "docker", "bwrap")
-
-Status = Literal["ok", "info", "warn", "fail"]
-
-
-class Check(Struct, frozen=True, omit_defaults=True):
-    name: str
-    status: Status
-    text: str
-    hint: str = ""
 
 
 def doctor(options: Options) -> int:
@@ -90,6 +81,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield from _local_model(config)
         yield from _agents(config, places)
         yield from _mcp_servers(config, places, options, scrubber)
+    yield from check_extensions(places, Path(options.directory).resolve())
     yield from _daemon(options)
     yield from _programs()
     yield from _sandboxes()

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from buddy.approvals.trust import Effect, Trust
 
 # The names in `trust.TRUST_FILES`, checked before that module is loaded.
-NAMES = ("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory")
+NAMES = (
+    *("buddy.toml", "agent.toml", ".mcp.json", "opencode.json", "opencode.jsonc", ".opencode", ".factory"),
+    *(".claude/settings.json", ".agents/hooks.json", ".claude/skills", ".agents/skills"),
+    *(".claude/commands", ".agents/commands", ".claude/agents", ".agents/agents"),
+)
 
 
 def ask_for_trust(options: Options) -> None:

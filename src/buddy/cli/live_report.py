@@ -152,7 +152,7 @@ class LiveReport(Report):
                 return self._style.cyan(text)
             case "error":
                 return self._style.red(text)
-            case "warning" | "approval_expired" | "recovery":
+            case "warning" | "approval_expired" | "recovery" | "hook_finished":
                 return self._style.yellow(text)
             case _:
                 return self._style.dim(text)

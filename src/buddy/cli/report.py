@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from buddy.client.core import encode_json
 from buddy.terminal.approval_screen import Asked, approval_text
 from buddy.terminal.escape import escape, escape_json, one_line
+from buddy.terminal.hook_lines import hook_line
 from buddy.terminal.line_question import terminal_size
 from buddy.terminal.phrases import format_deadline, redacted_text
 
@@ -188,6 +189,9 @@ def _note_line(event: "JsonEvent") -> str | None:
             return f"the outcome of {escape(event['payload'].get('callId') or 'a call')} is unknown"
         case "warning" if event["payload"]["code"] != "FOLDER_NOT_TRUSTED":  # the command has already said so
             return f"warning: {escape(event['payload']['message'])}{_hint(event['payload'])}"
+        case "hook_finished":
+            said = event["payload"]
+            return hook_line(said["event"], said["hook"], said["verdict"], said.get("reason"), said.get("message"))
         case "error":
             return f"error: {escape(event['payload']['message'])}{_hint(event['payload'])}"
         case _:

@@ -19,6 +19,7 @@ from buddy.protocol.events import (
     CancelScheduled,
     Error,
     EventBody,
+    HookFinished,
     ModelSwitched,
     Recovery,
     RunCancelling,
@@ -136,10 +137,17 @@ def _note(body: EventBody) -> tuple[str, str, str] | None:
             return _naming(body)
         case WarningRaised():
             return "warning", f"{body.code}: {body.message}", "yellow"
-        case Error():
-            return "error", f"{body.code}: {body.message}", "red"
+        case Error() | HookFinished():
+            return _report(body)
         case _:
             return None
+
+
+def _report(body: Error | HookFinished) -> tuple[str, str, str]:
+    if isinstance(body, Error):
+        return "error", f"{body.code}: {body.message}", "red"
+    said = f": {body.reason}" if body.reason else ""
+    return "hook", f"{body.event} {body.hook} → {body.verdict} ({body.duration_ms} ms){said}", ""
 
 
 def _naming(body: SessionRenamed | SessionArchived) -> tuple[str, str, str]:

@@ -133,6 +133,7 @@ class View:
                 | "session_archived"
                 | "acceptance_result"
                 | "recovery"
+                | "hook_finished"
             ):
                 pass  # the session's state does not change
 
@@ -185,6 +186,7 @@ class View:
                 | "session_archived"
                 | "acceptance_result"
                 | "recovery"
+                | "hook_finished"
             ):
                 pass  # neither text nor use
 

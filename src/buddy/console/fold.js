@@ -340,6 +340,13 @@ const TIMELINE = {
     if (warning.code === "EVENT_GAP") add(view, event, "gap", { text: warning.message });
     else note(view, event, "warn", warning.message, warning.detail);
   },
+  hook_finished(view, event, hook) {
+    const name = `${hook.event} hook ${hook.hook}`;
+    if (hook.verdict === "failed") note(view, event, "warn", `${name} failed`, hook.reason);
+    else if (hook.verdict === "changed") note(view, event, "info", `${name} changed the input`, hook.reason);
+    else if (hook.verdict === "deny") note(view, event, "info", `${name} refused`, hook.reason);
+    if (hook.message) note(view, event, "info", `${name}: ${hook.message}`);
+  },
   error(view, event, error) {
     note(view, event, "error", error.message, error.detail);
   },

@@ -30,6 +30,7 @@ from buddy.daemon.crowding import make_room
 from buddy.daemon.dispatch import Dispatcher
 from buddy.daemon.handlers.all import make_handlers
 from buddy.daemon.handlers.host import WebControl
+from buddy.daemon.hooks import make_hooks
 from buddy.daemon.limits import read_limits
 from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
@@ -118,7 +119,7 @@ class Runtime:
             for password in overrides.shared.address.passwords:
                 self.scrubber.register(password)
         self.log = overrides.shared or overrides.log or _open_log(places, overrides.clock)
-        self._user_folder = places.config_dir
+        self.user_folder = places.config_dir
         self._providers = Providers(places.config_dir / "auth.json", self.scrubber)
         keys = ClientKeys(env, self._hide)
         make = overrides.provider or self._providers.make
@@ -295,7 +296,7 @@ class Runtime:
         source = self._tool_source(bool(options and options.tmux))
         project = project_of(started.repo.root_path if started.repo else "", started.user)
         recall = self.memory.recaller(started.session_id, project) if self.memory else None
-        place = (self._user_folder, recall, agent.temperature, agent.top_p)
+        place = (self.user_folder, recall, agent.temperature, agent.top_p)
         settings = PromptSettings(instructions, *place)
         try:
             chosen = named, model
@@ -350,6 +351,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         parks=config.agent.parks,
         max_turns=config.agent.max_turns,
         permissions=runtime.rulebook.permissions,
+        hooks=make_hooks(runtime.user_folder / "hooks.json", runtime.rulebook.trust),
         boot_clock=overrides.boot_clock,
         listeners=tuple(part.observe for part in listening if part),
     )

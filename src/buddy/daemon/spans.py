@@ -22,6 +22,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -111,6 +112,7 @@ class Spans:
                 | ModelSwitched()
                 | SessionForked()
                 | AcceptanceResult()
+                | HookFinished()
             ):
                 pass  # neither a span nor an event of one
 

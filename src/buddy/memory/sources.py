@@ -6,6 +6,7 @@ from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import AssistantMessage, EventBody, ToolResult, UserMessage
 
 REMEMBERED = frozenset({"user_message", "assistant_message", "tool_result"})
+_RUNTIME = (RuntimeActor.ACCEPTANCE, RuntimeActor.HOOK)
 LONGEST_TEXT = 64 * 1024
 
 
@@ -21,7 +22,7 @@ class SessionText(Struct, frozen=True):
 def text_in(seq: int, ts: int, body: EventBody) -> SessionText | None:
     """The text that this event adds to memory; None for most."""
     match body:
-        case UserMessage() if body.by != RuntimeActor.ACCEPTANCE and not body.as_is:  # sent once, not for ever
+        case UserMessage() if body.by not in _RUNTIME and not body.as_is:  # sent once, not for ever
             return SessionText(seq, ts, "user", body.text[:LONGEST_TEXT])
         case AssistantMessage() if body.text:
             return SessionText(seq, ts, "assistant", body.text[:LONGEST_TEXT])

@@ -24,6 +24,7 @@ class RuntimeActor(StrEnum):
     AUTO_COMPACTION = "auto"
     DAEMON = "daemon"
     IMPORT = "import"
+    HOOK = "hook"
 
 
 class RuleActor(Struct, frozen=True):

@@ -23,6 +23,7 @@ from buddy.protocol.codes import (
     Verdict,
 )
 from buddy.protocol.facts import EventFacts, Informational, Payload
+from buddy.protocol.hook_events import HookFinished
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.session_events import (
     CancelScheduled,
@@ -376,6 +377,7 @@ EventBody = (
     | SessionArchived
     | AcceptanceResult
     | Recovery
+    | HookFinished
 )
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 

@@ -454,6 +454,21 @@ class Recovery(Payload):
     message: NotRequired[str | None]
 
 
+class HookFinished(Payload):
+    hook: str
+    event: Literal["Notification", "PermissionRequest", "PostToolUse", "PreCompact", "PreToolUse", "SessionEnd", "SessionStart", "Stop", "UserPromptSubmit"]
+    verdict: Literal["allow", "ask", "changed", "deny", "failed", "none"]
+    durationMs: int
+    callId: NotRequired[str | None]
+    reason: NotRequired[str | None]
+    owner: NotRequired[Literal["project", "user"] | None]
+    input: NotRequired[dict[str, Any] | None]
+    context: NotRequired[str | None]
+    message: NotRequired[str | None]
+    messageId: NotRequired[str | None]
+    stop: NotRequired[bool]
+
+
 JsonEvent = (
     Event[Literal["session_started"], SessionStarted]
     | Event[Literal["session_snapshot"], SessionSnapshot]
@@ -490,4 +505,5 @@ JsonEvent = (
     | Event[Literal["session_archived"], SessionArchived]
     | RunEvent[Literal["acceptance_result"], AcceptanceResult]
     | Event[Literal["recovery"], Recovery]
+    | Event[Literal["hook_finished"], HookFinished]
 )

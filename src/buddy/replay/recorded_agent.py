@@ -23,6 +23,7 @@ from buddy.protocol.events import (
     AssistantRestart,
     Error,
     EventBody,
+    HookFinished,
     ModelRequest,
     Progress,
     Recovery,
@@ -105,6 +106,8 @@ class _RecordedWork:
             match body:
                 case UserMessage() | AcceptanceResult():
                     break
+                case HookFinished(event="Stop" | "UserPromptSubmit"):
+                    break
                 case Status() if body.source == "acceptance":
                     break
                 case RunCancelling():
@@ -129,6 +132,11 @@ class _RecordedWork:
                 self._asked.add(body.approval_id)
                 ask = self._asking.create_task(self._ask(body))
                 self._asks.setdefault(body.call_id or "", []).append(ask)
+            case HookFinished() if body.event == "PermissionRequest":
+                await self._start_asking(event)
+            case HookFinished() if event.run_id is not None:
+                await self._cursor.wait_before(event.seq)
+                self._run.emit(body)
             case ToolResult() if body.outcome != "closed":
                 await self._result(event.seq, body)
             case _ if isinstance(body, _ADAPTERS):
@@ -136,6 +144,14 @@ class _RecordedWork:
                 self._run.emit(body)
             case _:
                 pass
+
+    async def _start_asking(self, event: Event) -> None:
+        """Hooks come before the question, or instead of it."""
+        found = (
+            body for _, body in self._cursor.after(event.seq) if isinstance(body, ApprovalRequired | ApprovalReceived)
+        )
+        if (approval := next(found, None)) is not None:
+            await self._replay(event, approval)
 
     async def _result(self, seq: int, body: ToolResult) -> None:
         call_id = body.call_id or ""

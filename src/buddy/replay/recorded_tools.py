@@ -25,6 +25,7 @@ from buddy.protocol.events import (
     ApprovalRequired,
     Error,
     EventBody,
+    HookFinished,
     Progress,
     Recovery,
     RunCancelling,
@@ -117,13 +118,18 @@ class RecordedDispatch(Dispatch):
         call_id, name = call.item.call_id, call.item.name
         await self._cursor.wait_prepared(call_id)
         _, step = self._cursor.next_step(call_id)
-        if isinstance(step, ToolResult) and step.outcome == "rejected":
+        if isinstance(step, ToolResult) and step.outcome == "rejected" and not self._is_changed_later(call_id):
             raise _error_of(step)
         digest = "" if step is None or isinstance(step, ToolResult) else step.digest
         tool, tier = self._recorded.get(name), self._recorded.tier_of(name)
         return PreparedCall(
             tool, NoArgs(), Question(call_id, tier, intent_of(name, step), digest or call.digest or "", name)
         )
+
+    def _is_changed_later(self, call_id: str) -> bool:
+        """Whether a hook is still to change the input: before that, it could be prepared."""
+        ahead = (body for _, body in self._cursor.rest_of_run() if isinstance(body, HookFinished))
+        return any(body.call_id == call_id and body.input is not None for body in ahead)
 
     async def execute(self, run: Run, call: OpenCall, prepared: PreparedCall) -> Output:
         del run, prepared
@@ -202,12 +208,23 @@ class RecordedPermissions(Permissions):
         if isinstance(step, ApprovalRequired):
             return Opinion("ask", str(step.details.get("why", "")), must_ask=True)
         actor = parse_actor(step.by) if isinstance(step, ApprovalReceived) else None
+        if self._is_left_to_hooks(question.call_id):
+            return Opinion("ask", "", must_ask=True)
         if not isinstance(step, ApprovalReceived) or not isinstance(actor, RuleActor | RuntimeActor):
             # What a person decided later, or nobody, was left to them by every policy.
             return Opinion(None, "", must_ask=True)
         if isinstance(actor, RuleActor) and actor != SESSION_GRANT:
             return Opinion("allow" if step.decision == "approve" else "deny", step.comment or "", actor.id)
         return Opinion("ask" if question.tier == "read-only" else None, "")
+
+    def _is_left_to_hooks(self, call_id: str) -> bool:
+        """Whether hooks for permission requests come before the decision: nothing else had decided the call."""
+        for _, body in self._cursor.rest_of_run():
+            if isinstance(body, HookFinished) and body.event == "PermissionRequest" and body.call_id == call_id:
+                return True
+            if isinstance(body, ApprovalRequired | ApprovalReceived) and body.call_id == call_id:
+                return False
+        return False
 
     def offer(self, question: Question) -> dict[str, object]:
         _, step = self._cursor.next_step(question.call_id)

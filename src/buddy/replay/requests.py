@@ -15,6 +15,7 @@ from buddy.protocol.events import (
     ApprovalRequired,
     CancelScheduled,
     EventBody,
+    HookFinished,
     ModelSwitched,
     RunCancelling,
     RunStarted,
@@ -90,11 +91,9 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
                 session_id, run_id, body.approval_id, body.decision, body.comment, scope, body.stop, seconds
             )
             return lambda session: session.submit_approval(submission, body.by)
-        case RunCancelling():
-            return lambda session: session.runs.cancel(_cancel(session_id, run_id, body), body.by)
-        case CancelScheduled():
-            later = CancelRun(session_id, run_id, body.reason, _seconds_until(body.at, event.ts))
-            return lambda session: session.runs.cancel(later, body.by)
+        case RunCancelling() | CancelScheduled():
+            request = _cancel(session_id, run_id, body, event.ts)
+            return lambda session: session.runs.cancel(request, body.by)
         case ApprovalPolicyChanged():
             return _change_policy(body, event.ts)
         case ModelSwitched():
@@ -102,13 +101,27 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
             return lambda session: switch_model(session, model, body.by)
         case SessionResumed():
             return lambda session: session.resume(body.by)
+        case HookFinished() if event.run_id is None:
+            return _record_outside(body)
         case SessionCompacted():
             return lambda session: compact(session, body.by, undo=body.undo)
         case _:
             return None
 
 
-def _cancel(session_id: str, run_id: str, body: RunCancelling) -> CancelRun:
+def _record_outside(body: HookFinished) -> Act:
+    """A hook outside of a run answered when it was done."""
+
+    async def record(session: Session) -> None:
+        session.hooks.record((body,), None)
+        await session.commit()
+
+    return record
+
+
+def _cancel(session_id: str, run_id: str, body: RunCancelling | CancelScheduled, now: int) -> CancelRun:
+    if isinstance(body, CancelScheduled):
+        return CancelRun(session_id, run_id, body.reason, _seconds_until(body.at, now))
     return CancelRun(session_id, run_id, body.reason, return_queue=bool(body.returned))
 
 

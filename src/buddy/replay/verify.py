@@ -22,6 +22,7 @@ from buddy.models.contract import Provider
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.blobs import restore_body
 from buddy.protocol.events import ApprovalRequired, EventBody, RunStarted, SessionStarted
+from buddy.replay.recorded_hooks import RecordedHooks
 from buddy.replay.recorded_model import RecordedProvider, RecordedScrubber
 from buddy.replay.recorded_tools import (
     RecordedDispatch,
@@ -188,6 +189,7 @@ class _Player:
             approval_timeout=self._approval_timeout(),
             expiry_ends_run=self._recording_version() >= EXPIRY_ENDS_RUN,
             permissions=lambda _: RecordedPermissions(root, cursor),
+            hooks=lambda _session_id, _place: RecordedHooks(cursor),
             merge_seconds=0.0,
         )
 

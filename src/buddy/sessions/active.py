@@ -12,7 +12,9 @@ from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, 
 from buddy.scrub.marks import has_mark
 from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
+from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.run_hooks import RunHooks
 from buddy.tools.contract import Place
 
 STREAMED_PER_CALL = 1024 * 1024
@@ -27,6 +29,7 @@ class ActiveRun:
         approvals: Approvals,
         *,
         clock: Callable[[], int],
+        hooks: HookPoints,
         put_blob: Callable[[bytes], Awaitable[str]],
         record_steering: Callable[[], Awaitable[bool]],
     ) -> None:
@@ -39,6 +42,7 @@ class ActiveRun:
         self._approvals = approvals
         self._clock = clock
         self._put_blob = put_blob
+        self.hooks = RunHooks(self, hooks)
         self._arguments: dict[str, str] = {}
         self._streamed: dict[str, int] = {}
 
@@ -80,11 +84,22 @@ class ActiveRun:
         await self._journal.commit(Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest)), durable=True)
         faults.reached("claim.after")
 
+    async def consult_hooks(self, question: Question) -> bool:
+        call = self._state.open_calls.get(question.call_id)
+        opinion = self._approvals.permissions.judge(question)
+        changed = await self.hooks.before_call(call, question, opinion) if call is not None else None
+        if changed is not None:
+            self._arguments[question.call_id] = changed
+        return changed is not None
+
     async def ask(self, question: Question) -> Ruling:
         return await self._approvals.ask(question)
 
     async def record_steering(self) -> bool:
-        return await self._record_steering()
+        found = await self._record_steering()
+        if found:
+            await self.hooks.screen_messages()
+        return found
 
     def seconds(self) -> float:
         return max(0.0, (self._clock() - self._state.started_ts) / 1000)
@@ -93,9 +108,9 @@ class ActiveRun:
         known = self._arguments.get(call.item.call_id)
         if known is not None:
             return known
-        if has_mark(call.item.arguments):
+        if has_mark(call.arguments):
             raise ToolError("not run: the arguments contained a secret, which is not stored, so it can't be repeated")
-        return call.item.arguments
+        return call.arguments
 
     async def scrub_ahead(self, body: EventBody) -> None:
         await self._journal.prepare(body)

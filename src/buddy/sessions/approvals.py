@@ -27,7 +27,9 @@ from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalReq
 from buddy.protocol.ids import Ids
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest, SessionOptions
+from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.permission_hooks import AskedHooks, judge
 from buddy.sessions.state import SessionFold
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Approvals:
         ids: Ids,
         timeout: float | None,
         expiry_ends_run: bool = True,
+        hooks: HookPoints,
     ) -> None:
         self._journal = journal
         self._fold = fold
@@ -67,6 +70,7 @@ class Approvals:
         self._ids = ids
         self._timeout = timeout
         self._expiry_ends_run = expiry_ends_run
+        self._hooks = hooks
         self._waiting: dict[str, _Waiting] = {}
         self.window: Deadline | None = None
         """When an `until` policy of the session ends; a restart ends it anyway."""
@@ -81,7 +85,7 @@ class Approvals:
         call = run.open_calls.get(question.call_id) if run else None
         if run is None or call is None:
             return Ruling(approved=False, by=RuntimeActor.POLICY, comment="no run is active")
-        opinion = self.permissions.judge(question)
+        opinion = judge(self.permissions, call, question)
         if not needs_decision(question.tier, opinion):
             return Ruling(approved=True, by=RuntimeActor.POLICY, waited=False)
         if call.stage == "approved" and call.digest == question.digest:
@@ -174,8 +178,12 @@ class Approvals:
         return self.session_policy().policy == "until" or bool(self.permissions.grants(self._now()))
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
-        now, approval_id = self._now(), self._ids("appr")
+        now = self._now()
         decision = decide(question, opinion, self.policy().at(now), self._grant(question, now), _mode(self._fold))
+        if decision.verdict == "ask":
+            asked = AskedHooks(self._hooks, run.run_id, _mode(self._fold))
+            decision = await asked.decide(call, question, opinion) or decision
+        approval_id = self._ids("appr")
         if decision.verdict == "ask" or decision.by is None:
             await self._require(run, call, question, approval_id, decision.why)
         else:
@@ -186,6 +194,7 @@ class Approvals:
                 call_id=question.call_id,
                 digest=question.digest,
                 comment=decision.why or None,
+                stop=decision.by is RuntimeActor.HOOK and call.hook_stops,
             )
             self._journal.record(received, self._fold.run.run_id if self._fold.run else None)
 
@@ -195,7 +204,7 @@ class Approvals:
         policy, mode = self.policy().at(now), replace(_mode(self._fold), attended=True)
         if policy not in ("all", "none") and not mode.plan:
             return
-        decision = decide(question, self.permissions.judge(question), policy, self._grant(question, now), mode)
+        decision = decide(question, judge(self.permissions, call, question), policy, self._grant(question, now), mode)
         if decision.verdict != "ask" and decision.by is not None:
             await self._decide_pending(call, decision.verdict, str(decision.by), decision.why or None)
 
@@ -236,6 +245,7 @@ class Approvals:
         self._waiting[approval_id] = _Waiting(question)
         await self._journal.commit(Rows(approval=record), durable=True)
         faults.reached("approval.required.after")
+        self._hooks.notify(f"Buddy needs your permission to use {question.tool}", "permission_prompt")
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:

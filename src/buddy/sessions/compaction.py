@@ -1,9 +1,12 @@
 """Compacting the history of a session at a client's request, and undoing that."""
 
 from buddy.backends.contract import Compaction, compaction_event
+from buddy.backends.hooks import explain, strictest
+from buddy.errors import ProtocolError
 from buddy.protocol.actors import ClientActor
 from buddy.protocol.events import SessionCompacted
 from buddy.protocol.requests import CompactSessionReply
+from buddy.sessions.run_hooks import compact_call
 from buddy.sessions.session import Session
 
 
@@ -29,6 +32,9 @@ async def compact(session: Session, by: str, *, undo: bool) -> CompactSessionRep
 async def _compaction(session: Session) -> Compaction | None:
     session.runs.is_compacting = True
     try:
+        said = strictest(await session.hooks.run(compact_call("manual"), None))
+        if said is not None and said.verdict == "deny":
+            raise ProtocolError("INVALID_REQUEST", f"not compacted: {explain(said)}")
         return await session.backend.compact()
     finally:
         session.runs.is_compacting = False

@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -93,6 +94,7 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | SessionCompacted()
                 | SessionForked()
                 | AcceptanceResult()
+                | HookFinished()
                 | None
             ):
                 pass  # neither opens nor closes a call

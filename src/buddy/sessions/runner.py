@@ -105,8 +105,11 @@ async def _end_interrupted_calls(run: Run, left: float | None) -> None:
 
 async def _work_until_accepted(run: Run, backend: Backend) -> None:
     """Work, check, report what failed, and try again, until every check has passed or the rounds are used up."""
+    await run.hooks.screen_messages()
     while True:
         await backend.execute(run)
+        if await run.hooks.is_kept_going():
+            continue
         failed = [result for result in await check(run) if not result.passed]
         if not failed:
             return

@@ -30,6 +30,7 @@ from buddy.protocol.shapes import WaitingMessage
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
+from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.inbox import MessageQueue, QueuedMessage
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.messages import (
@@ -59,6 +60,7 @@ class RunOwner(Protocol):
     fold: SessionFold
     journal: Journal
     approvals: Approvals
+    hooks: HookPoints
     audience: Audience
     is_closing: bool
 
@@ -348,6 +350,7 @@ def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -
         session.journal,
         session.approvals,
         clock=session.services.clock,
+        hooks=session.hooks,
         put_blob=session.services.log.put_blob,
         record_steering=record_steering,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from buddy.approvals.deadlines import Moment
+from buddy.backends.hooks import NO_HOOKS, Hooks
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
@@ -15,12 +16,18 @@ from buddy.sessions.journal import MERGE_SECONDS
 
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
+    from buddy.tools.contract import Place
 
 
 def without_rules(root: str) -> "Permissions":
     from buddy.approvals.permissions import Permissions
 
     return Permissions(root)
+
+
+def without_hooks(session_id: str, place: "Place") -> Hooks:
+    del session_id, place
+    return NO_HOOKS
 
 
 class SessionServices(Struct, frozen=True):
@@ -40,6 +47,7 @@ class SessionServices(Struct, frozen=True):
     parks: bool = False
     max_turns: int = 50
     permissions: "Callable[[str], Permissions]" = without_rules
+    hooks: "Callable[[str, Place], Hooks]" = without_hooks
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
     merge_seconds: float = MERGE_SECONDS
     boot_clock: Callable[[], BootTime | None] = lambda: None

@@ -11,13 +11,14 @@ from buddy.backends.contract import Backend
 from buddy.errors import LogError, ProtocolError, StorageFull
 from buddy.log.contract import Lease
 from buddy.protocol.basics import NO_EXPIRY
-from buddy.protocol.codes import SessionState
+from buddy.protocol.codes import Policy, SessionState
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import EventBody, SessionResumed, SessionSnapshot, SessionStarted, WarningRaised
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
+from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, KeyReused, Rows
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import pruned_message
@@ -68,6 +69,7 @@ class Session:
             row_changes=lambda: self._row.take_changes(len(fold.pending)),
             merge_seconds=services.merge_seconds,
         )
+        self.hooks = HookPoints(services.hooks(self.session_id, place), self.journal, lambda: _mode_of(self))
         self.approvals = Approvals(
             self.journal,
             fold,
@@ -76,6 +78,7 @@ class Session:
             ids=services.ids,
             timeout=services.approval_timeout,
             expiry_ends_run=services.expiry_ends_run,
+            hooks=self.hooks,
         )
         self.runs = Runs(self)
 
@@ -158,6 +161,8 @@ class Session:
             await self.runs.stop(reason)
         await self.abandon()
         if not self.broken:
+            await self.hooks.end("other")
+        if not self.broken:
             await self.services.log.release(self.journal.lease)
 
     async def park(self) -> None:
@@ -171,6 +176,7 @@ class Session:
     async def abandon(self) -> None:
         """Stop working without another event (the log is fenced, full, or owned by another process)."""
         await self.runs.abandon()
+        await self.hooks.stop()
         await self.backend.close()
         self.audience.wake()
 
@@ -206,3 +212,7 @@ class Session:
         self.audience.publish(events)
         for listener in self.services.listeners:
             listener(events)
+
+
+def _mode_of(session: Session) -> tuple[bool, Policy]:
+    return session.fold.is_planning, session.approvals.policy().at(session.services.now())

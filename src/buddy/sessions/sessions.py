@@ -108,6 +108,7 @@ class Sessions:
         self._open[session_id] = session
         self._start_heartbeat()
         await session.begin(started, notes)
+        session.hooks.begin("startup")
         return session, await self.tokens.mint(session_id, "driver")
 
     async def fork(
@@ -234,6 +235,7 @@ class Sessions:
         if opened.journal.last_seq == 0 and fold.started is not None:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
         await opened.runs.recover()
+        opened.hooks.begin("resume")
         return opened
 
     async def announce_gap(self, session_id: str, requested: int) -> None:

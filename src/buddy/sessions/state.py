@@ -19,6 +19,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -63,6 +64,8 @@ class SessionFold(Struct):
     model: str | None = None
     last_text: str = ""
     context: ContextState = ContextState(0, 1)
+    opening: UserMessage | None = None
+    """The message whose run has not been recorded as started yet."""
     saved: list[int] = []
     """The tokens that each compaction saved, the latest last; undoing one removes its entry."""
 
@@ -117,6 +120,7 @@ class SessionFold(Struct):
                 | ApprovalExpired()
                 | SessionForked()
                 | AcceptanceResult()
+                | HookFinished()
             ):
                 pass  # affects only the run
         run = self.run
@@ -128,11 +132,16 @@ class SessionFold(Struct):
             case UserMessage():
                 if event.run_id:
                     self.runs.setdefault(body.message_id, event.run_id)
+                if self.run is None:
+                    self.opening = body
             case RunStarted():
                 if self.run is None:
                     self.run = RunState(body.run_id, body.options, event.ts)
+                    if self.opening is not None:
+                        self.run.apply(self.opening)
+                self.opening = None
             case RunComplete():
-                self.run, self.outcome = None, body.outcome
+                self.run, self.outcome, self.opening = None, body.outcome, None
 
     def _settle(self, body: ApprovalPolicyChanged | ApprovalReceived | ModelSwitched, seq: int) -> None:
         """Settings that apply to the session from here on."""

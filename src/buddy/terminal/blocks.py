@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     CancelScheduled,
     Error,
     EventBody,
+    HookFinished,
     ModelRequest,
     ModelSwitched,
     Phase,
@@ -52,6 +53,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.terminal.escape import escape, one_line
+from buddy.terminal.hook_lines import hook_line
 from buddy.terminal.phrases import (
     PLAN_MODE,
     format_duration,
@@ -85,7 +87,7 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return result_block(body, style)
         case ApprovalReceived() | ApprovalExpired() | AcceptanceResult():
             return _verdict_block(body, style, ts)
-        case WarningRaised() | Error():
+        case WarningRaised() | Error() | HookFinished():
             return _problem_block(body, style)
         case ModelRequest() | RunStarted() | Recovery() | RunCancelling() | CancelScheduled():
             return _run_note(body, style, ts)
@@ -124,7 +126,10 @@ def _verdict_block(body: ApprovalReceived | ApprovalExpired | AcceptanceResult, 
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
 
 
-def _problem_block(body: WarningRaised | Error, style: Style) -> str:
+def _problem_block(body: WarningRaised | Error | HookFinished, style: Style) -> str | None:
+    if isinstance(body, HookFinished):
+        said = hook_line(body.event, body.hook, body.verdict, body.reason, body.message)
+        return style.yellow(f"  ! {said}") if said else None
     message = escape(body.message)
     line = style.red(f"✗ {message}") if isinstance(body, Error) else style.yellow(f"! {message}")
     # Only these codes have the next step as their detail.

@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -221,6 +222,7 @@ class CurrentSession:
                 | RunComplete()
                 | AcceptanceResult()
                 | SessionForked()
+                | HookFinished()
             ):
                 pass
 

@@ -204,7 +204,9 @@ class EventRecorder:
             failure, outcome = ToolFailure("AUTH_FAILURE", False, full[:200]), "denied"
         elif event.is_error:
             failure, outcome = ToolFailure("UNKNOWN", False, full[:200]), "failed"
-        self._run.emit(self._result_of(call, text, outcome, failure, stored))
+        result = self._result_of(call, text, outcome, failure, stored)
+        self._run.emit(result)
+        await self._run.hooks.after_call(call, result)
         self.between_turns = not self._run.state.open_calls
 
     def _unknown_result(self, call: OpenCall) -> ToolResult:

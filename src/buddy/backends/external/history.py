@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from buddy.backends.hooks import render_context
 from buddy.backends.runstate import OpenCall
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -14,6 +15,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -48,7 +50,7 @@ class History:
         self.session_id: str | None = None
         self.starts = 0
         self._is_new_session = False
-        self._unsent: list[str] = []
+        self._unsent: list[tuple[str, str]] = []
         self._current = ""
         self._said: list[str] = []
         self.calls: set[str] = set()
@@ -57,19 +59,19 @@ class History:
     def observe(self, body: EventBody) -> None:
         match body:
             case UserMessage():
-                self._unsent.append(body.text)
+                self._unsent.append((body.message_id, body.text))
+            case HookFinished():
+                self._hook(body)
             case ModelRequest():
                 self._mark_sent()
             case AssistantMessage():
                 if body.text:
                     self._remember(f"You: {body.text}")
-            case Status() | WarningRaised():
+            case Status() | WarningRaised() | SessionForked():
                 self._take_report(body)
             case ToolCall():
                 if body.call_id is not None:
                     self.calls.add(body.call_id)
-            case SessionForked():
-                self._forget_session()
             case (
                 Informational()
                 | SessionStarted()
@@ -93,9 +95,11 @@ class History:
             ):
                 pass  # nothing that the agent has to be sent
 
-    def _take_report(self, report: Status | WarningRaised) -> None:
-        """What the agent, or its connection, reported of itself."""
-        if isinstance(report, WarningRaised):
+    def _take_report(self, report: Status | WarningRaised | SessionForked) -> None:
+        """What the agent, or its connection, reported of itself; a copy of the session has none."""
+        if isinstance(report, SessionForked):
+            self._forget_session()
+        elif isinstance(report, WarningRaised):
             if report.code == LOST:
                 self._forget_session()
         elif report.source == "delegate" and report.phase == SESSION:
@@ -103,9 +107,20 @@ class History:
         elif report.source == "delegate" and report.phase == STARTING:
             self.starts += 1
 
+    def _hook(self, body: HookFinished) -> None:
+        """What a hook adds goes with the next message; one that it refused is not sent."""
+        if body.event == "UserPromptSubmit" and body.verdict == "deny":
+            self._unsent = [(known, text) for known, text in self._unsent if known != body.message_id]
+        elif body.context is not None and body.call_id is None:
+            self._unsent.append(("", render_context(body).strip()))
+
+    @property
+    def _unsent_text(self) -> str:
+        return "\n\n".join(text for _, text in self._unsent)
+
     def message(self, *, interrupted: bool, held: Sequence[OpenCall] = ()) -> str:
         """The next message for the agent; `held` are calls that waited for a decision when it was interrupted."""
-        text = "\n\n".join(self._unsent)
+        text = self._unsent_text
         if interrupted:
             text = (
                 "You were interrupted while working, and what was in progress may or may not have completed: "
@@ -120,7 +135,7 @@ class History:
     def _mark_sent(self) -> None:
         """The unsent messages are now on their way."""
         if self._unsent:
-            self._current = "\n\n".join(self._unsent)
+            self._current = self._unsent_text
             self._remember(f"User: {self._current}")
         self._unsent = []
         self._is_new_session = False

@@ -57,13 +57,16 @@ class Dispatch:
         for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
             calls = list(group)
             if read_only and len(calls) > 1:
-                for result in await self._run_concurrently(run, calls):
+                for call, result in zip(calls, await self._run_concurrently(run, calls), strict=True):
                     run.emit(result)
+                    await run.hooks.after_call(call, result)
             else:
                 for call in calls:
                     await asyncio.sleep(0)  # many calls may be refused without a wait
-                    run.emit(await self._result_of(run, call))
+                    result = await self._result_of(run, call)
+                    run.emit(result)
                     faults.reached("result.emitted")
+                    await run.hooks.after_call(call, result)
 
     async def _run_concurrently(self, run: Run, calls: list[OpenCall]) -> list[ToolResult]:
         try:

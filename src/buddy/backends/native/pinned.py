@@ -23,6 +23,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -108,6 +109,7 @@ class Pins:
                 | ModelSwitched()
                 | SessionForked()
                 | AcceptanceResult()
+                | HookFinished()
             ):
                 pass  # nothing to pin
 
@@ -130,7 +132,7 @@ class Pins:
         if isinstance(body, SessionCompacted):
             if not body.undo and self._first_seq > 1:
                 self._carry(body)
-        elif body.by != RuntimeActor.ACCEPTANCE:
+        elif body.by not in (RuntimeActor.ACCEPTANCE, RuntimeActor.HOOK):
             self._said.append(PinnedText(seq, body.text))
 
     def _finish(self, result: ToolResult) -> None:

@@ -153,6 +153,8 @@ class Prompts:
         summary = int(limit * LEAST_KEPT)
         room = max(int(limit * TARGET) - sizes.fixed - summary, int(limit * LEAST_KEPT))
         cut = cut_to_fit(self.transcript, self._tally, room)
+        if cut is not None and not await run.hooks.may_compact():
+            return sizes
         found = await self._shorten(cut, provider, RunAccount(run, provider, sizes)) if cut else None
         if found is not None:
             fixed = sizes.prompt - sizes.summary - sizes.history

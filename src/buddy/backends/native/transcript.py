@@ -1,10 +1,12 @@
 """The conversation as a provider must see it: a pure fold of a session's events.
 
 Invariants: each tool call has exactly one result, directly after the message that made it, in the order of the calls.
-`items` only grows, except by a compaction or its undoing, so wires may cache what they encoded. The message that is
+`items` only grows, except by a compaction or its undoing, so wires may cache what they encoded; what a hook adds to an
+item comes before that is sent. The message that is
 being worked on stays word for word, even if a compaction has summarised the work on it.
 """
 
+from buddy.backends.hooks import BLOCKED, render_context
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -17,6 +19,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    HookFinished,
     Informational,
     ModelRequest,
     ModelSwitched,
@@ -50,6 +53,8 @@ class Transcript:
         self._open: list[str] = []
         self._results: dict[str, str] = {}
         self._remarks: dict[str, str] = {}
+        self._asked_ids: dict[str, UserItem] = {}
+        self._context = ""
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
@@ -63,13 +68,11 @@ class Transcript:
             case ApprovalReceived():
                 # The comment of a denial is already in the call's result.
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
-                    self._remarks[body.call_id] = f"\n\n[allowed by {body.by}, who said: {body.comment}]"
-            case AssistantMessage():
-                self._reply(seq, body)
-            case UserMessage():
-                self._close_calls()
-                self.asked = UserItem(body.text)
-                self._add(seq, self.asked)
+                    self._remark(body.call_id, f"\n\n[allowed by {body.by}, who said: {body.comment}]")
+            case AssistantMessage() | UserMessage():
+                self._speak(seq, body)
+            case HookFinished():
+                self._hook(body)
             case SessionCompacted():
                 self._compact(body)
             case (
@@ -92,6 +95,55 @@ class Transcript:
                 | AcceptanceResult()
             ):
                 pass  # not part of the conversation
+
+    def _speak(self, seq: int, message: AssistantMessage | UserMessage) -> None:
+        if isinstance(message, UserMessage):
+            self._say(seq, message)
+        else:
+            self._reply(seq, message)
+
+    def _say(self, seq: int, message: UserMessage) -> None:
+        self._close_calls()
+        self.asked = UserItem(message.text + self._context)
+        self._context = ""
+        self._add(seq, self.asked)
+        earlier = self._asked_ids if message.steers else {}
+        self._asked_ids = {**earlier, message.message_id: self.asked}
+
+    def _hook(self, body: HookFinished) -> None:
+        """Add what a hook says to the result or the message it is about, and take out a message that it refused."""
+        asked = self._asked_ids.get(body.message_id or "")
+        if body.event == "UserPromptSubmit" and body.verdict == "deny" and asked is not None:
+            self._replace(asked, UserItem(BLOCKED))
+        elif body.context is None:
+            return
+        elif body.call_id is not None:
+            self._remark(body.call_id, render_context(body))
+        elif (said := asked or self._unsent()) is not None:
+            self._replace(said, UserItem(said.text + render_context(body)))
+        else:
+            self._context += render_context(body)
+
+    def _unsent(self) -> UserItem | None:
+        """The user's last message, if nothing came after it."""
+        return self.asked if self.items and self.items[-1] is self.asked else None
+
+    def _remark(self, call_id: str, text: str) -> None:
+        if call_id in self._results:
+            self._results[call_id] += text
+        elif call_id in self._open:
+            self._remarks[call_id] = self._remarks.get(call_id, "") + text
+        for item in reversed(self.items):
+            if isinstance(item, ToolItem) and item.call_id == call_id:
+                self._replace(item, ToolItem(call_id, item.text + text))
+                return
+
+    def _replace(self, old: Item, new: Item) -> None:
+        self.items = [new if item is old else item for item in self.items]
+        self._entries = [(seq, new if item is old else item) for seq, item in self._entries]
+        if isinstance(new, UserItem):
+            self.asked = new if self.asked is old else self.asked
+            self._asked_ids = {known: new if item is old else item for known, item in self._asked_ids.items()}
 
     def _reply(self, seq: int, message: AssistantMessage) -> None:
         if not message.text and not message.tool_calls:
