@@ -17,13 +17,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from buddy.errors import UserError
 
 SECONDS = 5.0
+OBJECT_SECONDS = 60.0
 LARGEST_CONFIG = 1 << 20
 MOST_SHARED_INDEXES = 100
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
@@ -122,6 +123,43 @@ def open_repository(folder: str) -> Generator[Git]:
         settings = [*_settings_of(own), *_settings_of(_repository_settings(repository, program, environment))]
         (view / "config").write_text(CONFIG + "".join(map(_config_line, settings)), errors="surrogateescape")
         yield Git(program, folder, _excludes(own), environment)
+
+
+def read_objects(places: Sequence[str], ids: Sequence[str]) -> dict[str, bytes]:
+    """The contents of blobs in some object directories, as far as they are there. No repository is involved."""
+    program = find_git()
+    if program is None or not ids or not places:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="buddy-git-") as name:
+        view = Path(name)
+        (view / "refs").mkdir()
+        (view / "HEAD").write_text("ref: refs/heads/none\n")
+        (view / "config").write_text(CONFIG)
+        nowhere = Repository(view, view, view)
+        environment = {**_environment(view, nowhere), "GIT_OBJECT_DIRECTORY": places[0]}
+        environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(_quoted(one) for one in places[1:])
+        wanted = "".join(f"{one}\n" for one in ids).encode()
+        command = Git(program, name, "", environment).command("cat-file", "--batch")
+        return _parse_objects(_run(command, environment, wanted, seconds=OBJECT_SECONDS))
+
+
+def _quoted(place: str) -> str:
+    """As git reads a list of directories: in quotes, so that a separator in a name has no meaning."""
+    return '"' + place.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _parse_objects(output: bytes) -> dict[str, bytes]:
+    """From `cat-file --batch`: a line with id, type and size before each content; other lines for what is missing."""
+    found: dict[str, bytes] = {}
+    at = 0
+    while (end := output.find(b"\n", at)) >= 0:
+        words = output[at:end].split()
+        at = end + 1
+        if len(words) == 3 and words[1] == b"blob":
+            size = int(words[2])
+            found[words[0].decode()] = output[at : at + size]
+            at += size + 1
+    return found
 
 
 def find_git() -> str | None:
@@ -258,12 +296,12 @@ def _excludes(listed: bytes) -> str:
     return os.path.expanduser(configured[-1] if configured else f"{home}/git/ignore")  # noqa: PTH111 - plain text
 
 
-def _run(command: list[str], environment: Mapping[str, str], text: bytes) -> bytes:
+def _run(command: list[str], environment: Mapping[str, str], text: bytes, *, seconds: float = SECONDS) -> bytes:
     """Its output; none if it fails: then git's defaults apply."""
     place = environment["GIT_DIR"]
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, timeout=SECONDS, check=True, env=environment, cwd=place
+            command, input=text, capture_output=True, timeout=seconds, check=True, env=environment, cwd=place
         )
     except (OSError, subprocess.SubprocessError):
         return b""

@@ -27,7 +27,7 @@ def test_the_last_run_that_changed_files_is_shown(home: Home) -> None:
 
 
 def test_everything_and_its_diff(home: Home) -> None:
-    assert home.run("changes", "last", "--all").out.split() == ["new.txt", "added", "+3", "-1"]
+    assert home.run("changes", "last", "--all").out.split() == ["new.txt", "added", "+2", "-0"]
     diff = home.run("changes", "--diff").out
     assert "-two\n" in diff
     assert "+\\x1b[31m2\n" in diff

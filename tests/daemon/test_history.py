@@ -67,9 +67,9 @@ async def test_changed_files_by_run_turn_and_call(client: WireClient, daemon: Da
     assert (await client.ask("list_changes", {"runId": second}, session_id))["files"][0].get("diff") is None
     of_first = (await client.ask("list_changes", {"runId": first, "diff": True}, session_id))["files"]
     assert [(file["path"], file["change"], file["added"], file["removed"]) for file in of_first] == [
-        ("b.txt", "added", 4, 1)
+        ("b.txt", "added", 3, 0)
     ]
-    assert "-two\n+2\n" in of_first[0]["diff"]
+    assert "+one\n+2\n+three\n" in of_first[0]["diff"]
     one = (await client.ask("list_changes", {"runId": first, "turn": 2}, session_id))["files"]
     assert [(file["added"], file["removed"]) for file in one] == [(1, 1)]
     everything = (await client.ask("list_changes", {"all": True}, session_id))["files"]

@@ -38,6 +38,18 @@ class HooksOfRun(Protocol):
         ...
 
 
+class RunFiles(Protocol):
+    """The record of what a run changes in its workspace."""
+
+    async def watch(self, run_id: str, name: str) -> None:
+        """From now on, whatever changes in the workspace is attributed to the run."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until everything that the run changed is recorded."""
+        ...
+
+
 class Run(Protocol):
     """One run as its backend sees it."""
 
@@ -50,6 +62,9 @@ class Run(Protocol):
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def files(self) -> RunFiles: ...
 
     def emit(self, body: EventBody) -> None:
         """Record an event; clients see it once it is committed."""

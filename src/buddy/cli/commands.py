@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
 COMMANDS = (
-    *("exec", "run", "resume", "session", "changes", "attach", "ps", "replay", "daemon", "approvals", "trust"),
-    *("model", "login", "logout", "memory", "project", "mcp", "web", "doctor", "demo", "completion", "help"),
+    *("exec", "run", "resume", "session", "changes", "undo", "attach", "ps", "replay", "daemon", "approvals"),
+    *("trust", "model", "login", "logout", "memory", "project", "mcp", "web", "doctor", "demo", "completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -107,7 +107,7 @@ def _add(commands: "Subparsers", name: str) -> None:
     match name:
         case "exec" | "run" | "resume":
             from buddy.cli.parsing.runs import ADD
-        case "session" | "changes" | "attach" | "ps" | "replay" | "memory":
+        case "session" | "changes" | "undo" | "attach" | "ps" | "replay" | "memory":
             from buddy.cli.parsing.sessions import ADD
         case "mcp":
             from buddy.cli.parsing.mcp import ADD

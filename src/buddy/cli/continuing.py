@@ -21,6 +21,7 @@ def check_fixed(options: Options) -> None:
         "--no-tmux": options.no_tmux,
         "--sandbox": options.sandbox,
         "--plan": options.plan,
+        "--no-checkpoints": options.no_checkpoints,
     }
     for flag, value in fixed.items():
         if value:

@@ -39,6 +39,7 @@ class Options(argparse.Namespace):
     ssh: str | None = None
     tmux: bool | str | None = None
     no_tmux: bool = False
+    no_checkpoints: bool = False
     sandbox: str | None = None
     plan: bool = False
     last: bool = False
@@ -57,6 +58,10 @@ class Options(argparse.Namespace):
     call: str | None = None
     stat: bool = False
     diff: bool = False
+    redo: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    force: list[str]
     folder: str = "."
     read_only: bool = False
     after: int = 0

@@ -103,6 +103,7 @@ def session_payload(options: Options, mode: str, level: str | None, policy: str)
         "sandbox": level,
         "plan": options.plan or None,
         "unsafeAgent": options.unsafe_agent or None,
+        "checkpoints": False if options.no_checkpoints else None,
         "approvalPolicy": policy,
         "budget": budget_of(options),
     }

@@ -17,6 +17,7 @@ from buddy.config.mcp import SERVER_NAME, McpServer, McpSettings, McpTable
 from buddy.config.places import Places
 from buddy.config.settings import (
     AgentSettings,
+    CheckpointSettings,
     Config,
     DisplaySettings,
     LogSettings,
@@ -105,6 +106,7 @@ class _Reader:
             auth=self._table(("auth",), tables["auth"], AuthSettings),
             node=self._table(("node",), tables["node"], NodeSettings),
             cluster=self._table(("cluster",), tables["cluster"], ClusterSettings),
+            checkpoints=self._table(("checkpoints",), tables["checkpoints"], CheckpointSettings),
             permissions=tables["permissions"],
             limits=tables["limits"],
             source=self._source,

@@ -142,6 +142,17 @@ class MemorySettings(Table, frozen=True):
             raise ValueError("embeddings names a profile, so embedding_model is required")
 
 
+class CheckpointSettings(Table, frozen=True):
+    """`[checkpoints]`. Files above `max_file_mb` are not kept, nor is more than `max_total_mb` in all; a workspace is
+    watched up to `max_files`; what is older than `keep_days` is removed."""
+
+    enabled: bool = True
+    max_file_mb: Positive = 32
+    max_total_mb: Positive = 2048
+    max_files: Positive = 100_000
+    keep_days: Seconds = 14.0
+
+
 class Config(Struct, frozen=True):
     """The complete file and its path (empty if there is none); relative paths in it start from its folder."""
 
@@ -156,6 +167,7 @@ class Config(Struct, frozen=True):
     auth: AuthSettings = AuthSettings()
     node: NodeSettings = NodeSettings()
     cluster: ClusterSettings = ClusterSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     permissions: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     source: str = ""

@@ -23,6 +23,7 @@ from buddy.config.settings import Config, ToolSettings
 from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents, credential_folders
 from buddy.daemon.boot_clock import boot_time
+from buddy.daemon.checkpoints import forget_checkpoints, make_checkpoints
 from buddy.daemon.client_keys import ClientKeys
 from buddy.daemon.configuration import Configuration, Find
 from buddy.daemon.connection import PeerConnection
@@ -135,6 +136,7 @@ class Runtime:
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self.tracing = start_tracing(env)
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
+        self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.session_list = SessionList(self.log, overrides.clock)
         self.limits = read_limits(config.limits, config.source)
         self.admission = Admission(lambda: self.limits.user, self.log, overrides.clock)
@@ -251,6 +253,8 @@ class Runtime:
             await self.tracing.close()
         if self.memory is not None:
             await self.memory.close()
+        if self.checkpoints is not None:
+            await self.checkpoints.close()
         self._providers.close()
         await self.log.close()
 
@@ -258,6 +262,7 @@ class Runtime:
         """Remove a deleted session from the list and from memory."""
         self.session_list.remove(session_id)
         self.models.keys.forget(session_id)
+        await forget_checkpoints(self.checkpoints, session_id)
         if self.memory is not None:
             await self.memory.forget_session(session_id)
 
@@ -353,6 +358,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         permissions=runtime.rulebook.permissions,
         hooks=make_hooks(runtime.user_folder / "hooks.json", runtime.rulebook.trust),
         boot_clock=overrides.boot_clock,
+        checkpoints=runtime.checkpoints,
         listeners=tuple(part.observe for part in listening if part),
     )
 

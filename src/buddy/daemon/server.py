@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from buddy.config.places import Places
 from buddy.config.settings import Config
+from buddy.daemon.checkpoints import prune_checkpoints
 from buddy.daemon.configuration import Find
 from buddy.daemon.instance_lock import BACKLOG, bind_socket, lock_state, peer_uid
 from buddy.daemon.listen import Listen
@@ -114,6 +115,7 @@ class _Daemon:
         server = await loop.create_unix_server(lambda: _AcceptedLink(self._runtime), sock=listening, backlog=BACKLOG)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._web.serve(*web) if web is not None else self._web.reopen())
+            group.create_task(prune_checkpoints(self._runtime.checkpoints))
             await self._runtime.stopping.wait()
             log.info("stopping")
             server.close()

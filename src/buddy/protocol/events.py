@@ -6,9 +6,7 @@ facts, and in `docs/protocol.md`; the type check then points at every fold that 
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from buddy.protocol.codes import (
     BudgetLimit,
@@ -23,8 +21,10 @@ from buddy.protocol.codes import (
     Verdict,
 )
 from buddy.protocol.facts import EventFacts, Informational, Payload
+from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.protocol.hook_events import HookFinished
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
+from buddy.protocol.progress_events import Phase, Progress
 from buddy.protocol.session_events import (
     CancelScheduled,
     Recovery,
@@ -285,25 +285,6 @@ class Usage(Payload, frozen=True, kw_only=True):
     estimated: bool = False
 
 
-class Progress(Informational, frozen=True, kw_only=True):
-    """`tiers` names the tier of each tool that exists; `elapsed_seconds` is set while a tool keeps running."""
-
-    facts = EventFacts(transient=True)
-    kind: Literal["provider_call", "tool_execution", "rolling_summary"]
-    message: str
-    turn: Positive
-    max_turns: Positive
-    tool_names: tuple[str, ...] | None = None
-    tiers: dict[str, Tier] | None = None
-    elapsed_seconds: Annotated[float, Meta(ge=0)] | None = None
-
-
-class Phase(Informational, frozen=True, kw_only=True):
-    facts = EventFacts(transient=True)
-    name: str
-    duration_ms: Annotated[float, Meta(ge=0)]
-
-
 class ModelSwitched(Payload, frozen=True, kw_only=True):
     facts = EventFacts(lasts=True, copied=True, ends_step=True)
     before: dict[str, str]
@@ -378,6 +359,8 @@ EventBody = (
     | AcceptanceResult
     | Recovery
     | HookFinished
+    | FilesChanged
+    | FilesRestored
 )
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 

@@ -77,6 +77,7 @@ class SessionOptions(TypedDict):
     systemPrompt: NotRequired[str | None]
     unsafeAgent: NotRequired[bool]
     endpoint: NotRequired[Endpoint | None]
+    checkpoints: NotRequired[bool]
 
 
 class SessionStarted(Payload):
@@ -469,6 +470,35 @@ class HookFinished(Payload):
     stop: NotRequired[bool]
 
 
+class ChangedFile(TypedDict):
+    path: str
+    change: Literal["added", "deleted", "modified"]
+    added: int
+    removed: int
+
+
+class FilesChanged(Payload):
+    checkpointId: str
+    files: list[ChangedFile]
+    callId: NotRequired[str | None]
+    total: NotRequired[int | None]
+    uncovered: NotRequired[str | None]
+    overlaps: NotRequired[list[str]]
+
+
+class FilesRestored(Payload):
+    checkpointId: str
+    files: list[ChangedFile]
+    by: str
+    undid: NotRequired[list[str]]
+    callId: NotRequired[str | None]
+    total: NotRequired[int | None]
+    conflicts: NotRequired[list[str]]
+    redo: NotRequired[bool]
+    recovered: NotRequired[bool]
+    uncovered: NotRequired[str | None]
+
+
 JsonEvent = (
     Event[Literal["session_started"], SessionStarted]
     | Event[Literal["session_snapshot"], SessionSnapshot]
@@ -506,4 +536,6 @@ JsonEvent = (
     | RunEvent[Literal["acceptance_result"], AcceptanceResult]
     | Event[Literal["recovery"], Recovery]
     | Event[Literal["hook_finished"], HookFinished]
+    | RunEvent[Literal["files_changed"], FilesChanged]
+    | Event[Literal["files_restored"], FilesRestored]
 )

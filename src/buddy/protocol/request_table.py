@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
 from buddy.protocol import queue_requests as queue
@@ -98,7 +99,10 @@ REQUESTS: dict[str, RequestRow] = {
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
     "list_marks": RequestRow(history.ListMarks, history.ListMarksReply, "observer", "session", "history"),
-    "list_changes": RequestRow(history.ListChanges, history.ListChangesReply, "observer", "session", "history"),
+    "list_changes": RequestRow(files.ListChanges, files.ListChangesReply, "observer", "session", "history"),
+    "restore_files": RequestRow(
+        files.RestoreFiles, files.RestoreFilesReply, "driver", "open_session", "checkpoints", takes_long=True
+    ),
     "list_profiles": RequestRow(history.ListProfiles, history.ListProfilesReply, "user", capability="profiles"),
     "open_web": RequestRow(web.OpenWeb, web.OpenWebReply, "local_owner", capability="web", takes_long=True),
     "mint_web_link": RequestRow(web.MintWebLink, web.MintWebLinkReply, "local_owner", capability="web"),

@@ -194,7 +194,8 @@ class SessionOptions(Shape, frozen=True):
     """An empty name of a target or an agent is refused: it must not mean this machine, or less confinement.
 
     `attended`: in a headless session with the policy `auto`, somebody answers what the sandbox does not cover.
-    `unsafe_agent`: another agent is used although it cannot be held to plan mode or to a denial.
+    `unsafe_agent`: another agent is used although it cannot be held to plan mode or to a denial. Without `checkpoints`,
+    nothing is kept to undo what its runs change.
     """
 
     agent_runtime: Text | None = None
@@ -210,6 +211,7 @@ class SessionOptions(Shape, frozen=True):
     system_prompt: str | None = None
     unsafe_agent: bool = False
     endpoint: Endpoint | None = None
+    checkpoints: bool = True
 
 
 class DecisionMade(Shape, frozen=True):

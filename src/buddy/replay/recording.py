@@ -30,6 +30,7 @@ from buddy.protocol.events import (
     ToolOutput,
     ToolResult,
 )
+from buddy.protocol.file_events import FilesChanged
 from buddy.sessions.fork import Entry
 
 Body = TypeVar("Body", bound=EventBody)
@@ -181,6 +182,8 @@ class ReplayCursor:
             case ToolOutput():
                 call = run.open_calls.get(body.call_id)
                 may_come = call is not None and (call.is_delegate or body.call_id in self._sources)
+            case FilesChanged():
+                may_come = True  # found by looking at the files, which are not replayed
             case _:
                 may_come = False
         return body if may_come else None

@@ -9,9 +9,11 @@ from buddy.errors import ToolError
 from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
+from buddy.protocol.intents import Intent
 from buddy.scrub.marks import has_mark
 from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
+from buddy.sessions.file_tracker import FileTracker
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.run_hooks import RunHooks
@@ -32,6 +34,7 @@ class ActiveRun:
         hooks: HookPoints,
         put_blob: Callable[[bytes], Awaitable[str]],
         record_steering: Callable[[], Awaitable[bool]],
+        files: FileTracker,
     ) -> None:
         self.session_id = journal.lease.session_id
         self.run_id = state.run_id
@@ -45,6 +48,8 @@ class ActiveRun:
         self.hooks = RunHooks(self, hooks)
         self._arguments: dict[str, str] = {}
         self._streamed: dict[str, int] = {}
+        self.files = files
+        self._intents: dict[str, Intent] = {}
 
     @property
     def state(self) -> RunState:
@@ -57,7 +62,10 @@ class ActiveRun:
                 self._arguments = {call.call_id: call.arguments for call in body.tool_calls}
             elif isinstance(body, ToolResult):
                 self._withdraw(body.call_id or "")
+        started = self._started_call(body)
         self._journal.record(body, self.run_id)
+        if started:
+            self.files.end_soon(self.run_id, started)
 
     def stream(self, kind: str, text: str) -> None:
         self._journal.stream((kind, "", ""), text, self.run_id)
@@ -83,6 +91,7 @@ class ActiveRun:
         # Qualified by run: after a prune, earlier call ids are unknown, and some models reuse them.
         await self._journal.commit(Rows(claim=Claim(f"{self.run_id}/{call_id}", 1, digest)), durable=True)
         faults.reached("claim.after")
+        await self.files.begin(self.run_id, call_id, self._intents.pop(call_id, None))
 
     async def consult_hooks(self, question: Question) -> bool:
         call = self._state.open_calls.get(question.call_id)
@@ -93,6 +102,8 @@ class ActiveRun:
         return changed is not None
 
     async def ask(self, question: Question) -> Ruling:
+        if question.tier != "read-only":
+            self._intents[question.call_id] = question.intent
         return await self._approvals.ask(question)
 
     async def record_steering(self) -> bool:
@@ -123,6 +134,13 @@ class ActiveRun:
 
     async def store_text(self, text: str) -> str:
         return await self._put_blob((await self.scrub_long(text)).encode(errors="replace"))
+
+    def _started_call(self, body: EventBody) -> str:
+        """The call that ends with this event, if it may have changed files."""
+        if not isinstance(body, ToolResult) or not body.call_id:
+            return ""
+        call = self._state.open_calls.get(body.call_id)
+        return body.call_id if call is not None and (call.is_claimed or call.is_delegate) else ""
 
     def _withdraw(self, call_id: str) -> None:
         """Expire the question of a call that ends undecided: nobody could answer it any longer."""

@@ -36,6 +36,7 @@ class Ending(Struct, frozen=True):
 async def perform(run: Run, backend: Backend) -> None:
     """Work until the run has ended, and record how; only a refused append is raised."""
     ending = await _outcome_of(run, backend)
+    await _settle_files(run)
     if run.state.cancelling is not None:
         ending = Ending("cancelled", f"cancelled: {run.state.cancelling}", "cancelled")
     complete(run, ending)
@@ -44,6 +45,15 @@ async def perform(run: Run, backend: Backend) -> None:
             await run.finish()
         except asyncio.CancelledError:
             continue  # the outcome is already recorded: there is nothing left to cancel
+        return
+
+
+async def _settle_files(run: Run) -> None:
+    while True:
+        try:
+            await run.files.finish()
+        except asyncio.CancelledError:
+            continue  # the run is over: what its calls changed is part of its record
         return
 
 
@@ -107,9 +117,13 @@ async def _work_until_accepted(run: Run, backend: Backend) -> None:
     """Work, check, report what failed, and try again, until every check has passed or the rounds are used up."""
     await run.hooks.screen_messages()
     while True:
+        if backend.name != "native":
+            await run.files.watch(run.run_id, "agent")
         await backend.execute(run)
         if await run.hooks.is_kept_going():
             continue
+        if run.state.options.acceptance_criteria:
+            await run.files.watch(run.run_id, "checks")
         failed = [result for result in await check(run) if not result.passed]
         if not failed:
             return

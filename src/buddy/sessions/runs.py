@@ -30,6 +30,7 @@ from buddy.protocol.shapes import WaitingMessage
 from buddy.sessions.active import ActiveRun
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
+from buddy.sessions.file_tracker import FileTracker
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.inbox import MessageQueue, QueuedMessage
 from buddy.sessions.journal import Journal, Rows
@@ -62,6 +63,7 @@ class RunOwner(Protocol):
     approvals: Approvals
     hooks: HookPoints
     audience: Audience
+    files: FileTracker
     is_closing: bool
 
     @property
@@ -76,10 +78,12 @@ class RunOwner(Protocol):
 
 
 class Runs:
-    """`is_compacting`: the history is being compacted, so no run may start."""
+    """No run may start while the history is being compacted (`is_compacting`), or while the session is held for
+    something else, which `held_for` names."""
 
     def __init__(self, session: RunOwner) -> None:
         self.is_compacting = False
+        self.held_for = ""
         self._session = session
         self._task: asyncio.Task[None] | None = None
         services = session.services
@@ -92,11 +96,11 @@ class Runs:
 
     @property
     def is_busy(self) -> bool:
-        return self.is_running or self.is_compacting or self._session.fold.run is not None
+        return self.is_running or self.is_compacting or bool(self.held_for) or self._session.fold.run is not None
 
     def check_idle(self, action: str) -> None:
         """Refuse what cannot be done during a run or a compaction."""
-        active = "a run" if self._session.fold.run else "a compaction" if self.is_compacting else ""
+        active = "a run" if self._session.fold.run else "a compaction" if self.is_compacting else self.held_for
         if active:
             raise ProtocolError("RUN_IN_PROGRESS", f"cannot {action} while {active} is active", retryable=True)
 
@@ -205,7 +209,7 @@ class Runs:
     async def start_queued(self) -> None:
         """Start a run for the next queued message."""
         session = self._session
-        while session.fold.run is None and not session.is_closing and not self.is_compacting:
+        while session.fold.run is None and not session.is_closing and not (self.is_compacting or self.held_for):
             queued = await self.inbox.first()
             if queued is None or session.fold.run is not None:
                 return
@@ -353,4 +357,5 @@ def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -
         hooks=session.hooks,
         put_blob=session.services.log.put_blob,
         record_steering=record_steering,
+        files=session.files,
     )

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from buddy.approvals.deadlines import Moment
 from buddy.backends.hooks import NO_HOOKS, Hooks
+from buddy.checkpoints.checkpoints import Checkpoints
 from buddy.log.contract import Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
@@ -52,6 +53,7 @@ class SessionServices(Struct, frozen=True):
     merge_seconds: float = MERGE_SECONDS
     boot_clock: Callable[[], BootTime | None] = lambda: None
     node: str | None = None
+    checkpoints: Checkpoints | None = None
 
     def now(self) -> Moment:
         """The time on both clocks, to set deadlines and to compare with them."""

@@ -18,6 +18,7 @@ from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.audience import Audience
+from buddy.sessions.file_tracker import FileTracker
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, KeyReused, Rows
 from buddy.sessions.listing import ListedRow
@@ -80,6 +81,7 @@ class Session:
             expiry_ends_run=services.expiry_ends_run,
             hooks=self.hooks,
         )
+        self.files = FileTracker(services.checkpoints, fold, place, self.journal)
         self.runs = Runs(self)
 
     @property
@@ -177,6 +179,7 @@ class Session:
         """Stop working without another event (the log is fenced, full, or owned by another process)."""
         await self.runs.abandon()
         await self.hooks.stop()
+        await self.files.close()
         await self.backend.close()
         self.audience.wake()
 

@@ -21,6 +21,7 @@ from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession, SwitchModel
 from buddy.protocol.shapes import Repo, SessionOptions
+from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
@@ -180,13 +181,14 @@ class Sessions:
         return record
 
     async def recover(self) -> list[Session]:
-        """Continue every session whose run was active when its process died."""
+        """Continue every session whose run, or restore of files, was active when its process died."""
         recovered: list[Session] = []
-        for record in await self.services.log.active():
+        active = [record.session_id for record in await self.services.log.active()]
+        for session_id in dict.fromkeys([*active, *await sessions_restoring(self.services)]):
             try:
-                recovered.append(await self.open(record.session_id))
+                recovered.append(await self.open(session_id))
             except ProtocolError as error:
-                log.warning("%s is not recovered: %s", record.session_id, error)
+                log.warning("%s is not recovered: %s", session_id, error)
         return recovered
 
     async def delete(self, session_id: str) -> bool:
@@ -234,6 +236,7 @@ class Sessions:
         self._start_heartbeat()
         if opened.journal.last_seq == 0 and fold.started is not None:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
+        await finish_restores(opened)
         await opened.runs.recover()
         opened.hooks.begin("resume")
         return opened

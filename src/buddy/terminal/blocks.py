@@ -52,7 +52,9 @@ from buddy.protocol.events import (
     UserMessage,
     WarningRaised,
 )
+from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.terminal.escape import escape, one_line
+from buddy.terminal.file_blocks import files_block
 from buddy.terminal.hook_lines import hook_line
 from buddy.terminal.phrases import (
     PLAN_MODE,
@@ -83,8 +85,8 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return user_block(body, style)
         case ToolCall():
             return call_block(body, style)
-        case ToolResult():
-            return result_block(body, style)
+        case ToolResult() | FilesChanged() | FilesRestored():
+            return result_block(body, style) if isinstance(body, ToolResult) else files_block(body, style)
         case ApprovalReceived() | ApprovalExpired() | AcceptanceResult():
             return _verdict_block(body, style, ts)
         case WarningRaised() | Error() | HookFinished():

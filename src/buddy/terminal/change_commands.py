@@ -153,10 +153,11 @@ async def fork(ui: CommandUI, _: str) -> None:
     """Continue in a copy of this session."""
     if not ui.session.session_id:
         raise UserError(NOTHING_SENT)
-    await _fork_at(ui, ui.session.view.last_seq)
+    await fork_at(ui, ui.session.view.last_seq)
 
 
-async def _fork_at(ui: CommandUI, seq: int) -> None:
+async def fork_at(ui: CommandUI, seq: int) -> None:
+    """Continue in a copy that ends at an event."""
     try:
         forked = await ui.session.fork(seq)
     except ProtocolError as error:
@@ -164,27 +165,6 @@ async def _fork_at(ui: CommandUI, seq: int) -> None:
             raise
         raise UserError("this daemon can't fork sessions", hint="/new starts a new one") from error
     await ui.switch_session(forked)
-
-
-async def choose_message(ui: CommandUI) -> None:
-    """Choose an earlier message to return to: see `rewind`."""
-    messages = ui.session.messages
-    if not messages:
-        ui.show(f"  {NOTHING_SENT}")
-        return
-    texts = [text for _, text in messages]
-    ui.choose("Go back to", texts, lambda index: ui.enqueue(f"/back {index + 1}"), len(messages) - 1)
-
-
-async def rewind(ui: CommandUI, wanted: str) -> None:
-    """Fork before an earlier message, and put that message into the input."""
-    messages = ui.session.messages
-    if not wanted.isdecimal() or not 1 <= int(wanted) <= len(messages):
-        await choose_message(ui)
-        return
-    seq, text = messages[int(wanted) - 1]
-    await _fork_at(ui, seq - 1)
-    ui.set_input(text)
 
 
 async def compact(ui: CommandUI, wanted: str) -> None:

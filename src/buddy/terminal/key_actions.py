@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from buddy.terminal import change_commands, show_commands
+from buddy.terminal import file_commands, show_commands
 from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
 from buddy.terminal.escape import one_line
@@ -88,7 +88,7 @@ class KeyActions:
 
     def go_back(self) -> None:
         if self._ui.session.active is None:
-            self._tasks.request(change_commands.choose_message(self._ui))
+            self._tasks.request(file_commands.choose_message(self._ui))
         else:
             self._control.interrupt()
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 from buddy.terminal import change_commands as change
+from buddy.terminal import file_commands as files
 from buddy.terminal import show_commands as show
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape
@@ -77,11 +78,20 @@ COMMANDS = (
     Command("/clear", "", "start a new session on a clear screen", change.clear),
     Command("/rename", "<title>", "give this session a title", change.rename),
     Command("/fork", "", "continue in a copy of this session", change.fork),
-    Command("/back", "", "", change.rewind, "the run is still adding to the session"),
+    Command("/back", "", "", files.rewind, "the run is still adding to the session"),
+    Command("/changes", "[all] [diff]", "files that this session changed", files.show_changes),
+    Command(
+        "/undo",
+        "[all|run ID|call ID|to SEQ|force PATH]",
+        "bring files back to before the last run",
+        files.undo,
+        "the run is still changing files",
+    ),
+    Command("/redo", "", "take the last undo back", files.redo, "the run is still changing files"),
     Command("/copy", "", "copy the last answer to the clipboard", show.copy_answer),
     Command("/show", "[number]", "the whole output of a tool call, the last one first (also Ctrl-O)", show.show_output),
     Command("/export", "[file]", "write every event to a file", show.export),
-    Command("/diff", "", "changes in the workspace", show.show_diff),
+    Command("/diff", "", "changes in the workspace, as git sees them", show.show_diff),
     Command("/init", "", "generate AGENTS.md", change.write_agents_file, "it starts a run of its own"),
     Command("/doctor", "", "check this installation", show.show_doctor),
     Command(

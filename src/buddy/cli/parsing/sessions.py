@@ -1,4 +1,4 @@
-"""The arguments of `session`, `changes`, `attach`, `ps`, `replay` and `memory`."""
+"""The arguments of `session`, `changes`, `undo`, `attach`, `ps`, `replay` and `memory`."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -59,6 +59,30 @@ def add_changes(commands: "Subparsers") -> None:
     form.add_argument("--json", action="store_true", help="print JSON, with the diffs")
     add_common(parser)
     parser.set_defaults(command=_changes)
+
+
+def add_undo(commands: "Subparsers") -> None:
+    text = "bring files back to what they were (default: before the last run that changed some)"
+    parser = add(commands, "undo", text, "exit status: 0 done, 1 some files were left alone (conflicts)")
+    add_session(parser, nargs="?")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--run", metavar="ID", help="undo this run")
+    which.add_argument("--call", metavar="ID", help="undo this tool call")
+    which.add_argument("--to", dest="seq", type=whole_number, metavar="SEQ", help="undo everything after this event")
+    which.add_argument("--all", action="store_true", help="undo everything")
+    which.add_argument("--redo", action="store_true", help="take the last undo back")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be restored, and change nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--force",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="restore this file although it was changed since (repeatable)",
+    )
+    add_json(parser)
+    add_common(parser)
+    parser.set_defaults(command=_undo)
 
 
 def add_attach(commands: "Subparsers") -> None:
@@ -123,6 +147,7 @@ def _speed(text: str) -> float:
 ADD = {
     "session": add_sessions,
     "changes": add_changes,
+    "undo": add_undo,
     "attach": add_attach,
     "ps": add_ps,
     "replay": add_replay,
@@ -140,6 +165,12 @@ def _changes(options: Options) -> int:
     from buddy.cli.changes import changes
 
     return changes(options)
+
+
+def _undo(options: Options) -> int:
+    from buddy.cli.undo import undo
+
+    return undo(options)
 
 
 def _attach(options: Options) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from buddy.daemon.dispatch import Handlers
 from buddy.daemon.handlers.daemon import DaemonRequests
+from buddy.daemon.handlers.files import FileRequests
 from buddy.daemon.handlers.history import HistoryRequests
 from buddy.daemon.handlers.host import Host
 from buddy.daemon.handlers.reading import ReadRequests
@@ -24,4 +25,5 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **TokenRequests(sessions, log, host).handlers(),
         **WebRequests(host).handlers(),
         **HistoryRequests(log, host).handlers(),
+        **FileRequests(sessions, log).handlers(),
     }

@@ -11,7 +11,7 @@ from buddy.errors import UserError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import history_requests as ask
 from buddy.protocol.shapes import Shape
-from buddy.sessions import file_changes, marks
+from buddy.sessions import marks
 from buddy.sessions.past import read_entries
 
 
@@ -23,19 +23,12 @@ class HistoryRequests:
     def handlers(self) -> Handlers:
         return {
             "list_marks": on_record(ask.ListMarks, self.list_marks),
-            "list_changes": on_record(ask.ListChanges, self.list_changes),
             "list_profiles": on_runtime(ask.ListProfiles, self.list_profiles),
         }
 
     async def list_marks(self, _peer: PeerConnection, _request: ask.ListMarks, record: SessionRecord) -> Shape:
         entries = await read_entries(self._log, record.session_id, types=marks.TYPES)
         return ask.ListMarksReply(tuple(marks.marks_of(entries)))
-
-    async def list_changes(self, _peer: PeerConnection, request: ask.ListChanges, record: SessionRecord) -> Shape:
-        entries = await read_entries(
-            self._log, record.session_id, types=file_changes.TYPES, through=request.at_seq or record.last_seq
-        )
-        return ask.ListChangesReply(tuple(file_changes.list_changes(entries, request)), file_changes.UNCOVERED)
 
     async def list_profiles(self, _peer: PeerConnection, _request: ask.ListProfiles) -> Shape:
         """Names and models alone: neither keys nor addresses."""

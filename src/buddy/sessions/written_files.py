@@ -1,4 +1,4 @@
-"""The files that a session's own tools changed, from its log.
+"""The files that a session's own tools changed, from its log: all there is without checkpoints.
 
 Invariants: nothing but the log is read; a call counts if its result says that it succeeded; where the content of a file
 is known from earlier calls the diff is that of the file, else that of the part that was replaced.
@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from buddy.protocol.events import ModelRequest, ToolCall, ToolResult
-from buddy.protocol.history_requests import Change, FileChange, ListChanges
+from buddy.protocol.file_events import Change
+from buddy.protocol.file_requests import FileChange, ListChanges
 from buddy.sessions.past import Entry
 from buddy.tools.changes import diff
 
@@ -42,7 +43,7 @@ def list_changes(entries: Iterable[Entry], wanted: ListChanges) -> Sequence[File
     left, files = MAX_DIFFS, list[FileChange]()
     for path, of_file in by_path.items():
         text = _joined(of_file)
-        shown = _cut(text) if wanted.diff and left > 0 else None
+        shown = cut(text) if wanted.diff and left > 0 else None
         left -= len(shown or "")
         files.append(FileChange(path, of_file[0].change, _count(text, "+"), _count(text, "-"), shown))
     return files
@@ -108,7 +109,7 @@ def _count(text: str, sign: str) -> int:
     return sum(line.startswith(sign) and not line.startswith((f"{sign * 3} ",)) for line in text.splitlines())
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     if len(text) <= MAX_DIFF:
         return text
     end = text.rfind("\n", 0, MAX_DIFF) + 1 or MAX_DIFF

@@ -1,0 +1,159 @@
+"""The checkpoint store for the rest of the program: asynchronous, on a thread of its own, opened when it is needed.
+
+Invariants: at most one operation runs at a time; an operation that was started is finished, whoever stops waiting for
+it; a store that cannot be used turns checkpoints off with a reason, and no run fails because of it.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from buddy.checkpoints.entries import Change
+from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, usage
+from buddy.checkpoints.restore_records import close_restore, finish_restore, record_restore, unfinished_restores
+from buddy.checkpoints.restoring import Conflict, Plan, carry_out, plan
+from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope, Store
+
+FOLDER = "checkpoints"
+SLICE = 0.2
+Result = TypeVar("Result")
+
+
+class CheckpointError(Exception):
+    """The store cannot be used now."""
+
+
+class Checkpoints:
+    def __init__(self, state_dir: Path, limits: CheckpointLimits | None = None) -> None:
+        self.folder = state_dir / FOLDER
+        self.limits = limits or CheckpointLimits()
+        self._thread = ThreadPoolExecutor(1, "checkpoints")
+        self._store: Store | None = None
+        self._filling: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self, key: CallKey, scope: Scope) -> Coverage:
+        def begin_with_room(store: Store) -> Coverage:
+            if store.contents.is_nearly_full:
+                make_room(store)
+            return store.begin(key, scope)
+
+        coverage = await self._do(begin_with_room)
+        if coverage.pending and scope.root not in self._filling:
+            task = asyncio.get_running_loop().create_task(self._fill(scope.root))
+            self._filling[scope.root] = task
+            task.add_done_callback(lambda _: self._filling.pop(scope.root, None))
+        return coverage
+
+    async def end(self, key: CallKey, scope: Scope) -> Ended | None:
+        return await self._do(lambda store: store.end(key, scope))
+
+    async def split(self, key: CallKey, following: CallKey, scope: Scope) -> Ended | None:
+        return await self._do(lambda store: store.split(key, following, scope))
+
+    async def changes(self, checkpoints: Sequence[str]) -> dict[str, list[Change]]:
+        if self._store is None and not self.folder.exists():
+            return {}
+        return await self._do(lambda store: store.changes(checkpoints))
+
+    async def coverage(self, root: str) -> Coverage:
+        return await self._do(lambda store: store.coverage(root))
+
+    async def read(self, contents: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Contents by their ids, as far as they are kept."""
+
+        def read(store: Store) -> dict[bytes, bytes]:
+            found = {one: store.contents.get(one) for one in contents}
+            return {one: data for one, data in found.items() if data is not None}
+
+        return await self._do(read)
+
+    async def plan(
+        self, root: str, wanted: Sequence[Change], force: frozenset[str], refuse: Callable[[str], str | None]
+    ) -> Plan:
+        def make(store: Store) -> Plan:
+            with store.transaction(root) as workspace:
+                return plan(workspace, wanted, force, refuse)
+
+        return await self._do(make)
+
+    async def record_restore(self, key: CallKey, root: str, steps: Sequence[Change], detail: str) -> None:
+        """Commit what a restore is about to do."""
+        await self._do(lambda store: record_restore(store, key, root, steps, detail))
+
+    async def restore(self, checkpoint: str, root: str) -> tuple[list[Change], list[Conflict]]:
+        """Do what was recorded; returns what was done, also by an earlier process, and what could not be."""
+
+        def restore(store: Store) -> tuple[list[Change], list[Conflict]]:
+            steps = store.changes([checkpoint]).get(checkpoint, [])
+            with store.transaction(root) as workspace:
+                problems = carry_out(workspace, store.contents, steps, store.limits.max_file)
+                failed = {problem.path for problem in problems}
+                done = [step for step in steps if step.path not in failed]
+                workspace.look_at(step.path for step in steps)
+            finish_restore(store, checkpoint, done)
+            return done, problems
+
+        return await self._do(restore)
+
+    async def unfinished(self) -> list[tuple[str, str, str]]:
+        """Restores that were recorded and not reported: checkpoint, session, detail."""
+        if self._store is None and not self.folder.exists():
+            return []
+        return await self._do(unfinished_restores)
+
+    async def report(self, checkpoint: str) -> None:
+        """The restore is in the session's log."""
+        await self._do(lambda store: close_restore(store, checkpoint))
+
+    async def usage(self) -> Usage:
+        return await self._do(usage)
+
+    async def prune(self) -> None:
+        """Remove what is too old, if there is a store."""
+        if self.folder.exists():
+            await self._do(prune)
+
+    async def forget(self, session_id: str) -> None:
+        """Remove the checkpoints of a deleted session."""
+        if self.folder.exists():
+            await self._do(lambda store: forget_session(store, session_id))
+
+    async def close(self) -> None:
+        for task in list(self._filling.values()):
+            task.cancel()
+        if self._store is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        self._thread.shutdown(wait=False)
+
+    async def _fill(self, root: str) -> None:
+        # A slice at a time, so that calls can begin and end in between.
+        is_more = True
+        while is_more:
+            is_more = await self._do(lambda store: store.fill(root, SLICE))
+
+    async def _do(self, work: Callable[[Store], Result]) -> Result:
+        def run() -> Result:
+            if self._store is None:
+                self._store = Store(_make_private(self.folder), self.limits)
+            return work(self._store)
+
+        try:
+            # Shielded: a cancelled caller must not leave the store in the middle of something unrecorded.
+            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, run))
+        except (OSError, sqlite3.Error) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise CheckpointError(f"the checkpoint store cannot be used: {reason}") from error
+        except RuntimeError as error:  # the executor was shut down
+            raise CheckpointError("the checkpoint store is closed") from error
+
+
+def _make_private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        os.chmod(folder, 0o700)  # noqa: PTH101 - not through a link
+    return folder

@@ -1,0 +1,75 @@
+"""The file of the checkpoint store: its tables, and how it is opened.
+
+Invariants: the file has mode 0600 in a directory of mode 0700. One that is damaged or of another version is put aside:
+what it could restore is lost, and that is reported where it matters, but no run fails because of it.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+FILE = "checkpoints.db"
+VERSION = 1
+BUSY_SECONDS = 10.0
+
+_TABLES = """
+CREATE TABLE contents (id BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB) STRICT;
+CREATE TABLE roots (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, used INTEGER NOT NULL) STRICT;
+CREATE TABLE files (
+  root INTEGER NOT NULL, path BLOB NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, content BLOB NOT NULL,
+  size INTEGER NOT NULL, modified INTEGER NOT NULL, changed INTEGER NOT NULL, inode INTEGER NOT NULL,
+  settled INTEGER NOT NULL, PRIMARY KEY (root, path)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE checkpoints (
+  id TEXT PRIMARY KEY, root BLOB NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, call TEXT NOT NULL,
+  state TEXT NOT NULL, created INTEGER NOT NULL, detail TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+CREATE INDEX checkpoints_of_session ON checkpoints (session);
+CREATE TABLE changes (
+  checkpoint TEXT NOT NULL, path BLOB NOT NULL,
+  old_kind TEXT, old_mode INTEGER, old_content BLOB, old_size INTEGER,
+  new_kind TEXT, new_mode INTEGER, new_content BLOB, new_size INTEGER,
+  PRIMARY KEY (checkpoint, path)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+def open_database(folder: Path) -> sqlite3.Connection:
+    """Open the store in a private directory that exists; create it if there is none that can be used."""
+    path = folder / FILE
+    try:
+        return _open(path)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise  # locked, or the disk is full
+        for name in (path, path.with_name(f"{FILE}-wal"), path.with_name(f"{FILE}-shm")):
+            if name.exists():
+                name.rename(name.with_name(f"{name.name}.damaged"))
+        return _open(path)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    # One thread uses it at a time; which one may change.
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("BEGIN IMMEDIATE")
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            for statement in _TABLES.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+        _check_version(version)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _check_version(version: int) -> None:
+    if version not in (0, VERSION):
+        raise sqlite3.DatabaseError(f"the checkpoint store has version {version}, this program reads {VERSION}")

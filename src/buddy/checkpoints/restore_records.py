@@ -1,0 +1,41 @@
+"""Restores on record: committed before their first step, so that the next process can finish them.
+
+A restore is `restoring` until its steps are taken, `restored` until the session's log has it, then `closed`.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+
+from buddy import faults
+from buddy.checkpoints.entries import Change
+from buddy.checkpoints.rows import add_changes
+from buddy.checkpoints.store import CallKey, Store
+
+
+def record_restore(store: Store, key: CallKey, root: str, steps: Iterable[Change], detail: str) -> None:
+    """Commit the steps of a restore before the first of them is taken."""
+    with store.saving():
+        row = (key.checkpoint, os.fsencode(root), key.session, key.run, key.call, int(time.time()), detail)
+        store.db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, 'restoring', ?, ?)", row)
+        add_changes(store.db, key.checkpoint, steps)
+    faults.reached("restore.recorded")
+
+
+def finish_restore(store: Store, checkpoint: str, done: Iterable[Change]) -> None:
+    """Keep of a restore what was done."""
+    with store.saving():
+        store.db.execute("DELETE FROM changes WHERE checkpoint = ?", (checkpoint,))
+        add_changes(store.db, checkpoint, done)
+        store.db.execute("UPDATE checkpoints SET state = 'restored' WHERE id = ?", (checkpoint,))
+    faults.reached("restore.finished")
+
+
+def close_restore(store: Store, checkpoint: str) -> None:
+    store.db.execute("UPDATE checkpoints SET state = 'closed' WHERE id = ?", (checkpoint,))
+
+
+def unfinished_restores(store: Store) -> list[tuple[str, str, str]]:
+    """The checkpoint, the session and the detail of each."""
+    query = "SELECT id, session, detail FROM checkpoints WHERE state IN ('restoring', 'restored')"
+    return store.db.execute(query).fetchall()

@@ -1,0 +1,212 @@
+"""Brings files back to an earlier state: decides per path, then does it step by step.
+
+Invariants: only paths that were named are touched; a path that is neither as it was left nor as it should be is a
+conflict and stays as it is unless it is forced by name; what is replaced is in the store first; the list of steps is
+recorded before the first of them, and doing it again after a crash has the same result.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from buddy import faults
+from buddy.checkpoints.contents import Contents
+from buddy.checkpoints.entries import Change, Entry, is_same, shown_path
+from buddy.checkpoints.reading import Folder
+from buddy.checkpoints.workspace import Workspace
+
+CHANGED = "it was changed since"
+NOT_KEPT = "its earlier content was not kept"
+NOT_EMPTY = "the directory has other files in it"
+
+
+class Conflict(Struct, frozen=True):
+    path: str
+    why: str
+
+
+class Plan(Struct, frozen=True):
+    """`steps` lead from what is there now to what should be; `conflicts` are left alone."""
+
+    steps: tuple[Change, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def plan(
+    workspace: Workspace,
+    wanted: Sequence[Change],
+    force: frozenset[str] = frozenset(),
+    refuse: Callable[[str], str | None] = lambda _: None,
+) -> Plan:
+    """How to undo some changes. `force` names paths as they are shown; `refuse` says why a path must not be touched."""
+    steps: list[Change] = []
+    conflicts: list[Conflict] = []
+    for path, should, left in wanted:
+        now = workspace.current(path)
+        if is_same(now, should):
+            continue
+        why = refuse(path)
+        if why is None and should is not None and not should.is_known:
+            why = NOT_KEPT
+        if why is None and not is_same(now, left) and shown_path(path) not in force:
+            why = CHANGED
+        if why is None and now is not None and not now.is_known:
+            why = "its present content cannot be kept"
+        if why is None:
+            steps.append(Change(path, now, should))
+        else:
+            conflicts.append(Conflict(path, why))
+    kept, more = _keep_directories(workspace.root, steps)
+    return Plan(tuple(kept), tuple(conflicts + more))
+
+
+def _keep_directories(root: str, steps: list[Change]) -> tuple[list[Change], list[Conflict]]:
+    """Directories that would not be empty stay."""
+    going = {step.path for step in steps if step.after is None}
+    kept: list[Change] = []
+    conflicts: list[Conflict] = []
+    for step in sorted(steps, key=_depth, reverse=True):
+        is_removal = step.before is not None and step.before.kind == "directory" and _is_other(step)
+        inside = _names_in(f"{root}/{step.path}") if is_removal else []
+        if any(f"{step.path}/{name}" not in going for name in inside):
+            conflicts.append(Conflict(step.path, NOT_EMPTY))
+            going.discard(step.path)
+        else:
+            kept.append(step)
+    return sorted(kept), conflicts
+
+
+def _is_other(step: Change) -> bool:
+    return step.after is None or step.after.kind != "directory"
+
+
+def _names_in(path: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(path)  # noqa: PTH208 - plain names
+    return []
+
+
+def carry_out(workspace: Workspace, contents: Contents, steps: Iterable[Change], most: int) -> list[Conflict]:
+    """Do what is not done yet; returns what could not be done. A path that somebody changed meanwhile is left alone."""
+    problems: list[Conflict] = []
+    due: list[Change] = []
+    for step in steps:
+        now = workspace.current(step.path)
+        if is_same(now, step.after):
+            continue
+        if is_same(now, step.before):
+            due.append(step)
+        else:
+            problems.append(Conflict(step.path, CHANGED))
+    folder = Folder(workspace.root, most)
+    try:
+        for action, step in _in_order(due):
+            try:
+                action(folder, contents, step)
+            except (OSError, sqlite3.Error) as error:
+                problems.append(Conflict(step.path, _reason(error)))
+            faults.reached("restore.step")
+    finally:
+        folder.close()
+    return problems
+
+
+Action = Callable[[Folder, Contents, Change], None]
+
+
+def _in_order(due: list[Change]) -> list[tuple[Action, Change]]:
+    """Make directories writable, remove from the inside out, create from the outside in, set modes last."""
+    removed = [step for step in due if step.before is not None and _changes_kind(step)]
+    created = [step for step in due if step.after is not None]
+    directories = [step for step in due if _is_directory(step.before) and _is_directory(step.after)]
+    new = [step for step in created if _is_directory(step.after) and not _is_directory(step.before)]
+    others = [step for step in created if not _is_directory(step.after)]
+    return [
+        *((_open_up, step) for step in directories),
+        *((_remove, step) for step in sorted(removed, key=_depth, reverse=True)),
+        *((_make_directory, step) for step in sorted(new, key=_depth)),
+        *((_write, step) for step in others),
+        *((_set_mode, step) for step in sorted([*new, *directories], key=_depth, reverse=True)),
+    ]
+
+
+def _changes_kind(step: Change) -> bool:
+    """Whether what is there has to go first; a file or link is otherwise replaced in one step."""
+    return step.after is None or _is_directory(step.before) != _is_directory(step.after)
+
+
+def _is_directory(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "directory"
+
+
+def _depth(step: Change) -> int:
+    return step.path.count("/")
+
+
+def _open_up(folder: Folder, _contents: Contents, step: Change) -> None:
+    if step.after is not None:
+        _chmod(folder, step.path, step.after.mode | 0o700)
+
+
+def _set_mode(folder: Folder, _contents: Contents, step: Change) -> None:
+    if step.after is not None:
+        _chmod(folder, step.path, step.after.mode)
+
+
+def _chmod(folder: Folder, path: str, mode: int) -> None:
+    with folder.parent_of(path) as (directory, name):
+        opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            os.fchmod(opened, mode)
+        finally:
+            os.close(opened)
+
+
+def _remove(folder: Folder, _contents: Contents, step: Change) -> None:
+    with suppress(FileNotFoundError), folder.parent_of(step.path) as (directory, name):
+        if _is_directory(step.before):
+            os.rmdir(name, dir_fd=directory)
+        else:
+            os.unlink(name, dir_fd=directory)
+
+
+def _make_directory(folder: Folder, _contents: Contents, step: Change) -> None:
+    with suppress(FileExistsError), folder.parent_of(step.path) as (directory, name):
+        os.mkdir(name, 0o700, dir_fd=directory)
+
+
+def _write(folder: Folder, contents: Contents, step: Change) -> None:
+    entry = step.after
+    data = contents.get(entry.content) if entry else None
+    if entry is None or data is None:
+        raise OSError(errno.ENODATA, NOT_KEPT)
+    with folder.parent_of(step.path) as (directory, name):
+        temporary = f".buddy-{os.urandom(8).hex()}.tmp"
+        try:
+            if entry.kind == "link":
+                os.symlink(os.fsdecode(data), temporary, dir_fd=directory)
+            else:
+                _write_file(directory, temporary, data, entry.mode)
+            faults.reached("restore.written")
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+
+def _write_file(directory: int, name: str, data: bytes, mode: int) -> None:
+    opened = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    with open(opened, "wb") as file:  # noqa: PTH123 - a descriptor
+        file.write(data)
+        os.fchmod(opened, mode)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+        return NOT_EMPTY
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

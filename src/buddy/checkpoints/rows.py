@@ -1,0 +1,53 @@
+"""Entries and changes as rows of the store."""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from buddy.checkpoints.entries import Change, Entry
+
+_SAVE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD = """
+INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (checkpoint, path) DO UPDATE SET
+new_kind = excluded.new_kind, new_mode = excluded.new_mode, new_content = excluded.new_content,
+new_size = excluded.new_size
+"""
+
+
+def load_files(db: sqlite3.Connection, root: int) -> dict[str, Entry]:
+    query = "SELECT path, kind, mode, content, size, modified, changed, inode, settled FROM files WHERE root = ?"
+    rows: Iterable[Any] = db.execute(query, (root,))
+    return {os.fsdecode(row[0]): Entry(*row[1:8], bool(row[8])) for row in rows}
+
+
+def save_files(db: sqlite3.Connection, root: int, files: Mapping[str, Entry | None]) -> None:
+    gone = [(root, os.fsencode(path)) for path, entry in files.items() if entry is None]
+    db.executemany("DELETE FROM files WHERE root = ? AND path = ?", gone)
+    db.executemany(_SAVE, (_file_row(root, path, entry) for path, entry in files.items() if entry is not None))
+
+
+def add_changes(db: sqlite3.Connection, checkpoint: str, changes: Iterable[Change]) -> None:
+    """Add to what a checkpoint has: the first `before` of a path stays, the last `after` counts."""
+    db.executemany(_ADD, ((checkpoint, os.fsencode(path), *_half(old), *_half(new)) for path, old, new in changes))
+
+
+def load_changes(db: sqlite3.Connection, checkpoint: str) -> list[Change]:
+    query = """SELECT path, old_kind, old_mode, old_content, old_size, new_kind, new_mode, new_content, new_size
+    FROM changes WHERE checkpoint = ? ORDER BY path"""
+    rows: Iterable[Any] = db.execute(query, (checkpoint,))
+    return [Change(os.fsdecode(row[0]), _entry(row[1:5]), _entry(row[5:9])) for row in rows]
+
+
+def _file_row(root: int, path: str, entry: Entry) -> tuple[object, ...]:
+    times = (entry.modified, entry.changed, entry.inode, int(entry.is_settled))
+    return (root, os.fsencode(path), entry.kind, entry.mode, entry.content, entry.size, *times)
+
+
+def _half(entry: Entry | None) -> tuple[object, ...]:
+    return (None,) * 4 if entry is None else (entry.kind, entry.mode, entry.content, entry.size)
+
+
+def _entry(values: Any) -> Entry | None:
+    kind, mode, content, size = values
+    return None if kind is None else Entry(kind, mode, content, size)

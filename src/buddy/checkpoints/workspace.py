@@ -1,0 +1,216 @@
+"""What is known of one workspace: each file's times and content, kept up to date by looking at what changed.
+
+Invariants: a change is attributed to the calls that were under way when it was seen, or to nobody; the content of a
+changed file before the change is in our own store before the change is reported; a file that was not read before a call
+began counts as unknown, never as what it was later.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from buddy import faults
+from buddy.checkpoints.contents import Contents
+from buddy.checkpoints.entries import GIT, UNKNOWN, Change, Entry, entry_of, is_same, kind_of
+from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.reading import Folder, Found, with_content
+from buddy.checkpoints.scan import Scan, Scanner
+from buddy.checkpoints.seeding import Seed, object_id
+
+
+class Uncovered(Struct):
+    """What the checkpoints of a workspace leave out: directories and why, files without a content, and more."""
+
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    unknown: set[str] = field(default_factory=set[str])
+    is_partial: bool = False
+
+
+class Workspace:
+    """Used by one thread at a time. `files` is what was last seen, by path."""
+
+    def __init__(
+        self,
+        root: str,
+        files: dict[str, Entry],
+        contents: Contents,
+        seed: Callable[[], Seed],
+        limits: CheckpointLimits,
+        private: tuple[str, ...] = (),
+    ) -> None:
+        self.root = root
+        self.files = files
+        self.uncovered = Uncovered()
+        self.dirty: dict[str, Entry | None] = {}
+        """What changed in `files` and is not saved yet."""
+        self.pending: set[str] = set()
+        """Files whose content is still to be stored, as it was when they were last seen."""
+        self.is_closed: Callable[[str], bool] = lambda _: False
+        self._refused: set[str] = set()
+        """Files for which the store had no room; they are tried again."""
+        self._contents = contents
+        self._make_seed = seed
+        self._seed: Seed | None = None
+        self._limits = limits
+        self._scanner = Scanner(root, private, limits)
+
+    @property
+    def seed(self) -> Seed:
+        if self._seed is None:
+            self._seed = self._make_seed()
+        return self._seed
+
+    def sync(self, seconds: float | None = None) -> list[Change]:
+        """Look at everything; returns what changed since the last time. Contents that take longer stay pending."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        self.pending |= self._refused & self.files.keys()
+        self._refused.clear()
+        scan = self._scanner.scan(self.files, seconds)
+        self.uncovered.skipped, self.uncovered.is_partial = scan.skipped, not scan.is_complete
+        folder = Folder(self.root, self._limits.max_file)
+        try:
+            missing = self._missing(scan, folder)
+            changes = self._look_at(folder, scan, deadline)
+        finally:
+            folder.close()
+        changes += [Change(path, self.files[path], None) for path in missing]
+        return self._settle(changes)
+
+    def look_at(self, paths: Iterable[str]) -> list[Change]:
+        """The same for some paths alone."""
+        folder = Folder(self.root, self._limits.max_file)
+        changes: list[Change] = []
+        try:
+            for path in paths:
+                info, before = folder.stat(path), self.files.get(path)
+                if info is None:
+                    changes += [] if before is None else [Change(path, before, None)]
+                elif before is None or not before.has_stat(info) or before.content == UNKNOWN:
+                    changes += self._compare(path, before, folder.read(path))
+        finally:
+            folder.close()
+        return self._settle(changes)
+
+    def fill(self, seconds: float) -> bool:
+        """Store some of the pending contents of files that are still as they were seen; False when none is left."""
+        deadline = time.monotonic() + seconds
+        folder = Folder(self.root, self._limits.max_file)
+        try:
+            while self.pending and time.monotonic() < deadline:
+                path = self.pending.pop()
+                known, info = self.files.get(path), folder.stat(path)
+                found = folder.read(path) if known and info and known.has_stat(info) else None
+                if found is not None and known is not None and found.entry.changed == known.changed:
+                    self._note(path, self._stored(path, found))
+        finally:
+            folder.close()
+        return bool(self.pending)
+
+    def current(self, path: str) -> Entry | None:
+        """A file as it is now, its content stored."""
+        self.look_at([path])
+        return self.files.get(path)
+
+    # --- one file ------------------------------------------------------------------------------------------------
+
+    def _look_at(self, folder: Folder, scan: Scan, deadline: float | None) -> list[Change]:
+        changes: list[Change] = []
+        is_first = not self.files
+        for path, info in scan.changed.items():
+            before = self.files.get(path)
+            is_late = deadline is not None and time.monotonic() > deadline
+            seeded = self._seeded(folder, path, info, is_late) if is_first else None
+            if seeded is not None:
+                changes.append(Change(path, None, seeded))
+            elif is_late and not stat.S_ISDIR(info.st_mode):
+                kind = kind_of(info)
+                if kind is not None:
+                    self.pending.add(path)
+                    changes.append(Change(path, before, entry_of(kind, info, UNKNOWN)))
+            else:
+                changes += self._compare(path, before, folder.read(path))
+        if is_first and any(change.after and change.after.content.startswith(GIT) for change in changes):
+            self.seed.pin()
+        return changes
+
+    def _seeded(self, folder: Folder, path: str, info: os.stat_result, is_late: bool) -> Entry | None:
+        """A file whose content is an object of the user's repository."""
+        found = self.seed.find(path, info)
+        if found is None or self._is_closed(path):
+            return None
+        if not self.seed.is_exact:
+            read = None if is_late else folder.read(path)
+            if read is None or read.data is None or object_id(read.data) != found:
+                return None
+        return entry_of("file", info, GIT + found)
+
+    def _compare(self, path: str, before: Entry | None, found: Found | None) -> list[Change]:
+        if found is None:
+            return [] if before is None else [Change(path, before, None)]
+        if before is not None and _is_borrowed(before) and found.data is not None:
+            is_unchanged = object_id(found.data) == before.content[len(GIT) :]
+            if is_unchanged:
+                return [Change(path, before, with_content(found.entry, before.content))]
+        return [Change(path, before, self._stored(path, found))]
+
+    def _stored(self, path: str, found: Found) -> Entry:
+        if found.data is None or self._is_closed(path):
+            return found.entry
+        content = self._contents.put(found.data)
+        if not content:
+            self._refused.add(path)
+        return with_content(found.entry, content)
+
+    def _is_closed(self, path: str) -> bool:
+        return self.is_closed(f"{self.root}/{path}")
+
+    # --- all of them ---------------------------------------------------------------------------------------------
+
+    def _missing(self, scan: Scan, folder: Folder) -> list[str]:
+        """Known files that are not there any more; what was not entered is left as it is."""
+        gone = [path for path in self.files if path not in scan.present]
+        if scan.skipped:
+            inside = tuple(f"{path}/" for path in scan.skipped)
+            gone = [path for path in gone if not path.startswith(inside) and path not in scan.skipped]
+        return gone if scan.is_complete else [path for path in gone if folder.stat(path) is None]
+
+    def _settle(self, changes: list[Change]) -> list[Change]:
+        """Keep the earlier contents, note what is there now, and return what really changed."""
+        lent = {change.before.content[len(GIT) :] for change in changes if change.before and _loses_content(change)}
+        kept = {one: self._contents.put(data) for one, data in self.seed.read(lent).items()} if lent else {}
+        faults.reached("checkpoint.kept")
+        settled: list[Change] = []
+        for change in changes:
+            before, after = change.before, change.after
+            if before is not None and _loses_content(change):
+                before = replace(before, content=kept.get(before.content[len(GIT) :], UNKNOWN))
+            self._note(change.path, after)
+            if not is_same(before, after):
+                settled.append(Change(change.path, before, after))
+        return settled
+
+    def _note(self, path: str, entry: Entry | None) -> None:
+        self.dirty[path] = entry
+        self.uncovered.unknown.discard(path)
+        if entry is None:
+            self.files.pop(path, None)
+            self.pending.discard(path)
+            return
+        self.files[path] = entry
+        if not entry.is_known and path not in self.pending:
+            self.uncovered.unknown.add(path)
+
+
+def _is_borrowed(entry: Entry) -> bool:
+    """Whether its content is in the user's repository, not in our store."""
+    return entry.content.startswith(GIT)
+
+
+def _loses_content(change: Change) -> bool:
+    """Whether the file no longer has the content that we borrowed."""
+    before, after = change.before, change.after
+    return before is not None and _is_borrowed(before) and (after is None or after.content != before.content)

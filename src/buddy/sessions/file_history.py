@@ -1,0 +1,134 @@
+"""Which checkpoints a selection means, and what they changed together.
+
+Invariants: the log says what happened when, the store what changed; a path that somebody else changed between two calls
+of the selection is marked, because going back before the first of them would lose that.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from buddy.checkpoints.entries import Change, is_same
+from buddy.protocol.events import ModelRequest, ToolCall, ToolResult
+from buddy.protocol.file_events import FilesChanged, FilesRestored
+from buddy.sessions.fork import Entry
+
+TYPES = ("model_request", "tool_call", "tool_result", "files_changed", "files_restored")
+
+
+class Selection(Protocol):
+    """The part of a request that says which changes are meant."""
+
+    @property
+    def run_id(self) -> str | None: ...
+    @property
+    def turn(self) -> int | None: ...
+    @property
+    def call_id(self) -> str | None: ...
+    @property
+    def to_seq(self) -> int | None: ...
+    @property
+    def all(self) -> bool: ...
+
+
+class Step(Struct, frozen=True):
+    """Something that changed files: a call, the rest of a run, or an undo. `seq` is that of the call's result."""
+
+    checkpoint_id: str
+    seq: int
+    run_id: str | None = None
+    turn: int = 0
+    call_id: str | None = None
+    undid: tuple[str, ...] | None = None
+    is_redo: bool = False
+
+
+class Combined(Struct, frozen=True):
+    """`mixed` are paths that somebody else changed in between; `lost` counts checkpoints that are no longer kept."""
+
+    changes: tuple[Change, ...]
+    mixed: frozenset[str] = frozenset()
+    lost: int = 0
+
+
+def steps_of(entries: Iterable[Entry]) -> list[Step]:
+    turn, turns, results = 0, dict[str, int](), dict[str, int]()
+    steps: list[Step] = []
+    for event, body in entries:
+        match body:
+            case ModelRequest():
+                turn = body.turn
+            case ToolCall(call_id=str(call_id)):
+                turns[call_id] = turn
+            case ToolResult(call_id=str(call_id)):
+                results[call_id] = event.seq
+            case FilesChanged(call_id=call_id):
+                of_turn = turns.get(call_id or "", turn)
+                steps.append(Step(body.checkpoint_id, event.seq, event.run_id, of_turn, call_id))
+            case FilesRestored():
+                steps.append(Step(body.checkpoint_id, event.seq, undid=body.undid, is_redo=body.redo))
+            case _:
+                pass
+    return [_at_result(step, results) for step in steps]
+
+
+def _at_result(step: Step, results: Mapping[str, int]) -> Step:
+    return replace(step, seq=min(step.seq, results.get(step.call_id or "", step.seq)))
+
+
+def undone(steps: Iterable[Step]) -> set[str]:
+    """The checkpoints whose changes are undone now: an undo that was taken back counts no longer."""
+    found: set[str] = set()
+    earlier = dict[str, set[str]]()
+    for step in steps:
+        if step.undid is None:
+            continue
+        earlier[step.checkpoint_id] = set(found)
+        if step.is_redo:
+            for one in step.undid:
+                found = earlier.get(one, found)
+        found = found | set(step.undid)
+    return found
+
+
+def select(steps: Sequence[Step], wanted: Selection) -> list[Step]:
+    """The steps that a request means."""
+    if wanted.to_seq is not None:
+        return [step for step in steps if step.seq > wanted.to_seq]
+    changes = [step for step in steps if step.undid is None]
+    if wanted.run_id is None and wanted.call_id is None:
+        gone = undone(steps)
+        changes = [step for step in changes if step.checkpoint_id not in gone]
+        if not wanted.all and changes:
+            changes = [step for step in changes if step.run_id == changes[-1].run_id]
+    return [
+        step
+        for step in changes
+        if wanted.run_id in (None, step.run_id)
+        and wanted.call_id in (None, step.call_id)
+        and wanted.turn in (None, step.turn)
+    ]
+
+
+def last_undo(steps: Sequence[Step]) -> list[Step]:
+    """The undo that a redo takes back: the last one that is not taken back yet."""
+    gone = undone(steps)
+    undos = [step for step in steps if step.undid is not None and not step.is_redo]
+    return [step for step in undos if step.checkpoint_id not in gone][-1:]
+
+
+def combine(steps: Sequence[Step], kept: Mapping[str, Sequence[Change]]) -> Combined:
+    """What some steps changed together, by path."""
+    changes: dict[str, Change] = {}
+    mixed: set[str] = set()
+    for step in steps:
+        for path, before, after in kept.get(step.checkpoint_id, ()):
+            first = changes.get(path)
+            if first is not None and not is_same(first.after, before):
+                mixed.add(path)
+            changes[path] = Change(path, first.before if first else before, after)
+    real = tuple(change for change in changes.values() if not is_same(change.before, change.after))
+    lost = sum(step.checkpoint_id not in kept for step in steps)
+    return Combined(real, frozenset(mixed), lost)

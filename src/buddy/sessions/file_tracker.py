@@ -1,0 +1,194 @@
+"""Records what each call of a session changes in its workspace.
+
+Invariants: a checkpoint is begun after its call is claimed and before the call starts; what a call changed is looked
+for while the run goes on, and recorded before the next such call begins and before the run ends; if checkpoints fail,
+the run goes on and the user learns of it once.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+
+from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
+from buddy.checkpoints.entries import Change
+from buddy.checkpoints.listing import contents_of, count_lines, describe, listed, name_of
+from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
+from buddy.protocol.events import WarningRaised
+from buddy.protocol.file_events import ChangedFile, FilesChanged
+from buddy.protocol.intents import Fetch, Intent, Write
+from buddy.sessions.journal import Journal
+from buddy.sessions.state import SessionFold
+from buddy.tools.contract import Place
+
+MAX_LISTED = 200
+"""How many files an event names; the store knows all of them."""
+
+
+class FileTracker:
+    def __init__(self, checkpoints: Checkpoints | None, fold: SessionFold, place: Place, journal: Journal) -> None:
+        self._checkpoints = checkpoints
+        self._session_id = journal.lease.session_id
+        self._fold = fold
+        self._place = place
+        self._journal = journal
+        self._begun: dict[str, CallKey] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: CallKey | None = None
+        self._parts = 0
+        self._is_warned = False
+
+    @property
+    def why_off(self) -> str:
+        """Why there are no checkpoints; empty if there are."""
+        options = self._fold.started.options if self._fold.started else None
+        if self._checkpoints is None or (options is not None and not options.checkpoints):
+            return "checkpoints are off"
+        name = self._place.target.name
+        return "" if name == "local" else f"checkpoints cover this machine only, and the files are on {name}"
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    async def begin(self, run_id: str, call_id: str, intent: Intent | None) -> None:
+        """A call is about to start. A watched run has a checkpoint already."""
+        if self.why_off or self._watched is not None or isinstance(intent, Fetch):
+            return
+        await self.settle()
+        key = CallKey(self._session_id, run_id, call_id)
+        if await self._begin(key, self._scope(intent)):
+            self._begun[call_id] = key
+
+    def end_soon(self, run_id: str, call_id: str) -> None:
+        """A call has its result, or will get none."""
+        if self.why_off:
+            return
+        key = self._begun.pop(call_id, None) or CallKey(self._session_id, run_id, call_id)
+        self._spawn(self._split(call_id) if self._watched is not None else self._end(key, call_id))
+
+    async def settle(self) -> None:
+        """Wait until everything that ended is recorded."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    async def watch(self, run_id: str, name: str) -> None:
+        """Attribute what changes from now on to the run: nobody announces what happens in it."""
+        if self.why_off or self._watched is not None:
+            return
+        await self.settle()
+        self._parts += 1
+        key = CallKey(self._session_id, run_id, f"{name}.{self._parts}")
+        if await self._begin(key, self._scope(None)):
+            self._watched = key
+
+    async def finish(self) -> None:
+        """The calls of the run are over, whether they have results or not."""
+        for call_id, key in list(self._begun.items()):
+            self.end_soon(key.run, call_id)
+        await self.settle()
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            await self._end(watched, None)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _scope(self, intent: Intent | None) -> Scope:
+        root = self._place.root
+        paths: tuple[str, ...] | None = None
+        if isinstance(intent, Write) and intent.agent is None and intent.path.startswith(f"{root}/"):
+            paths = _with_missing_parents(root, intent.path[len(root) + 1 :])
+        return Scope(root, paths, self._place.private, self._place.is_closed)
+
+    async def _begin(self, key: CallKey, scope: Scope) -> bool:
+        if self._checkpoints is None:
+            return False
+        try:
+            coverage = await self._checkpoints.begin(key, scope)
+        except CheckpointError as error:
+            self._warn(str(error))
+            return False
+        return not coverage.is_off
+
+    async def _end(self, key: CallKey, call_id: str | None) -> None:
+        if self._checkpoints is None:
+            return
+        try:
+            ended = await self._checkpoints.end(key, self._scope(None))
+            await self._record(ended, key.run, call_id)
+        except CheckpointError as error:
+            self._warn(str(error))
+
+    async def _split(self, call_id: str) -> None:
+        watched = self._watched
+        if self._checkpoints is None or watched is None:
+            return
+        self._parts += 1
+        following = CallKey(watched.session, watched.run, f"run.{self._parts}")
+        self._watched = following
+        try:
+            ended = await self._checkpoints.split(watched, following, self._scope(None))
+            await self._record(ended, watched.run, call_id)
+        except CheckpointError as error:
+            self._warn(str(error))
+
+    async def _record(self, ended: Ended | None, run_id: str, call_id: str | None) -> None:
+        if ended is None or not ended.changes or self._checkpoints is None:
+            return
+        files = await list_files(self._checkpoints, ended.changes)
+        body = FilesChanged(
+            checkpoint_id=ended.checkpoint,
+            files=files[:MAX_LISTED],
+            call_id=call_id,
+            total=len(files) if len(files) > MAX_LISTED else None,
+            uncovered=_uncovered(ended.coverage, is_recovered=ended.is_recovered),
+            overlaps=ended.overlaps,
+        )
+        self._journal.record(body, run_id)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _warn(self, why: str) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            message = f"{why}; what commands change now cannot be undone"
+            self._journal.record(WarningRaised(code="CHECKPOINTS_OFF", message=message))
+
+
+async def list_files(checkpoints: Checkpoints, changes: Sequence[Change]) -> tuple[ChangedFile, ...]:
+    """Changes as events list them; lines are counted as far as the list is likely to be shown."""
+    shown = listed(changes)
+    contents = await checkpoints.read(contents_of(shown[:MAX_LISTED]))
+    files: list[ChangedFile] = []
+    for at, change in enumerate(shown):
+        counted = at < MAX_LISTED
+        added, removed = await asyncio.to_thread(count_lines, change, contents) if counted else (0, 0)
+        files.append(ChangedFile(name_of(change), change.word, added, removed))
+    return tuple(files)
+
+
+def _uncovered(coverage: Coverage, *, is_recovered: bool) -> str | None:
+    text = describe(coverage)
+    if is_recovered:
+        text = f"{text} The process died during this call: changes by others until now are included.".strip()
+    return text or None
+
+
+def _with_missing_parents(root: str, path: str) -> tuple[str, ...]:
+    """A file and the directories that writing it would create."""
+    paths = [path]
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if os.path.lexists(f"{root}/{path}"):
+            break
+        paths.append(path)
+    return tuple(reversed(paths))

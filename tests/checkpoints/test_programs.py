@@ -1,0 +1,104 @@
+"""Random programs of file operations are undone to the byte, and redone."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.checkpoints.trees import make_repository, picture
+from tests.checkpoints.workspace import Workspace
+
+NAMES = ("a", "b", "c.txt", "d e", "x\ny", "\udcff", "ü")
+PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+CONTENTS = st.sampled_from([b"", b"one\n", b"two\r\n", b"\0\1", b"long\n" * 20_000])
+MODES = st.sampled_from([0o644, 0o600, 0o755, 0o444])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("write"), PATHS, CONTENTS),
+    st.tuples(st.just("append"), PATHS, CONTENTS),
+    st.tuples(st.just("remove"), PATHS),
+    st.tuples(st.just("link"), PATHS, PATHS),
+    st.tuples(st.just("hard link"), PATHS, PATHS),
+    st.tuples(st.just("directory"), PATHS),
+    st.tuples(st.just("rename"), PATHS, PATHS),
+    st.tuples(st.just("mode"), PATHS, MODES),
+    st.tuples(st.just("directory mode"), PATHS, st.sampled_from([0o755, 0o700])),
+)
+PROGRAMS = st.lists(st.lists(OPERATIONS, min_size=1, max_size=6), min_size=1, max_size=3)
+
+
+def apply(root: Path, operation: tuple[object, ...]) -> None:
+    """Do one operation as far as it is possible: a program that fails halfway is a program, too."""
+    kind, name, *more = operation
+    path = root / str(name)
+    work: dict[str, Callable[[], object]] = {
+        "write": lambda: _write(path, "wb", more[0]),
+        "append": lambda: _write(path, "ab", more[0]),
+        "remove": lambda: shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(),
+        "link": lambda: path.symlink_to(str(more[0])),
+        "hard link": lambda: path.hardlink_to(root / str(more[0])),
+        "directory": lambda: path.mkdir(parents=True),
+        "rename": lambda: path.rename(root / str(more[0])),
+        "mode": lambda: path.is_file() and not path.is_symlink() and path.chmod(_number(more[0])),
+        "directory mode": lambda: path.is_dir() and not path.is_symlink() and path.chmod(_number(more[0])),
+    }
+    try:
+        work[str(kind)]()
+    except (OSError, shutil.Error):
+        return
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _write(path: Path, mode: str, content: object) -> None:
+    assert isinstance(content, bytes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open(mode) as file:
+        file.write(content)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(before=PROGRAMS, calls=PROGRAMS, has_repository=st.booleans())
+def test_a_program_is_undone_and_redone(
+    before: list[list[tuple[object, ...]]], calls: list[list[tuple[object, ...]]], has_repository: bool
+) -> None:
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
+    try:
+        asyncio.run(_undo_and_redo(folder, before, calls, has_repository=has_repository))
+    finally:
+        shutil.rmtree(folder)
+
+
+async def _undo_and_redo(
+    folder: Path,
+    before: list[list[tuple[object, ...]]],
+    calls: list[list[tuple[object, ...]]],
+    *,
+    has_repository: bool,
+) -> None:
+    async with Workspace(folder) as workspace:
+        root = workspace.root
+        for operation in (operation for program in before for operation in program):
+            apply(root, operation)
+        if has_repository:
+            make_repository(root)
+        pictures, ends = [picture(root)], []
+        for program in calls:
+            ended = await workspace.call(lambda program=program: [apply(root, one) for one in program])
+            ends.append(ended)
+            pictures.append(picture(root))
+        undone = []
+        for number in reversed(range(len(calls))):
+            done, conflicts = await workspace.undo(ends[number].changes)
+            assert (conflicts, picture(root)) == ([], pictures[number])
+            undone.append(done)
+        for number, done in enumerate(reversed(undone)):
+            _, conflicts = await workspace.undo(done)
+            assert (conflicts, picture(root)) == ([], pictures[number + 1])

@@ -1,0 +1,68 @@
+"""A checkpoint store and a workspace, used as sessions use them."""
+
+import asyncio
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from buddy.checkpoints.checkpoints import Checkpoints
+from buddy.checkpoints.entries import Change
+from buddy.checkpoints.limits import CheckpointLimits
+from buddy.checkpoints.restoring import Conflict
+from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
+
+_numbers = itertools.count(1)
+
+
+class Workspace:
+    """Use it as `async with`; `state` outlives it, so that another one can go on with the same store."""
+
+    def __init__(self, folder: Path, limits: CheckpointLimits | None = None) -> None:
+        self.root = folder / "work"
+        self.state = folder / "state"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.state.mkdir(exist_ok=True)
+        self.checkpoints = Checkpoints(self.state, limits)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.checkpoints.close()
+
+    def scope(self) -> Scope:
+        return Scope(os.path.realpath(self.root))
+
+    async def begin(self, session: str = "sess_a") -> tuple[CallKey, Coverage]:
+        key = CallKey(session, "run_a", f"call_{next(_numbers)}")
+        return key, await self.checkpoints.begin(key, self.scope())
+
+    async def end(self, key: CallKey) -> Ended:
+        ended = await self.checkpoints.end(key, self.scope())
+        assert ended is not None
+        return ended
+
+    async def call(self, work: str | Callable[[], object]) -> Ended:
+        """A call that runs a shell command, or a function."""
+        key, _ = await self.begin()
+        await asyncio.to_thread(self._run, work)
+        return await self.end(key)
+
+    def _run(self, work: str | Callable[[], object]) -> None:
+        if isinstance(work, str):
+            subprocess.run(["sh", "-c", work], cwd=self.root, check=True)
+        else:
+            work()
+
+    async def undo(self, changes: Sequence[Change], *force: str) -> tuple[list[Change], list[Conflict]]:
+        """Bring back what some changes were before; returns what was done and what was not."""
+        root = self.scope().root
+        plan = await self.checkpoints.plan(root, changes, frozenset(force), lambda _: None)
+        key = CallKey("sess_a", "", f"restore_{next(_numbers)}")
+        await self.checkpoints.record_restore(key, root, plan.steps, "{}")
+        done, problems = await self.checkpoints.restore(key.checkpoint, root)
+        await self.checkpoints.report(key.checkpoint)
+        return done, [*plan.conflicts, *problems]
