@@ -97,8 +97,9 @@ class SessionRow(Struct, frozen=True):
 def session(options: Options) -> int:
     if options.action == "import":
         from buddy.cli.session_import import import_sessions
+        from buddy.cli.session_transfer import import_file
 
-        asyncio.run(import_sessions(options))
+        asyncio.run(import_sessions(options) if os.path.isdir(options.folder) else import_file(options))  # noqa: PTH112 - plain text
         return 0
     actions = {
         "list": _list,
@@ -162,11 +163,20 @@ async def _show(client: Client, options: Options) -> None:
 
 
 async def _export(client: Client, options: Options) -> None:
-    session_id = await client.perform(find_session(options.session_id, options.directory))
+    from buddy.cli.session_transfer import all_sessions, exported_lines, fork_row
+
+    if bool(options.session_id) == options.all:
+        raise UserError("name one session, or --all", hint="buddy session list --all shows them")
+    rows: dict[str, SessionSummary | None] = {}
+    if options.all:
+        rows.update({row.session_id: row async for row in all_sessions(client)})
+    else:
+        session_id = await client.perform(find_session(options.session_id, options.directory))
+        rows[session_id] = await fork_row(client, session_id)
     is_terminal = sys.stdout.isatty()
-    async for line in read_lines(client, session_id):
-        content = bytes(line)
-        sys.stdout.buffer.write((escape_json(content.decode()).encode() if is_terminal else content) + b"\n")
+    for session_id, row in rows.items():
+        async for line in exported_lines(client, session_id, row):
+            sys.stdout.buffer.write((escape_json(line.decode()).encode() if is_terminal else line) + b"\n")
 
 
 async def _search(client: Client, options: Options) -> None:

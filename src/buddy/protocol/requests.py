@@ -241,11 +241,15 @@ class ReadBlob(Shape, frozen=True):
     blob: Text
     offset: Count = 0
     limit: Annotated[int, Meta(ge=1, le=262144)] = 32768
+    encoding: Literal["text", "base64"] = "text"
 
 
 class ReadBlobReply(Shape, frozen=True):
+    """`data` is the part as base64, if that was requested; then `text` is empty."""
+
     text: str
     total: Count
+    data: str | None = None
 
 
 class ListApprovals(Shape, frozen=True):

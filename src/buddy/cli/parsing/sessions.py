@@ -32,13 +32,15 @@ def add_sessions(commands: "Subparsers") -> None:
     searching.add_argument("--all", action="store_true", help=_ALL)
     add_json(searching)
     forking = add(actions, "fork", "create an independent copy")
-    for action in (showing, exporting, deleting, forking, renaming, archiving):
+    for action in (showing, deleting, forking, renaming, archiving):
         add_session(action)
+    add_session(exporting, nargs="?")
+    exporting.add_argument("--all", action="store_true", help="export all sessions of all directories")
     forking.add_argument("--seq", type=whole_number, metavar="N", help="copy up to event N (default: everything)")
     renaming.add_argument("words", nargs="+", metavar="TITLE", help="one line of text")
     archiving.add_argument("--undo", action="store_true", help="bring it back")
-    importing = add(actions, "import", "import .buddyx and .agentx session files")
-    importing.add_argument("folder", metavar="DIR", help="folder that contains them")
+    importing = add(actions, "import", "import exported sessions, or .buddyx and .agentx session files")
+    importing.add_argument("folder", metavar="FILE", help="output of session export, - for stdin, or a folder")
     named = {"list": listing, "show": showing, "export": exporting, "delete": deleting, "search": searching}
     more = {"fork": forking, "import": importing, "rename": renaming, "archive": archiving}
     finish({**named, **more}, _session)

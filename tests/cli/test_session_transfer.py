@@ -1,0 +1,147 @@
+"""Sessions that are moved between logs keep their ids, seqs, blobs and everything else that was recorded."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buddy.errors import NotClaimed
+from buddy.log.contract import Batch, Claim, Log
+from buddy.log.sqlite import SqliteLog
+from buddy.protocol.envelopes import Event
+from buddy.sessions.transfer import ImportedSession, import_session
+from tests.harness.daemon import LONG_WORD, Daemon
+from tests.harness.logs import opened_log, read_all
+from tests.harness.postgres import Postgres
+from tests.harness.scripts import section, shell
+from tests.log.records import SESSION, batch, record
+
+SCRIPT = [
+    section("^count", {"text": "one two three"}),
+    section("^long", {"text": LONG_WORD}),
+    section("^make", shell("seq 1 20000"), {"text": "ok"}),
+]
+
+
+async def contents(log: Log) -> dict[str, tuple[object, ...]]:
+    """Everything of a log that can be seen, apart from who owns what."""
+    found: dict[str, tuple[object, ...]] = {}
+    for row in await log.newest(100):
+        events = await read_all(log, row.session_id)
+        found[row.session_id] = (
+            row.title, row.state, row.mode, row.repo, row.facts, row.first_seq, row.last_seq,
+            [event.line() for event in events],
+            [await log.read_blob(blob) for blob in blobs_of(events)],
+        )  # fmt: skip
+    return found
+
+
+def blobs_of(events: list[Event]) -> list[str]:
+    payloads: list[dict[str, Any]] = [json.loads(bytes(event.payload)) for event in events]
+    named: list[dict[str, str]] = [payload.get("blobs") or {} for payload in payloads]
+    return [blob for blobs in named for blob in blobs.values()]
+
+
+def test_all_sessions_move_to_postgresql_and_back(tmp_path: Path, postgres: Postgres) -> None:
+    url = postgres.database()
+    source, target = Daemon(tmp_path / "source", script=SCRIPT), Daemon(tmp_path / "target", script=SCRIPT)
+    for prompt in ("count", "long", "make"):
+        assert source.run("exec", prompt, "--approve", "all", "--sandbox", "host").code == 0
+    assert source.run("session", "rename", "last", "a", "name").code == 0
+    assert source.run("session", "fork", "last").code == 0
+    file = tmp_path / "all.ndjson"
+    exported = source.run("session", "export", "--all")
+    file.write_text(exported.out)
+    assert exported.code == 0
+    moved = target.run("session", "import", str(file), "--log", url)
+    assert (moved.code, len(moved.out.split())) == (0, 4), moved.err
+    again = target.run("session", "import", str(file), "--log", url)
+    assert (again.code, again.err.count("was imported before")) == (0, 4)
+    back = target.run("session", "export", "--all", BUDDY_LOG=url)
+    assert sorted(back.out.splitlines()) == sorted(exported.out.splitlines())
+    (tmp_path / "back.ndjson").write_text(back.out)
+    assert target.run("session", "import", str(tmp_path / "back.ndjson")).code == 0
+    before, shared, after = asyncio.run(read_three(source.state_dir, url, target.state_dir))
+    assert before == shared == after
+    assert any(entry[-1] for entry in before.values()), "none of them has a blob"
+
+
+async def read_three(first: Path, url: str, second: Path) -> tuple[dict[str, tuple[object, ...]], ...]:
+    logs = [SqliteLog.open(first, lambda: 1), SqliteLog.open(second, lambda: 1)]
+    async with opened_log(url) as shared:
+        found = await contents(logs[0]), await contents(shared), await contents(logs[1])
+    for log in logs:
+        await log.close()
+    return found
+
+
+def test_an_imported_session_continues(tmp_path: Path, postgres: Postgres) -> None:
+    url = postgres.database()
+    source = Daemon(tmp_path / "source")
+    assert source.run("exec", "count").code == 0
+    (tmp_path / "one.ndjson").write_text(source.run("session", "export", "last").out)
+    assert source.run("session", "import", str(tmp_path / "one.ndjson"), "--log", url).code == 0
+    goes_on = source.run("exec", "-c", "count", "--log", url)
+    assert (goes_on.code, goes_on.out) == (0, "one two three\n")
+    shown = source.run("session", "show", "last", "--log", url).out
+    assert shown.count("one two three") == 2
+
+
+async def test_a_session_that_is_there_with_other_events_is_left_alone(postgres: Postgres) -> None:
+    async with opened_log(postgres.database()) as log:
+        lease = await log.create(record(), "owner")
+        await log.append(batch(lease, 0, 3))
+        await log.release(lease)
+        events = await read_all(log, SESSION)
+        assert not await import_session(log, ImportedSession(events[:2], {}), "me")
+        other = batch(lease, 0, 4).events
+        assert await import_session(log, ImportedSession(other, {}), "me"), "the rest of the same events"
+        assert [event.seq for event in await read_all(log, SESSION)] == [1, 2, 3, 4]
+
+
+async def test_rows_of_calls_and_messages_come_with_their_events(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    daemon.run("exec", "make", "--approve", "all", "--sandbox", "host")
+    log = SqliteLog.open(daemon.state_dir, lambda: 1)
+    (row,) = await log.newest(5)
+    events = await read_all(log, row.session_id)
+    await log.close()
+    copy = SqliteLog.open(tmp_path / "copy", lambda: 1)
+    assert await import_session(copy, ImportedSession(events, {}), "me")
+    message = next(json.loads(bytes(event.payload))["messageId"] for event in events if event.type == "user_message")
+    assert await copy.put(row.session_id, message, "message", b"", 10) == 0
+    claimed = next(event for event in events if event.type == "tool_claimed")
+    claim = Claim(f"{claimed.run_id}/{json.loads(bytes(claimed.payload))['callId']}", 1, "d")
+    lease = await copy.acquire(row.session_id, "me")
+    assert lease is not None
+    with pytest.raises(NotClaimed):
+        await copy.append(Batch(row.session_id, lease.epoch, row.last_seq, [], claim=claim))
+    await copy.close()
+
+
+async def test_a_pruned_session_keeps_its_seqs(tmp_path: Path, postgres: Postgres) -> None:
+    log = SqliteLog.open(tmp_path / "state", lambda: 1)
+    lease = await log.create(record(), "owner")
+    await log.append(batch(lease, 0, 10))
+    await log.prune(lease, 8)
+    events = await read_all(log, SESSION)
+    await log.close()
+    async with opened_log(postgres.database()) as shared:
+        assert await import_session(shared, ImportedSession(events, {}), "me")
+        found = await shared.get(SESSION)
+        assert found is not None
+        assert (found.first_seq, found.last_seq) == (8, 10)
+        assert await read_all(shared, SESSION) == events
+
+
+@pytest.mark.parametrize("line", ["{}", "nothing", '{"kind":"blob","sessionId":"s","blob":"00","data":"AA=="}'])
+def test_a_file_that_is_no_export_is_refused(tmp_path: Path, line: str) -> None:
+    daemon = Daemon(tmp_path)
+    (tmp_path / "x").write_text(line + "\n")
+    refused = daemon.run("session", "import", str(tmp_path / "x"))
+    assert refused.code == 64
+    assert f"{tmp_path / 'x'}:1: not an event or a blob" in refused.err
+    missing = daemon.run("session", "import", str(tmp_path / "missing"))
+    assert (missing.code, "cannot read" in missing.err) == (64, True)
