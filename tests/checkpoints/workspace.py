@@ -43,6 +43,7 @@ class Workspace:
     async def end(self, key: CallKey) -> Ended:
         ended = await self.checkpoints.end(key, self.scope())
         assert ended is not None
+        await self.checkpoints.report(ended.checkpoint)
         return ended
 
     async def call(self, work: str | Callable[[], object]) -> Ended:

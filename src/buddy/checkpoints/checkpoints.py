@@ -15,7 +15,13 @@ from typing import TypeVar
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.limits import CheckpointLimits
 from buddy.checkpoints.pruning import Usage, forget_session, make_room, prune, usage
-from buddy.checkpoints.restore_records import close_restore, finish_restore, record_restore, unfinished_restores
+from buddy.checkpoints.restore_records import (
+    close_checkpoint,
+    finish_restore,
+    record_restore,
+    unfinished_restores,
+    unrecorded_calls,
+)
 from buddy.checkpoints.restoring import Conflict, Plan, carry_out, plan
 from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope, Store
 
@@ -106,9 +112,15 @@ class Checkpoints:
             return []
         return await self._do(unfinished_restores)
 
+    async def unrecorded(self, session_id: str) -> list[CallKey]:
+        """Calls of a session whose changes may be missing in its log."""
+        if self._store is None and not self.folder.exists():
+            return []
+        return await self._do(lambda store: unrecorded_calls(store, session_id))
+
     async def report(self, checkpoint: str) -> None:
-        """The restore is in the session's log."""
-        await self._do(lambda store: close_restore(store, checkpoint))
+        """What the checkpoint says is in the session's log."""
+        await self._do(lambda store: close_checkpoint(store, checkpoint))
 
     async def usage(self) -> Usage:
         return await self._do(usage)

@@ -81,7 +81,7 @@ def _forget_oldest_root(store: Store) -> bool:
 
 
 def _drop(store: Store, condition: str, value: str | int) -> None:
-    chosen = f"SELECT id FROM checkpoints WHERE state = 'closed' AND {condition}"  # noqa: S608 - our own conditions
+    chosen = f"SELECT id FROM checkpoints WHERE state != 'restoring' AND {condition}"  # noqa: S608 - our own conditions
     store.db.execute(f"DELETE FROM changes WHERE checkpoint IN ({chosen})", (value,))  # noqa: S608 - as above
     store.db.execute(f"DELETE FROM checkpoints WHERE id IN ({chosen})", (value,))  # noqa: S608 - as above
 

@@ -1,4 +1,4 @@
-"""Restores on record: committed before their first step, so that the next process can finish them.
+"""Restores and calls that a process left unfinished. A restore is committed before its first step.
 
 A restore is `restoring` until its steps are taken, `restored` until the session's log has it, then `closed`.
 """
@@ -31,8 +31,15 @@ def finish_restore(store: Store, checkpoint: str, done: Iterable[Change]) -> Non
     faults.reached("restore.finished")
 
 
-def close_restore(store: Store, checkpoint: str) -> None:
+def close_checkpoint(store: Store, checkpoint: str) -> None:
+    """The session's log has it."""
     store.db.execute("UPDATE checkpoints SET state = 'closed' WHERE id = ?", (checkpoint,))
+
+
+def unrecorded_calls(store: Store, session: str) -> list[CallKey]:
+    """Calls whose changes the session's log does not have, as far as the store knows."""
+    query = "SELECT session, run, call FROM checkpoints WHERE session = ? AND state IN ('open', 'found')"
+    return [CallKey(*row) for row in store.db.execute(query, (session,)).fetchall()]
 
 
 def unfinished_restores(store: Store) -> list[tuple[str, str, str]]:

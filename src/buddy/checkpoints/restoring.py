@@ -6,9 +6,10 @@ recorded before the first of them, and doing it again after a crash has the same
 """
 
 import errno
+import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -90,7 +91,7 @@ def _names_in(path: str) -> list[str]:
     return []
 
 
-def carry_out(workspace: Workspace, contents: Contents, steps: Iterable[Change], most: int) -> list[Conflict]:
+def carry_out(workspace: Workspace, contents: Contents, steps: Sequence[Change], most: int) -> list[Conflict]:
     """Do what is not done yet; returns what could not be done. A path that somebody changed meanwhile is left alone."""
     problems: list[Conflict] = []
     due: list[Change] = []
@@ -104,6 +105,8 @@ def carry_out(workspace: Workspace, contents: Contents, steps: Iterable[Change],
             problems.append(Conflict(step.path, CHANGED))
     folder = Folder(workspace.root, most)
     try:
+        for step in steps:
+            _remove_temporary(folder, step.path)
         for action, step in _in_order(due):
             try:
                 action(folder, contents, step)
@@ -185,7 +188,7 @@ def _write(folder: Folder, contents: Contents, step: Change) -> None:
     if entry is None or data is None:
         raise OSError(errno.ENODATA, NOT_KEPT)
     with folder.parent_of(step.path) as (directory, name):
-        temporary = f".buddy-{os.urandom(8).hex()}.tmp"
+        temporary = _temporary_name(name)
         try:
             if entry.kind == "link":
                 os.symlink(os.fsdecode(data), temporary, dir_fd=directory)
@@ -197,6 +200,16 @@ def _write(folder: Folder, contents: Contents, step: Change) -> None:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
+
+
+def _temporary_name(name: str) -> str:
+    """The same each time, so that what a killed process left is found."""
+    return f".buddy-{hashlib.sha256(os.fsencode(name)).hexdigest()[:24]}.tmp"
+
+
+def _remove_temporary(folder: Folder, path: str) -> None:
+    with suppress(OSError), folder.parent_of(path) as (directory, name):
+        os.unlink(_temporary_name(name), dir_fd=directory)
 
 
 def _write_file(directory: int, name: str, data: bytes, mode: int) -> None:

@@ -1,7 +1,8 @@
 """The checkpoint store: which call changed which files, over all sessions and workspaces.
 
-Invariants: everything here runs on one thread at a time; a checkpoint is open from before its call starts until its
-changes are recorded, and survives the process in between; the store is private and never leaves the state directory.
+Invariants: everything here runs on one thread at a time; a checkpoint is `open` from before its call starts, `found`
+when its changes are known, `closed` when the session's log has them, and survives the process in between; the store is
+private and never leaves the state directory.
 """
 
 import os
@@ -113,7 +114,7 @@ class Store:
         if window is None:
             window, is_recovered = self._find_open(key, scope), True
         if window is None:
-            return None
+            return self._find_ended(key, scope.root)
         faults.reached("checkpoint.ending")
         try:
             with self.saving():
@@ -206,7 +207,7 @@ class Store:
         self.db.execute("DELETE FROM changes WHERE checkpoint = ?", (key.checkpoint,))
         if changes:
             add_changes(self.db, key.checkpoint, changes)
-            self.db.execute("UPDATE checkpoints SET state = 'closed' WHERE id = ?", (key.checkpoint,))
+            self.db.execute("UPDATE checkpoints SET state = 'found' WHERE id = ?", (key.checkpoint,))
         else:
             self.db.execute("DELETE FROM checkpoints WHERE id = ?", (key.checkpoint,))
         overlaps = tuple(sorted(window.overlaps)) if scope.paths is None else ()
@@ -236,6 +237,14 @@ class Store:
         window = _Window(key, Scope(scope.root, paths, scope.private, scope.is_closed))
         self._windows[key.checkpoint] = window
         return window
+
+    def _find_ended(self, key: CallKey, root: str) -> Ended | None:
+        """What an earlier process found and did not record in the session's log."""
+        query = "SELECT 1 FROM checkpoints WHERE id = ? AND state = 'found'"
+        if self.db.execute(query, (key.checkpoint,)).fetchone() is None:
+            return None
+        changes = tuple(load_changes(self.db, key.checkpoint))
+        return Ended(key.checkpoint, changes, self.coverage(root), is_recovered=True)
 
     def _save(self, workspace: Workspace) -> None:
         root = self._root_id(workspace.root)

@@ -8,18 +8,24 @@ the run goes on and the user learns of it once.
 import asyncio
 import os
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
 from buddy.checkpoints.entries import Change
 from buddy.checkpoints.listing import contents_of, count_lines, describe, listed, name_of
 from buddy.checkpoints.store import CallKey, Coverage, Ended, Scope
+from buddy.errors import LogError
+from buddy.log.contract import Log
 from buddy.protocol.events import WarningRaised
 from buddy.protocol.file_events import ChangedFile, FilesChanged
 from buddy.protocol.intents import Fetch, Intent, Write
 from buddy.sessions.journal import Journal
+from buddy.sessions.past import read_entries
 from buddy.sessions.state import SessionFold
 from buddy.tools.contract import Place
 
+WATCHES = ("agent", "checks", "run")
+"""What a watched run's checkpoints are called, instead of a call."""
 MAX_LISTED = 200
 """How many files an event names; the store knows all of them."""
 
@@ -80,6 +86,23 @@ class FileTracker:
         key = CallKey(self._session_id, run_id, f"{name}.{self._parts}")
         if await self._begin(key, self._scope(None)):
             self._watched = key
+
+    async def recover(self, log: Log) -> None:
+        """Record what an earlier process did not. A call without a result is left out: the run ends it."""
+        if self.why_off or self._checkpoints is None:
+            return
+        run = self._fold.run
+        try:
+            recorded = await _recorded(log, self._session_id)
+            for key in await self._checkpoints.unrecorded(self._session_id):
+                if run is None or key.run != run.run_id or key.checkpoint in recorded:
+                    await self._checkpoints.report(key.checkpoint)
+                elif key.call not in run.open_calls:
+                    await self._end(
+                        key, None if "." in key.call and key.call.partition(".")[0] in WATCHES else key.call
+                    )
+        except CheckpointError as error:
+            self._warn(str(error))
 
     async def finish(self) -> None:
         """The calls of the run are over, whether they have results or not."""
@@ -151,6 +174,9 @@ class FileTracker:
             overlaps=ended.overlaps,
         )
         self._journal.record(body, run_id)
+        with suppress(LogError):  # then the session is read again, and this with it
+            await self._journal.commit()
+            await self._checkpoints.report(ended.checkpoint)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -162,6 +188,12 @@ class FileTracker:
             self._is_warned = True
             message = f"{why}; what commands change now cannot be undone"
             self._journal.record(WarningRaised(code="CHECKPOINTS_OFF", message=message))
+
+
+async def _recorded(log: Log, session_id: str) -> set[str]:
+    """The checkpoints that the session's log has."""
+    entries = await read_entries(log, session_id, types=("files_changed",))
+    return {body.checkpoint_id for _, body in entries if isinstance(body, FilesChanged)}
 
 
 async def list_files(checkpoints: Checkpoints, changes: Sequence[Change]) -> tuple[ChangedFile, ...]:

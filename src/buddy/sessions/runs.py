@@ -204,6 +204,7 @@ class Runs:
             if call.stage != "claimed" and not call.is_delegate:
                 session.journal.record(Recovery(action="continued", call_id=call.item.call_id), run.run_id)
         await session.commit(durable=True)
+        await session.files.recover(session.services.log)
         self._start()
 
     async def start_queued(self) -> None:
