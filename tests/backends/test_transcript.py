@@ -21,6 +21,7 @@ from buddy.protocol.events import (
     ToolResult,
     UserMessage,
 )
+from buddy.protocol.file_events import ChangedFile, FilesRestored
 from buddy.protocol.shapes import ToolCallItem
 from tests.backends.wires import invalid_on_any_wire
 from tests.harness.checker import invalid_conversation
@@ -220,3 +221,15 @@ def test_a_log_cut_anywhere_continues_validly(steps: list[tuple[int, int]], at: 
     short = told(*story.bodies[:at], user("go on from there"))
     assert invalid_on_any_wire(short.closed()) is None
     assert short.asked == UserItem("go on from there")
+
+
+def test_the_model_learns_that_its_changes_were_undone() -> None:
+    transcript = Transcript()
+    transcript.apply(1, user("write it"))
+    transcript.apply(2, assistant("written"))
+    files = (ChangedFile("a.txt", "deleted", 0, 1),)
+    transcript.apply(3, FilesRestored(checkpoint_id="cp_1", files=files, by="cli"))
+    transcript.apply(4, user("go on"))
+    assert transcript.items[-1] == UserItem(
+        "go on\n\n[The user undid your changes to: a.txt. Read these files again before you rely on them.]"
+    )

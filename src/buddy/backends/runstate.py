@@ -24,6 +24,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -177,6 +178,7 @@ class RunState(Struct):
                 | ModelSwitched()
                 | SessionCompacted()
                 | SessionForked()
+                | FilesRestored()
             ):
                 pass  # about the session, not the run
 

@@ -22,6 +22,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -111,6 +112,7 @@ class Spans:
                 | ApprovalPolicyChanged()
                 | ModelSwitched()
                 | SessionForked()
+                | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
             ):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from buddy.protocol.facts import EventFacts, Informational
+from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.ids import SessionId
 from buddy.protocol.shapes import Count, Shape
 
@@ -34,14 +34,14 @@ class FilesChanged(Informational, frozen=True, kw_only=True):
     overlaps: tuple[SessionId, ...] = ()
 
 
-class FilesRestored(Informational, frozen=True, kw_only=True):
-    """After changes of a session were undone. `change` is what the undo did to a file.
+class FilesRestored(Payload, frozen=True, kw_only=True):
+    """After changes of a session were undone. `change` is what the undo did to a file. The model learns of it.
 
     `undid` names the checkpoints that were undone. `redo`: one of them was itself an undo. `conflicts` are paths that
     were left alone. `recovered`: the process died meanwhile, and the next one finished it.
     """
 
-    facts = EventFacts(copied=True)
+    facts = EventFacts(lasts=True, lasts_for_agents=True, copied=True)
     checkpoint_id: str
     files: tuple[ChangedFile, ...]
     by: str

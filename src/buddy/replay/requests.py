@@ -15,6 +15,7 @@ from buddy.protocol.events import (
     ApprovalRequired,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     ModelSwitched,
     RunCancelling,
@@ -99,8 +100,8 @@ def _act(entries: Sequence[Entry], at: int, body: EventBody) -> Act | None:
         case ModelSwitched():
             model = SwitchModel(body.after.get("profile"), body.after.get("model"))
             return lambda session: switch_model(session, model, body.by)
-        case SessionResumed():
-            return lambda session: session.resume(body.by)
+        case SessionResumed() | FilesRestored():
+            return lambda session: _record_again(session, body)
         case HookFinished() if event.run_id is None:
             return _record_outside(body)
         case SessionCompacted():
@@ -117,6 +118,15 @@ def _record_outside(body: HookFinished) -> Act:
         await session.commit()
 
     return record
+
+
+async def _record_again(session: Session, body: SessionResumed | FilesRestored) -> None:
+    """Nothing is done to files: that they were restored is taken as it was recorded."""
+    if isinstance(body, SessionResumed):
+        await session.resume(body.by)
+    else:
+        session.journal.record(body)
+        await session.commit(durable=True)
 
 
 def _cancel(session_id: str, run_id: str, body: RunCancelling | CancelScheduled, now: int) -> CancelRun:

@@ -98,9 +98,7 @@ class FileTracker:
                 if run is None or key.run != run.run_id or key.checkpoint in recorded:
                     await self._checkpoints.report(key.checkpoint)
                 elif key.call not in run.open_calls:
-                    await self._end(
-                        key, None if "." in key.call and key.call.partition(".")[0] in WATCHES else key.call
-                    )
+                    await self._end(key, None if key.call.partition(".")[0] in WATCHES else key.call)
         except CheckpointError as error:
             self._warn(str(error))
 

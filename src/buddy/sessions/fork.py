@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -93,6 +94,7 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | ModelSwitched()
                 | SessionCompacted()
                 | SessionForked()
+                | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
                 | None

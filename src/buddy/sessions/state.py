@@ -19,6 +19,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -119,6 +120,7 @@ class SessionFold(Struct):
                 | ToolClaimed()
                 | ApprovalExpired()
                 | SessionForked()
+                | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
             ):

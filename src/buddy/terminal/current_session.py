@@ -26,6 +26,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -222,6 +223,7 @@ class CurrentSession:
                 | RunComplete()
                 | AcceptanceResult()
                 | SessionForked()
+                | FilesRestored()
                 | HookFinished()
             ):
                 pass

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from buddy.backends.hooks import render_context
+from buddy.backends.restored import restored_note
 from buddy.backends.runstate import OpenCall
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -15,6 +16,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -60,8 +62,8 @@ class History:
         match body:
             case UserMessage():
                 self._unsent.append((body.message_id, body.text))
-            case HookFinished():
-                self._hook(body)
+            case HookFinished() | FilesRestored():
+                self._note(body)
             case ModelRequest():
                 self._mark_sent()
             case AssistantMessage():
@@ -106,6 +108,12 @@ class History:
             self.session_id = report.detail
         elif report.source == "delegate" and report.phase == STARTING:
             self.starts += 1
+
+    def _note(self, body: HookFinished | FilesRestored) -> None:
+        if isinstance(body, FilesRestored):
+            self._unsent.append(("", restored_note(body).strip()))
+        else:
+            self._hook(body)
 
     def _hook(self, body: HookFinished) -> None:
         """What a hook adds goes with the next message; one that it refused is not sent."""

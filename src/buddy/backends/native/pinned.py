@@ -23,6 +23,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -108,6 +109,7 @@ class Pins:
                 | Usage()
                 | ModelSwitched()
                 | SessionForked()
+                | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
             ):

@@ -7,6 +7,7 @@ being worked on stays word for word, even if a compaction has summarised the wor
 """
 
 from buddy.backends.hooks import BLOCKED, render_context
+from buddy.backends.restored import restored_note
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -19,6 +20,7 @@ from buddy.protocol.events import (
     AssistantToken,
     CancelScheduled,
     EventBody,
+    FilesRestored,
     HookFinished,
     Informational,
     ModelRequest,
@@ -71,8 +73,8 @@ class Transcript:
                     self._remark(body.call_id, f"\n\n[allowed by {body.by}, who said: {body.comment}]")
             case AssistantMessage() | UserMessage():
                 self._speak(seq, body)
-            case HookFinished():
-                self._hook(body)
+            case HookFinished() | FilesRestored():
+                self._note(body)
             case SessionCompacted():
                 self._compact(body)
             case (
@@ -109,6 +111,12 @@ class Transcript:
         self._add(seq, self.asked)
         earlier = self._asked_ids if message.steers else {}
         self._asked_ids = {**earlier, message.message_id: self.asked}
+
+    def _note(self, body: HookFinished | FilesRestored) -> None:
+        if isinstance(body, FilesRestored):
+            self._context += restored_note(body)
+        else:
+            self._hook(body)
 
     def _hook(self, body: HookFinished) -> None:
         """Add what a hook says to the result or the message it is about, and take out a message that it refused."""
