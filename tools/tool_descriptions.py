@@ -9,7 +9,10 @@ from buddy.tools.toolbox import builtin
 
 def generate() -> bytes:
     """The content of `descriptions.json`."""
-    described = {tool.name: Description(tool.tier, tool.description, schema_of(tool.args)) for tool in builtin()}
+    described = {
+        tool.name: Description(tool.tier, tool.description, schema_of(tool.args), getattr(tool, "concurrent", False))
+        for tool in builtin()
+    }
     return msgspec.json.format(msgspec.json.encode(described), indent=1) + b"\n"
 
 

@@ -71,7 +71,8 @@ class Driver:
             return
         await self._approve_pending(run_id)
         async for event in self._events:
-            os.write(self._file, event.line())
+            if event.session_id == self.session_id:
+                os.write(self._file, event.line())
             await self._react(event)
             if run_id in self._done:
                 return
@@ -79,7 +80,7 @@ class Driver:
     async def _react(self, event: Event) -> None:
         match event.body():
             case ApprovalRequired() as question:
-                await self._approve(event.run_id or "", question.approval_id)
+                await self._approve(event.run_id or "", question.approval_id, event.session_id)
             case ToolOutput() as output if ENDLESS in output.text and event.run_id not in self._cancelled:
                 self._cancelled.add(event.run_id or "")
                 await self._cancel(event.run_id or "")
@@ -94,9 +95,10 @@ class Driver:
         for approval in snapshot.approvals:
             await self._approve(run_id, approval.approval_id)
 
-    async def _approve(self, run_id: str, approval_id: str) -> None:
+    async def _approve(self, run_id: str, approval_id: str, session_id: str | None = None) -> None:
+        """A sub-agent's question comes with the session and the run that it is asked in."""
         try:
-            await self._client.approve(SubmitApproval(self.session_id, run_id, approval_id, "approve"))
+            await self._client.approve(SubmitApproval(session_id or self.session_id, run_id, approval_id, "approve"))
         except ProtocolError as error:
             if error.code != "APPROVAL_EXPIRED":
                 raise

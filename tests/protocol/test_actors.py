@@ -29,4 +29,4 @@ def test_a_session_tells_its_own_acts_from_those_of_others() -> None:
     outside = [
         str(actor) for actor in (*RuntimeActor, RuleActor("x"), ClientActor("console")) if acts_on_session(str(actor))
     ]
-    assert outside == ["daemon", "import", "console"]
+    assert outside == ["daemon", "import", "parent", "console"]

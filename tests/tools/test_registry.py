@@ -49,23 +49,24 @@ def test_the_built_in_tools_are_there_with_their_tiers() -> None:
         **dict.fromkeys(
             ("capture-pane", "glob", "grep", "list_files", "read_file", "read_output", "time", "todo"), "read-only"
         ),
-        **dict.fromkeys(("edit_file", "fetch_url", "web_search", "write_file"), "side-effecting"),
+        **dict.fromkeys(("delegate", "edit_file", "fetch_url", "web_search", "write_file"), "side-effecting"),
         **dict.fromkeys(("run_shell", "send-keys"), "privileged"),
     }
     assert list(tiers) == sorted(tiers)
     assert all(len(spec.description) > 100 for spec in registry.specs())
 
 
-def test_every_argument_of_a_built_in_tool_is_described_and_every_tool_but_the_shell_ends_by_itself() -> None:
+def test_every_argument_of_a_built_in_tool_is_described_and_every_tool_ends_but_the_shell_and_sub_agents() -> None:
     registry = Registry(builtin())
     for spec in registry.specs():
         assert all("description" in argument for argument in spec.parameters["properties"].values()), spec.name
-        assert (registry.get(spec.name).timeout is None) == (spec.name == "run_shell")
+        assert (registry.get(spec.name).timeout is None) == (spec.name in ("delegate", "run_shell"))
 
 
 def test_an_unknown_tool_is_answered_with_the_available_ones() -> None:
     with pytest.raises(
-        ToolError, match=r"unknown tool 'grpe'\. Available: capture-pane, edit_file, fetch_url, glob, grep, list_files"
+        ToolError,
+        match=r"unknown tool 'grpe'\. Available: capture-pane, delegate, edit_file, fetch_url, glob, grep, list_files",
     ):
         Registry(builtin()).get("grpe")
 

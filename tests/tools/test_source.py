@@ -135,7 +135,7 @@ async def test_a_session_gains_and_loses_a_tool_between_turns(tmp_path: Path) ->
         await client.wait_for(RunComplete)
         assert [result.is_error for result in client.bodies(ToolResult)] == [False, True]
         assert "unknown tool 'beta'. Available: alpha, capture-pane" not in model.tool_results()[-1]
-        assert "unknown tool 'beta'. Available: alpha, edit_file" in model.tool_results()[-1]
+        assert "unknown tool 'beta'. Available: alpha, delegate, edit_file" in model.tool_results()[-1]
         assert model.tools[0] is model.tools[1] is model.tools[2]  # nothing changed, so nothing is rebuilt
         source.registry = gain
         await client.send("use both")

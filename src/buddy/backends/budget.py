@@ -11,11 +11,14 @@ from buddy.backends.runstate import RunState, Spending
 from buddy.errors import RunEnded
 from buddy.models.contract import TokenUsage
 from buddy.protocol.codes import BudgetLimit
-from buddy.protocol.shapes import BudgetState
+from buddy.protocol.shapes import BudgetLimits, BudgetState
 
 MIN_OUTPUT = 256
 """A shorter reply is useless, so a model call that leaves less room for it is not made."""
 LOW = 0.2
+DIVIDED: tuple[BudgetLimit, ...] = ("tokens", "cost", "tool_calls")
+LEAST: dict[BudgetLimit, float] = {"turns": 1, "tokens": MIN_OUTPUT, "cost": 1e-6, "seconds": 1e-3, "tool_calls": 1}
+"""What a sub-agent needs at least of each limit."""
 UNITS: dict[BudgetLimit, str] = {
     "turns": "turns",
     "tokens": "tokens",
@@ -62,10 +65,29 @@ class Budget(Struct, frozen=True):
     def fits(self, wanted: Spending) -> bool:
         return self._fits_tokens(wanted) and self._fits_cost(wanted)
 
+    def share(self, shares: int) -> BudgetLimits | None:
+        """An equal share of what is left, for a sub-agent; None if it would be too small to be of use.
+
+        Turns and time are not divided: sub-agents work at the same time, each in a conversation of its own.
+        """
+        left: dict[BudgetLimit, float] = {}
+        for name, limit, used in self._lines():
+            if limit is not None:
+                left[name] = (limit - used) / (shares if name in DIVIDED else 1)
+                if left[name] < LEAST[name]:
+                    return None
+        return BudgetLimits(
+            max_turns=_whole(left.get("turns")),
+            max_cost_usd=left.get("cost"),
+            max_tokens=_whole(left.get("tokens")),
+            max_seconds=left.get("seconds"),
+            max_tool_calls=_whole(left.get("tool_calls")),
+        )
+
     def reserve_tool_call(self) -> None:
         """Refuse a tool call over the limit; after the last one that fits, the model may still answer."""
         limit = self.state.options.budget.max_tool_calls
-        if limit is not None and self.state.tool_calls >= limit:
+        if limit is not None and self._tool_calls >= limit:
             raise BudgetExceeded("tool_calls", used_up(limit, "tool_calls"))
 
     def after(self, usage: TokenUsage) -> BudgetState:
@@ -97,7 +119,7 @@ class Budget(Struct, frozen=True):
             ("tokens", limits.max_tokens, self._tokens),
             ("cost", limits.max_cost_usd, self._cost),
             ("seconds", limits.max_seconds, self.seconds),
-            ("tool_calls", limits.max_tool_calls, state.tool_calls),
+            ("tool_calls", limits.max_tool_calls, self._tool_calls),
         )
 
     def _fits_tokens(self, wanted: Spending) -> bool:
@@ -110,16 +132,27 @@ class Budget(Struct, frozen=True):
 
     @property
     def _tokens(self) -> int:
-        return self.state.tokens + (self.state.reserved.tokens if self.state.reserved else 0)
+        lent = sum(child.budget.max_tokens or 0 for child in self.state.working_children)
+        return self.state.tokens + lent + (self.state.reserved.tokens if self.state.reserved else 0)
 
     @property
     def _cost(self) -> float:
         reserved = self.state.reserved.cost_usd if self.state.reserved else None
-        return (self.state.cost_usd or 0.0) + (reserved or 0.0)
+        lent = sum(child.budget.max_cost_usd or 0.0 for child in self.state.working_children)
+        return (self.state.cost_usd or 0.0) + lent + (reserved or 0.0)
+
+    @property
+    def _tool_calls(self) -> int:
+        lent = sum(child.budget.max_tool_calls or 0 for child in self.state.working_children)
+        return self.state.tool_calls + lent
 
 
 def used_up(limit: float, name: BudgetLimit) -> str:
     return f"the budget of {limit:g} {UNITS[name]} is used up"
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
 
 
 def _figure(number: float, name: BudgetLimit) -> str:

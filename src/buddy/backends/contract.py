@@ -122,6 +122,10 @@ class Run(Protocol):
         """The text as it may be stored. Scrub before cutting: half a secret would not be recognised."""
         ...
 
+    async def stop_children(self) -> None:
+        """End the sub-agents that still work, and wait for them."""
+        ...
+
     async def store_text(self, text: str) -> str:
         """Store a long text as a blob, scrubbed; return its id."""
         ...

@@ -23,6 +23,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -103,6 +105,13 @@ class OpenCall(Struct):
         return self.stage in ("awaiting", "approved", "denied") and not self.is_claimed
 
 
+class Child(Struct):
+    """A sub-agent whose call has no result yet."""
+
+    started: ChildStarted
+    finished: ChildFinished | None = None
+
+
 class RunState(Struct):
     run_id: str
     options: StartedOptions
@@ -129,6 +138,8 @@ class RunState(Struct):
     """The user's messages, by id, that no hook has answered about."""
     stop_refusals: int = 0
     """How often a hook made the model continue."""
+    children: dict[str, Child] = {}
+    """The sub-agents of open calls, by call."""
 
     @property
     def tokens(self) -> int:
@@ -143,6 +154,11 @@ class RunState(Struct):
             for call in self.open_calls.values()
             if call.approval and call.stage == "awaiting"
         }
+
+    @property
+    def working_children(self) -> list[ChildStarted]:
+        """The sub-agents that have not finished."""
+        return [child.started for child in self.children.values() if child.finished is None]
 
     @property
     def turn_state(self) -> TurnState:
@@ -166,10 +182,10 @@ class RunState(Struct):
                 self._decide(body)
             case UserMessage() | AcceptanceResult():
                 self._accept(body)
-            case RunStarted():
-                self.options = body.options
-            case RunCancelling() | CancelScheduled():
-                self._end(body)
+            case ChildStarted() | ChildFinished():
+                self._delegate(body)
+            case RunStarted() | RunCancelling() | CancelScheduled():
+                self._follow(body)
             case (
                 Informational()
                 | SessionStarted()
@@ -182,11 +198,14 @@ class RunState(Struct):
             ):
                 pass  # about the session, not the run
 
-    def _end(self, body: RunCancelling | CancelScheduled) -> None:
-        if isinstance(body, RunCancelling):
-            self.cancelling = body.reason
-        else:
-            self.scheduled = body
+    def _follow(self, body: RunStarted | RunCancelling | CancelScheduled) -> None:
+        match body:
+            case RunStarted():
+                self.options = body.options
+            case RunCancelling():
+                self.cancelling = body.reason
+            case CancelScheduled():
+                self.scheduled = body
 
     def _reply(self, body: AssistantToken | ThinkingToken | AssistantRestart | AssistantMessage) -> None:
         self.partial = isinstance(body, AssistantToken | ThinkingToken)
@@ -239,6 +258,7 @@ class RunState(Struct):
                 if call is not None:
                     call.stage, call.is_claimed = "claimed", True
             case ToolResult():
+                self.children.pop(body.call_id, None)
                 self._finish(self.open_calls.pop(body.call_id, None), body)
 
     def _reserve(self, request: ModelRequest) -> None:
@@ -267,6 +287,18 @@ class RunState(Struct):
         self.output_tokens += usage.output_tokens
         if usage.cost_usd is not None:
             self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
+
+    def _delegate(self, body: ChildStarted | ChildFinished) -> None:
+        if isinstance(body, ChildStarted):
+            self.children[body.call_id] = Child(body)
+            return
+        if body.call_id in self.children:
+            self.children[body.call_id].finished = body
+        self.input_tokens += body.usage.input_tokens
+        self.output_tokens += body.usage.output_tokens
+        self.tool_calls += body.usage.tool_calls
+        if body.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + body.cost_usd
 
     def _decide(self, body: ApprovalRequired | ApprovalReceived | ApprovalExpired | HookFinished) -> None:
         match body:

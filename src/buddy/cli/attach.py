@@ -70,6 +70,8 @@ def ps(options: Options) -> int:
                             "state": s.state,
                             "rootPath": s.repo.root_path,
                             "expiresAt": deadlines.get(s.session_id),
+                            "parent": s.parent if s.agent else None,
+                            "agent": s.agent,
                         }
                         for s in active
                     ]
@@ -78,7 +80,8 @@ def ps(options: Options) -> int:
             return 0
         for session in active:
             left = format_deadline(deadlines.get(session.session_id, NO_EXPIRY), time.time())
-            place = f"{escape(session.repo.root_path)}{f'  ({left})' if left else ''}"
+            work = f"  sub-agent {escape(session.agent)} of {session.parent}" if session.agent else ""
+            place = f"{escape(session.repo.root_path)}{f'  ({left})' if left else ''}{work}"
             print(f"{session.session_id}  {session.state:<17}  {place}")
         if not active:
             print("no active runs", file=sys.stderr)

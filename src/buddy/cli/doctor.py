@@ -18,6 +18,7 @@ import msgspec
 
 from buddy.approvals.dead_rules import find_dead_rules
 from buddy.approvals.rules import read_rules
+from buddy.approvals.trust import Trust
 from buddy.cli.doctor_check import Check
 from buddy.cli.doctor_extensions import check_extensions
 from buddy.cli.endpoint_check import check_endpoint
@@ -29,6 +30,7 @@ from buddy.config.paths import config_file, socket_path
 from buddy.config.places import Places, find_places
 from buddy.config.resolve import LOCAL, LOCAL_URL, NothingConfigured, Resolved, has_local, resolve_profile
 from buddy.config.settings import Config
+from buddy.daemon.agent_definitions import AgentDefinitions, untrusted_agents
 from buddy.daemon.agents import Agents
 from buddy.daemon.projects import Projects, ProjectsInMemory
 from buddy.errors import BuddyError, UserError
@@ -80,6 +82,7 @@ def _checks(options: Options, scrubber: Scrubber) -> Iterator[Check]:
         yield _model(config, scrubber, places)
         yield from _local_model(config)
         yield from _agents(config, places)
+        yield from _sub_agents(options, places)
         yield from _mcp_servers(config, places, options, scrubber)
     yield from check_extensions(places, Path(options.directory).resolve())
     yield from _daemon(options)
@@ -264,6 +267,19 @@ def _agents(config: Config, places: Places) -> Iterator[Check]:
     away = [f"{name} ({why})" for name, (why, _) in found.items()]
     text = f"available: {', '.join(('native', *there))}" + (f"; not: {', '.join(away)}" if away else "")
     yield Check("agents", "info", text)
+
+
+def _sub_agents(options: Options, places: Places) -> Iterator[Check]:
+    """The definitions of sub-agents for this directory, and what is wrong with some of them."""
+    root, trust = os.path.realpath(options.directory), Trust(places.state_dir)
+    definitions = AgentDefinitions(str(places.config_dir), os.environ.get("HOME", ""), trust.is_trusted)
+    found = definitions.at(root)
+    names = ", ".join(sorted(agent.name for agent in found.agents))
+    yield Check("sub-agents", "ok" if names else "info", names or "none defined; a model can delegate to general")
+    for problem in found.problems:
+        yield Check("sub-agents", "warn", problem)
+    for folder in untrusted_agents(root, trust.is_trusted):
+        yield Check("sub-agents", "info", f"those of {folder} are not used: it is not trusted", f"buddy trust {folder}")
 
 
 def _programs() -> Iterator[Check]:

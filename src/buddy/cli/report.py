@@ -67,7 +67,8 @@ class Report:
             case "approval_required":
                 shown = event["payload"]
                 text = approval_text(
-                    Asked(shown["title"], shown["summary"], shown["details"]), terminal_size(sys.stderr)[0]
+                    Asked(shown["title"], shown["summary"], shown["details"], shown.get("agent")),
+                    terminal_size(sys.stderr)[0],
                 )
                 left = format_deadline(shown["expiresAt"], event["ts"] / 1000)
                 lines = [*(line.framed for line in text.lines), *([left] if left else [])]
@@ -162,6 +163,11 @@ def _status_line(event: "JsonEvent") -> str | None:
         case "model_request" if event["payload"]["attempt"] > 1:
             request = event["payload"]
             return f"retrying in {request.get('waitMs') or 0} ms: {one_line(request.get('reason') or '')}"
+        case "child_started":
+            child = event["payload"]
+            return f"sub-agent {escape(child['agent'])} started: session {escape(child['sessionId'])}"
+        case "child_finished":
+            return f"sub-agent {escape(event['payload']['agent'])} finished: {event['payload']['outcome']}"
         case "run_cancelling":
             return f"cancelling: {escape(event['payload']['reason'])}"
         case _:

@@ -54,6 +54,9 @@ class RunFollower:
         Losing the runtime for good is an error, not an outcome: the run can still be resumed.
         """
         for event, line in self._client.events():
+            if event["sessionId"] != self._session_id:
+                self._follow_child(event, line)
+                continue
             if self._report.event(event, line) and self._screen is not None:
                 self._show(self._screen)  # what was printed pushed the question up
             self._read_long_text(event)
@@ -68,6 +71,13 @@ class RunFollower:
             hint=f"resume it with: buddy resume {self._session_id}",
             exit_code=75,
         )
+
+    def _follow_child(self, event: "JsonEvent", line: bytes) -> None:
+        """A question of a sub-agent, or what became of one."""
+        self._report.event(event, line)
+        self._read_long_text(event)
+        if self._view.apply_to_child(event):
+            self._ask_next()
 
     def _is_over(self, event: "JsonEvent", replayed: int) -> bool:
         if self._run_id is None:
@@ -86,9 +96,9 @@ class RunFollower:
         """Long answers and approval requests are only previewed in their events: read the full text."""
         match event["type"]:
             case "assistant_message" if "/text" in (event["payload"].get("blobs") or {}):
-                self._client.perform(read_full(self._session_id, event["payload"]))
+                self._client.perform(read_full(event["sessionId"], event["payload"]))
             case "approval_required" if self._has_person:
-                self._client.perform(read_full(self._session_id, event["payload"]))
+                self._client.perform(read_full(event["sessionId"], event["payload"]))
             case _:
                 pass
 
@@ -164,8 +174,10 @@ class RunFollower:
         self._client.watched.pop(STDIN, None)
 
     def _decide(self, approval_id: str, decision: Fields) -> None:
-        place = {"sessionId": self._session_id, "runId": self._view.active, "approvalId": approval_id}
-        self._client.tell("submit_approval", {**place, **decision}, self._session_id, _warn)
+        session_id, run_id = self._view.place_of(approval_id)
+        session_id = session_id or self._session_id
+        place = {"sessionId": session_id, "runId": run_id or self._view.active, "approvalId": approval_id}
+        self._client.tell("submit_approval", {**place, **decision}, session_id, _warn)
 
 
 def _warn(refusal: ProtocolError) -> None:
@@ -173,7 +185,7 @@ def _warn(refusal: ProtocolError) -> None:
 
 
 def _asked(approval: "ApprovalRequired") -> Asked:
-    return Asked(approval["title"], approval["summary"], approval["details"])
+    return Asked(approval["title"], approval["summary"], approval["details"], approval.get("agent"))
 
 
 def _size() -> tuple[int, int]:

@@ -72,7 +72,9 @@ class SessionRow(Struct, frozen=True):
     def name(self) -> str:
         """The title that somebody gave it; a made one says less than the message that it was made from."""
         title = self.summary.title
-        return title if title and title != title_of(self.prompt) else self.prompt
+        name = title if title and title != title_of(self.prompt) else self.prompt
+        agent = self.summary.agent
+        return f"[{agent} of …{(self.summary.parent or '')[-ID_END:]}] {name}" if agent else name
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -90,6 +92,7 @@ class SessionRow(Struct, frozen=True):
             "tokens": self.summary.tokens,
             "waiting": self.summary.waiting,
             "parent": self.summary.parent,
+            "agent": self.summary.agent,
             "number": self.number,
         }
 

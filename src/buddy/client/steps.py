@@ -89,14 +89,15 @@ def _numbered_session(number: int, directory: str) -> Steps[str]:
 
 
 def last_session(directory: str) -> Steps[str]:
-    """The most recently used session of a directory."""
+    """The most recently used session of a directory that is not a sub-agent's."""
     root = os.path.realpath(directory)
-    found = yield Ask("list_sessions", {"limit": 1, "rootPath": root})
-    if not found["sessions"]:
+    listed = yield Ask("list_sessions", {"limit": MAX_LISTED, "rootPath": root})
+    found: list[Fields] = [row for row in listed["sessions"] if not row.get("agent")]
+    if not found:
         raise UserError(
             f"no session in {root}", hint="buddy session list --all shows the sessions of other directories"
         )
-    return found["sessions"][0]["sessionId"]
+    return found[0]["sessionId"]
 
 
 def read_blob(session_id: str, blob: str) -> Steps[str]:

@@ -3,21 +3,26 @@
 It imports nothing heavy, because `exec` uses it. Duplicates change nothing; unknown events are ignored.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
     from buddy.protocol.codes import Outcome, SessionState
     from buddy.protocol.json_events import (
         ApprovalRequired,
         BudgetState,
+        ChildFinished,
+        ChildStarted,
         Event,
         JsonEvent,
         ModelRequest,
         RunComplete,
+        RunEvent,
         Usage,
     )
 
-    Use = Event[Literal["model_request"], ModelRequest] | Event[Literal["usage"], Usage]
+    Finished = RunEvent[Literal["child_finished"], ChildFinished]
+    ChildEvent = RunEvent[Literal["child_started"], ChildStarted] | Finished
+    Use = Event[Literal["model_request"], ModelRequest] | Event[Literal["usage"], Usage] | Finished
 
 _STATE_AFTER: "dict[Outcome, SessionState]" = {
     "success": "completed",
@@ -49,11 +54,21 @@ class RunView:
         self.text = self.thinking = ""
 
     def count(self, event: "Use") -> None:
-        if event["type"] == "usage":
+        if event["type"] == "child_finished":
+            self._count_child(event["payload"])
+        elif event["type"] == "usage":
             self.turns = max(self.turns, event["payload"]["turn"])
             self._spend(event["payload"])
         elif event["payload"].get("purpose", "reply") == "reply":
             self.turns = max(self.turns, event["payload"]["turn"])
+
+    def _count_child(self, finished: "ChildFinished") -> None:
+        usage = finished["usage"]
+        self.input_tokens += usage.get("inputTokens", 0)
+        self.output_tokens += usage.get("outputTokens", 0)
+        cost = finished.get("costUsd")
+        if cost is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + cost
 
     def _spend(self, usage: "Usage") -> None:
         self.budget = usage["budget"]
@@ -72,6 +87,8 @@ class View:
         self.is_headless = False
         self.runs: dict[str, RunView] = {}
         self.approvals: dict[str, ApprovalRequired] = {}
+        """What waits for a decision here; a sub-agent's question names its session and run."""
+        self.children: dict[str, ChildStarted] = {}
         self.active: str | None = None
 
     def apply(self, event: "JsonEvent") -> bool:
@@ -97,12 +114,14 @@ class View:
                 self.approvals[event["payload"]["approvalId"]] = event["payload"]
                 self.state = "awaiting_approval"
             case "approval_received" | "approval_expired":
-                if self.approvals.pop(event["payload"]["approvalId"], None) and not self.approvals:
+                if self.approvals.pop(event["payload"]["approvalId"], None) and not self._has_own_approval:
                     self.state = "running"
+            case "child_started" | "child_finished":
+                self._follow_child(event)
             case "run_started":
                 self.active, self.state = event["payload"]["runId"], "running"
             case "run_complete":
-                self.active, self.approvals = None, {}
+                self.active, self.approvals, self.children = None, {}, {}
                 self.state = _STATE_AFTER[event["payload"]["outcome"]] if self.is_headless else "idle"
             case (
                 "status"
@@ -139,6 +158,38 @@ class View:
             ):
                 pass  # the session's state does not change
 
+    def apply_to_child(self, event: "JsonEvent") -> bool:
+        """Apply an event of another session; True if it is a question of a sub-agent, or what became of one."""
+        match event["type"]:
+            case "approval_required" if event["payload"].get("parent"):
+                place = {"sessionId": event["sessionId"], "runId": event["runId"]}
+                self.approvals[event["payload"]["approvalId"]] = cast("ApprovalRequired", {**event["payload"], **place})
+                return True
+            case "approval_received" | "approval_expired":
+                return self.approvals.pop(event["payload"]["approvalId"], None) is not None
+            case _:
+                return False
+
+    def place_of(self, approval_id: str) -> tuple[str | None, str | None]:
+        """The session and the run in which an approval is decided; None for those of this view."""
+        asked = self.approvals.get(approval_id)
+        return (asked.get("sessionId"), asked.get("runId")) if asked is not None else (None, None)
+
+    @property
+    def _has_own_approval(self) -> bool:
+        return any(not asked.get("parent") for asked in self.approvals.values())
+
+    def _follow_child(self, event: "ChildEvent") -> None:
+        child = event["payload"]["sessionId"]
+        if event["type"] == "child_started":
+            self.children[child] = event["payload"]
+            return
+        self.children.pop(child, None)
+        theirs = {
+            key for key, asked in self.approvals.items() if child in (asked.get("sessionId"), asked.get("parent"))
+        }
+        self.approvals = {key: asked for key, asked in self.approvals.items() if key not in theirs}
+
     def _apply_to_run(self, run_id: str, event: "JsonEvent") -> None:
         match event["type"]:
             case "assistant_token":
@@ -156,13 +207,14 @@ class View:
             case "assistant_message":
                 self._run(run_id).finished_text = event["payload"]["text"]
                 self._run(run_id).end_reply()
-            case "model_request" | "usage":
+            case "model_request" | "usage" | "child_finished":
                 self._run(run_id).count(event)
             case "run_complete":
                 run = self._run(run_id)
                 run.complete, run.ended_ts = event["payload"], event["ts"]
             case (
                 "session_started"
+                | "child_started"
                 | "session_snapshot"
                 | "status"
                 | "assistant_done"

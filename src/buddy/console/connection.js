@@ -23,7 +23,7 @@ export class RequestError extends Error {
 }
 
 /** @typedef {{resolve: (payload: any) => void, reject: (error: Error) => void, line: string, repeat: boolean}} Pending */
-/** @typedef {{cursor: () => number, onEvent: (event: any) => void, onAttached: (reply: any) => void, onLost: (error: RequestError) => void}} Follower */
+/** @typedef {{cursor: () => number, onEvent: (event: any) => void, onChildEvent: (event: any) => void, onAttached: (reply: any) => void, onLost: (error: RequestError) => void}} Follower */
 
 export class Connection {
   /** @param {() => Promise<boolean>} isSignedIn Whether the server still knows this browser. */
@@ -127,7 +127,10 @@ export class Connection {
     this._lastHeard = Date.now();
     const frame = JSON.parse(data);
     if (frame.kind === "event" && typeof frame.seq === "number") {
-      this._followed.get(frame.sessionId)?.onEvent(frame);
+      const follower = this._followed.get(frame.sessionId);
+      if (follower) follower.onEvent(frame);
+      // A sub-agent of a session that is followed: what it asks is asked there.
+      else for (const one of this._followed.values()) one.onChildEvent(frame);
     } else if (frame.kind === "response") {
       const pending = this._pending.get(frame.requestId);
       this._pending.delete(frame.requestId);

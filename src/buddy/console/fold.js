@@ -30,6 +30,7 @@ export function emptyView() {
     /** @type {string | null} */ active: null,
     /** @type {Map<string, Run>} */ runs: new Map(),
     /** @type {Map<string, any>} */ approvals: new Map(),
+    /** @type {Map<string, any>} */ children: new Map(),
 
     title: "",
     archived: false,
@@ -73,6 +74,31 @@ export function apply(view, event) {
   return true;
 }
 
+/**
+ * Apply an event of a sub-agent that is not open itself: its questions are asked here, too.
+ * @param {View} view
+ * @param {LogEvent} event
+ */
+export function applyToChild(view, { type, payload, sessionId, runId, ts }) {
+  const known = view.approvals.get(payload.approvalId);
+  if (type === "approval_required" && payload.parent) {
+    view.approvals.set(payload.approvalId, { ...payload, sessionId, runId });
+    view.items.push({
+      key: `child-${payload.approvalId}`, kind: "approval", seq: view.lastSeq, ts, version: 0, runId: runId ?? "",
+      sessionId, name: payload.title, args: {}, callId: "", approval: payload, state: "waiting", decision: null,
+    });
+  } else if ((type === "approval_received" || type === "approval_expired") && known) {
+    view.approvals.delete(payload.approvalId);
+    const item = view.items.findLast((one) => one.key === `child-${payload.approvalId}`);
+    const decision = type === "approval_expired" ? { decision: "expired", by: "timeout" } : payload;
+    if (item) change(item, () => Object.assign(item, { decision: { ...decision, ts }, state: decision.decision === "approve" ? "approved" : "denied" }));
+  } else {
+    return false;
+  }
+  view.version += 1;
+  return true;
+}
+
 /** @param {LogEvent[]} events */
 export function fold(events) {
   const view = emptyView();
@@ -100,7 +126,14 @@ function applyToSession(view, { type, payload }) {
       break;
     case "approval_received":
     case "approval_expired":
-      if (view.approvals.delete(payload.approvalId) && !view.approvals.size) view.state = "running";
+      if (view.approvals.delete(payload.approvalId) && ![...view.approvals.values()].some((asked) => !asked.parent)) view.state = "running";
+      break;
+    case "child_started":
+      view.children.set(payload.sessionId, payload);
+      break;
+    case "child_finished":
+      view.children.delete(payload.sessionId);
+      for (const [id, asked] of view.approvals) if ([asked.sessionId, asked.parent].includes(payload.sessionId)) view.approvals.delete(id);
       break;
     case "run_started":
       view.active = payload.runId;
@@ -109,6 +142,7 @@ function applyToSession(view, { type, payload }) {
     case "run_complete":
       view.active = null;
       view.approvals.clear();
+      view.children.clear();
       view.state = view.isHeadless ? STATE_AFTER[payload.outcome] : "idle";
       break;
   }
@@ -144,6 +178,13 @@ function applyToRun(view, runId, { type, payload, ts }) {
     case "usage":
       count(runOf(view, runId), payload);
       break;
+    case "child_finished": {
+      const run = runOf(view, runId);
+      run.inputTokens += payload.usage.inputTokens ?? 0;
+      run.outputTokens += payload.usage.outputTokens ?? 0;
+      run.costUsd = addCost(run.costUsd, payload.costUsd);
+      break;
+    }
     case "run_complete":
       Object.assign(runOf(view, runId), { complete: payload, endedTs: ts });
       break;
@@ -318,6 +359,19 @@ const TIMELINE = {
     if (!result.isError && path && (FILE_TOOLS.has(item.name) || item.approval?.kind === "write")) {
       const known = view.files.get(path);
       view.files.set(path, { path, changes: (known?.changes ?? 0) + 1, seq: event.seq });
+    }
+  },
+  child_started(view, event, child) {
+    add(view, event, "child", { agent: child.agent, child: child.sessionId, outcome: "" });
+  },
+  child_finished(view, event, child) {
+    view.inputTokens += child.usage.inputTokens ?? 0;
+    view.outputTokens += child.usage.outputTokens ?? 0;
+    view.costUsd = addCost(view.costUsd, child.costUsd);
+    const item = view.items.findLast((one) => one.kind === "child" && one.child === child.sessionId);
+    if (item) change(item, () => (item.outcome = child.outcome));
+    for (const one of view.items) {
+      if (one.sessionId === child.sessionId && one.state === "waiting") change(one, () => (one.state = "ended"));
     }
   },
   usage(view, event, usage) {

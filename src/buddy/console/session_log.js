@@ -7,7 +7,7 @@
  */
 
 import { signal } from "./vendor/preact.js";
-import { apply, emptyView, fold } from "./fold.js";
+import { apply, applyToChild, emptyView, fold } from "./fold.js";
 
 const TAIL = 500;
 const PAGE = 1000;
@@ -24,6 +24,7 @@ export class SessionLog {
     /** The event in view; 0 follows what happens. */
     this.at = signal(0);
     /** @type {import("./fold.js").LogEvent[]} */ this.events = [];
+    /** Questions of sub-agents, which stand in their own logs. @type {import("./fold.js").LogEvent[]} */ this._asked = [];
     this._live = emptyView();
     this._past = emptyView();
     this._connection = connection;
@@ -33,6 +34,7 @@ export class SessionLog {
     connection.follow(sessionId, {
       cursor: () => this.events.at(-1)?.seq ?? this._start,
       onEvent: (event) => this._receive(event),
+      onChildEvent: (event) => this._receiveOfChild(event),
       onAttached: () => this._loadPast(),
       onLost: (error) => (this.problem.value = error.message),
     });
@@ -82,6 +84,14 @@ export class SessionLog {
     this._show();
   }
 
+  /** @param {import("./fold.js").LogEvent} event */
+  _receiveOfChild(event) {
+    if (this._asked.some((one) => one.sessionId === event.sessionId && one.seq === event.seq)) return;
+    if (!applyToChild(this._live, event)) return;
+    this._asked.push(event);
+    this._show();
+  }
+
   _show() {
     if (this._isDirty) return;
     this._isDirty = true;
@@ -116,6 +126,7 @@ export class SessionLog {
     const first = this.events[0]?.seq ?? this._start + 1;
     this.events = [...past.filter((event) => event.seq < first), ...this.events];
     this._live = fold(this.events);
+    for (const event of this._asked) applyToChild(this._live, event);
     this.isComplete.value = true;
     this._show();
   }

@@ -5,7 +5,7 @@ import { batch, computed, signal } from "./vendor/preact.js";
 import { Connection } from "./connection.js";
 import { SessionLog } from "./session_log.js";
 
-/** @typedef {{sessionId: string, state: string, updatedAt: number, repo: {rootPath: string}, title?: string, mode?: string, lastSeq?: number, archived?: boolean, costUsd?: number | null, tokens?: number, context?: {used: number, limit: number} | null, waiting?: number, parent?: string}} Row */
+/** @typedef {{sessionId: string, state: string, updatedAt: number, repo: {rootPath: string}, title?: string, mode?: string, lastSeq?: number, archived?: boolean, costUsd?: number | null, tokens?: number, context?: {used: number, limit: number} | null, waiting?: number, parent?: string, agent?: string | null}} Row */
 
 /** @type {import("./vendor/preact.js").Signal<{role: string, sessionId: string | null, expiresAt: number | null} | null>} */
 export const me = signal(null);

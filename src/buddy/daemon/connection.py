@@ -17,6 +17,7 @@ from functools import partial
 from msgspec import UNSET, Raw, json
 
 from buddy.daemon.audit import Audit
+from buddy.daemon.child_relay import ChildRelay
 from buddy.daemon.late_lines import LateLines
 from buddy.daemon.limits import Limits, Rate
 from buddy.daemon.link import LineTooLong, ServerLink
@@ -72,6 +73,8 @@ class PeerConnection:
         self._dispatch = dispatch
         self._scrubber = scrubber
         self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._relay: ChildRelay | None = None
+        self._relaying: asyncio.Task[None] | None = None
         self._request_ids = 0
         self.heard_at = time.monotonic()
         self._answering = 0
@@ -212,6 +215,11 @@ class PeerConnection:
             previous.cancel()  # not in the task below, which may itself be cancelled before its first step
         replacing = _run_after(previous, pump)
         self._pumps[session_id] = asyncio.get_running_loop().create_task(replacing)
+        if self._relay is None:
+            attached = partial(list[str], self._pumps)
+            self._relay = ChildRelay(self._link, self._sessions, self._log, attached, self.roles.inherit)
+            self._relaying = asyncio.get_running_loop().create_task(self._relay.run())
+        self._relay.look_again()
 
     async def _stop(self) -> None:
         self._link.close()
@@ -220,7 +228,7 @@ class PeerConnection:
             step()
         if self._late is not None:
             self._late.close()
-        pumps = list(self._pumps.values())
+        pumps = [*self._pumps.values(), *([self._relaying] if self._relaying else [])]
         for pump in pumps:
             pump.cancel()
         if pumps:

@@ -41,11 +41,23 @@ class Dispatcher:
             raise ProtocolError("UNSUPPORTED_REQUEST_TYPE", f"{request.type} is not available in this runtime")
         record = await self._sessions.record(session_id) if row.is_session_bound else None
         # Whoever attaches may present a token, so the handler looks at that first.
-        if record is not None and not peer.roles.recognise(record) and row.access != "client":
-            raise no_session(session_id)
+        if record is not None:
+            await self._inherit_role(peer, record)
+            if not peer.roles.recognise(record) and row.access != "client":
+                raise no_session(session_id)
         _admit(peer, request.type, row, session_id)
         subject = await self._sessions.open(session_id) if row.acts_on == "open_session" else record
         return await handler(peer, payload, subject)
+
+    async def _inherit_role(self, peer: PeerConnection, record: SessionRecord) -> None:
+        """What a peer may do in a session, it may do in its sub-agents' sessions, and no more."""
+        session_id, facts = record.session_id, record.facts
+        while facts.agent is not None and facts.parent is not None and not peer.roles.has_role(session_id):
+            parent = await self._sessions.services.log.get(facts.parent)
+            if parent is None:
+                return
+            session_id, facts = parent.session_id, parent.facts
+        peer.roles.inherit(record.session_id, session_id)
 
 
 def _admit(peer: PeerConnection, kind: str, row: RequestRow, session_id: str) -> None:

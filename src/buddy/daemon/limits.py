@@ -29,6 +29,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     observers: int = 50
     active_runs: int = 128
     user: UserLimits = UserLimits()
+    children: int = 8
+    child_depth: int = 2
 
 
 def read_limits(table: Mapping[str, object], source: str = "") -> Limits:

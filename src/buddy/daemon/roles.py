@@ -100,6 +100,18 @@ class Roles:
         if token.expires_at is not None and self._timer is None:
             self._compare()
 
+    def inherit(self, child: str, session_id: str) -> None:
+        """Let the peer act on a sub-agent's session as it may on that of its parent, and as long."""
+        if child in self._roles or session_id not in self._roles:
+            return
+        self._roles[child] = self._roles[session_id]
+        if session_id in self._by_token:
+            self._by_token[child] = self._by_token[session_id]
+
+    def has_role(self, session_id: str) -> bool:
+        """Whether the peer has a role of its own on a session."""
+        return session_id in self._roles
+
     def token_of(self, session_id: str) -> TokenRecord | None:
         """The token that this peer's role on the session comes from."""
         return self._by_token.get(session_id)

@@ -18,9 +18,10 @@ from buddy.backends.droid.credentials import factory_key
 from buddy.backends.external.contract import Agent
 from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
-from buddy.config.resolve import Resolved
+from buddy.config.resolve import Resolved, profile_names
 from buddy.config.settings import Config, ToolSettings
 from buddy.daemon.admission import Admission
+from buddy.daemon.agent_definitions import AgentDefinitions, AgentSource, narrowed, tool_limits
 from buddy.daemon.agents import Agents, credential_folders
 from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.checkpoints import forget_checkpoints, make_checkpoints
@@ -53,6 +54,7 @@ from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
+from buddy.sessions.children import ChildLimits, ChildSessions
 from buddy.sessions.services import SessionServices
 from buddy.sessions.sessions import SessionFactories, Sessions
 from buddy.targets.choose import OwnDirectories, TargetRequest, choose, clean_up, close_connections
@@ -70,6 +72,8 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+KINDS = 64
+"""Kinds of sessions, by the tools they have, whose sources are kept."""
 OWNER_RESERVE = 16
 """Connections that only the owner gets, so that guests with tokens do not keep the owner out."""
 
@@ -127,8 +131,13 @@ class Runtime:
         self.models = SessionModels(self.configuration, keys, make, self._providers.list_models)
         source = Path(config.source) if config.source else None
         self._own = OwnDirectories(places.config_dir, places.state_dir, places.socket.parent, source)
-        self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret)
+        self.limits = read_limits(config.limits, config.source)
         self.rulebook = RuleBook(config, places)
+        self.children = _make_children(self)
+        trust = self.rulebook.trust
+        self.definitions = AgentDefinitions(str(places.config_dir), env.get("HOME", ""), trust.is_trusted)
+        delegating = (self.children, self.definitions.find)
+        self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret, *delegating)
         self._mcp = _make_mcp(self, env)
         self._more_tools = (*overrides.tools, self._mcp)
         self._use_tools(config.tools)
@@ -138,7 +147,6 @@ class Runtime:
         self._connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.session_list = SessionList(self.log, overrides.clock)
-        self.limits = read_limits(config.limits, config.source)
         self.admission = Admission(lambda: self.limits.user, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
@@ -147,10 +155,11 @@ class Runtime:
         self.operations = Operations(node_name(config.node, places.state_dir))
         projects = Projects(_project_store(places, overrides), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
-        factories = SessionFactories(self._place, self._backend, self._settle)
+        factories = SessionFactories(self._place, self._backend, self._settle, keys.copy)
         self.sessions = Sessions(
             _make_services(self, config, overrides), factories, this_owner(), self.limits.active_runs
         )
+        self.children.bind(self.sessions)
         handlers = make_handlers(self.sessions, self.log, overrides.clock, self)
         self._dispatch = Dispatcher(self.sessions, handlers).dispatch
 
@@ -298,7 +307,7 @@ class Runtime:
         named = profile or (None if started.provider == "default" else started.provider)
         agent = self.configuration.current.agent
         instructions = (options.system_prompt if options else None) or agent.system_prompt
-        source = self._tool_source(bool(options and options.tmux))
+        source = self._tool_source(bool(options and options.tmux), *tool_limits(started, self.limits.child_depth))
         project = project_of(started.repo.root_path if started.repo else "", started.user)
         recall = self.memory.recaller(started.session_id, project) if self.memory else None
         place = (self.user_folder, recall, agent.temperature, agent.top_p)
@@ -309,14 +318,17 @@ class Runtime:
         except UserError as error:
             raise ProtocolError("PROVIDER_NOT_CONFIGURED", str(error), detail=error.hint or None) from error
 
-    def _make_source(self, panes: bool) -> ToolSource:
+    def _make_source(self, panes: bool, names: tuple[str, ...] | None, may_delegate: bool) -> ToolSource:
         """The tools of one kind of session; all sessions of a kind share the same source."""
-        return self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
+        source = self._all_tools if panes else FilteredSource(self._all_tools, without_panes)
+        if names is not None or not may_delegate:
+            source = FilteredSource(source, narrowed(names, may_delegate=may_delegate))
+        return AgentSource(source, self.definitions.find)
 
     def _use_tools(self, settings: ToolSettings) -> None:
         builtin: ToolSource = FixedSource(toolbox(settings, self._tool_deps))
         self._all_tools = CombinedSource(builtin, *self._more_tools)
-        self._tool_source = functools.cache(self._make_source)
+        self._tool_source = functools.lru_cache(KINDS)(self._make_source)
 
     def _reconfigure(self, config: Config) -> None:
         """Use a changed configuration for what starts from now on."""
@@ -359,8 +371,15 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         hooks=make_hooks(runtime.user_folder / "hooks.json", runtime.rulebook.trust),
         boot_clock=overrides.boot_clock,
         checkpoints=runtime.checkpoints,
+        stop_children=runtime.children.stop,
         listeners=tuple(part.observe for part in listening if part),
     )
+
+
+def _make_children(runtime: Runtime) -> ChildSessions:
+    limits, configuration = runtime.limits, runtime.configuration
+    most = ChildLimits(limits.children, limits.child_depth)
+    return ChildSessions(most, lambda: profile_names(configuration.current, {}))
 
 
 def _make_mcp(runtime: Runtime, env: Mapping[str, str]) -> DeferredMcp:

@@ -184,6 +184,7 @@ def summary_of(record: SessionRecord) -> SessionSummary:
         facts.context,
         facts.waiting,
         facts.parent,
+        facts.agent,
     )
 
 

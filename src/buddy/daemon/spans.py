@@ -21,6 +21,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -107,6 +109,8 @@ class Spans:
                 | RunStarted()
                 | RunCancelling()
                 | CancelScheduled()
+                | ChildStarted()
+                | ChildFinished()
                 | AssistantRestart()
                 | ApprovalExpired()
                 | ApprovalPolicyChanged()

@@ -30,6 +30,7 @@ class RowFacts(Struct, frozen=True):
     day: int = 0
     day_cost_usd: float = 0.0
     """What the session has cost on its latest day, counted from 1970 in UTC."""
+    agent: str | None = None
 
 
 class SessionRecord(Struct, frozen=True):

@@ -25,6 +25,7 @@ class RuntimeActor(StrEnum):
     DAEMON = "daemon"
     IMPORT = "import"
     HOOK = "hook"
+    PARENT = "parent"
 
 
 class RuleActor(Struct, frozen=True):
@@ -51,7 +52,7 @@ SESSION_GRANT = RuleActor("session")
 Actor = ClientActor | RuleActor | RuntimeActor
 
 _RUNTIME = {actor.value: actor for actor in RuntimeActor}
-_OUTSIDE = (RuntimeActor.DAEMON, RuntimeActor.IMPORT)
+_OUTSIDE = (RuntimeActor.DAEMON, RuntimeActor.IMPORT, RuntimeActor.PARENT)
 
 
 def register_client(name: str) -> ClientActor:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal
 
+from buddy.protocol.child_events import ChildFinished, ChildStarted
 from buddy.protocol.codes import (
     BudgetLimit,
     Mode,
@@ -24,7 +25,7 @@ from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.protocol.hook_events import HookFinished
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
-from buddy.protocol.progress_events import Phase, Progress
+from buddy.protocol.progress_events import Phase, Progress, Status, ToolOutput
 from buddy.protocol.session_events import (
     CancelScheduled,
     Recovery,
@@ -40,6 +41,7 @@ from buddy.protocol.shapes import (
     BudgetState,
     ContextState,
     Count,
+    Delegated,
     Endpoint,
     Headless,
     Positive,
@@ -68,6 +70,7 @@ class SessionStarted(Payload, frozen=True, kw_only=True):
     watch: str | None = None
     user: str | None = None
     node: str | None = None
+    delegated: Delegated | None = None
 
 
 class SessionSnapshot(Informational, frozen=True, kw_only=True):
@@ -76,13 +79,6 @@ class SessionSnapshot(Informational, frozen=True, kw_only=True):
     meta: SnapshotMeta
     active_run_id: RunId | None = None
     last_assistant_text: str | None = None
-
-
-class Status(Informational, frozen=True, kw_only=True):
-    facts = EventFacts(of_run=True, lasts_for_agents=True)
-    source: str
-    phase: str
-    detail: str | None = None
 
 
 class ThinkingToken(Payload, frozen=True, kw_only=True):
@@ -127,7 +123,7 @@ class ToolResult(Payload, frozen=True, kw_only=True):
 
 
 class ApprovalRequired(ApprovalRequest, frozen=True, kw_only=True):
-    facts = EventFacts(of_run=True, copied=True, traced=True)
+    facts = EventFacts(of_run=True, copied=True, traced=True, for_parent=True)
     blobs: dict[str, str] | None = None
 
 
@@ -137,7 +133,7 @@ class ApprovalReceived(Payload, frozen=True, kw_only=True):
     `expires_at` goes with scope `until`: so long the shown rule needs no further question.
     """
 
-    facts = EventFacts(of_run=True, lasts=True, copied=True, decides=True, traced=True)
+    facts = EventFacts(of_run=True, lasts=True, copied=True, decides=True, traced=True, for_parent=True)
     approval_id: ApprovalId
     decision: Verdict
     by: str
@@ -252,15 +248,8 @@ class ToolClaimed(Payload, frozen=True, kw_only=True):
     digest: str
 
 
-class ToolOutput(Informational, frozen=True, kw_only=True):
-    facts = EventFacts(of_run=True, transient=True)
-    call_id: str
-    stream: Literal["stdout", "stderr"]
-    text: str
-
-
 class ApprovalExpired(Payload, frozen=True, kw_only=True):
-    facts = EventFacts(of_run=True, copied=True, decides=True)
+    facts = EventFacts(of_run=True, copied=True, decides=True, for_parent=True)
     approval_id: ApprovalId
 
 
@@ -361,6 +350,8 @@ EventBody = (
     | HookFinished
     | FilesChanged
     | FilesRestored
+    | ChildStarted
+    | ChildFinished
 )
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 

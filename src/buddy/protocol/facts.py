@@ -30,6 +30,8 @@ class EventFacts(Struct, frozen=True, kw_only=True):
     """It belongs in the audit of decisions."""
     traced: bool = False
     """A trace is made from it."""
+    for_parent: bool = False
+    """A sub-agent's event that clients of its parent session receive, too."""
 
 
 class Payload(Shape, frozen=True):

@@ -78,6 +78,15 @@ class SessionOptions(TypedDict):
     unsafeAgent: NotRequired[bool]
     endpoint: NotRequired[Endpoint | None]
     checkpoints: NotRequired[bool]
+    tools: NotRequired[list[str] | None]
+
+
+class Delegated(TypedDict):
+    parent: str
+    runId: str
+    callId: str
+    agent: str
+    depth: NotRequired[int]
 
 
 class SessionStarted(Payload):
@@ -92,6 +101,7 @@ class SessionStarted(Payload):
     watch: NotRequired[str | None]
     user: NotRequired[str | None]
     node: NotRequired[str | None]
+    delegated: NotRequired[Delegated | None]
 
 
 class BootTime(TypedDict):
@@ -112,6 +122,8 @@ class ApprovalRequest(TypedDict):
     sessionId: NotRequired[str | None]
     runId: NotRequired[str | None]
     expiresAtBoot: NotRequired[BootTime | None]
+    parent: NotRequired[str | None]
+    agent: NotRequired[str | None]
 
 
 class SnapshotMeta(TypedDict):
@@ -187,6 +199,8 @@ class ApprovalRequired(Payload):
     sessionId: NotRequired[str | None]
     runId: NotRequired[str | None]
     expiresAtBoot: NotRequired[BootTime | None]
+    parent: NotRequired[str | None]
+    agent: NotRequired[str | None]
 
 
 class ApprovalReceived(Payload):
@@ -499,6 +513,30 @@ class FilesRestored(Payload):
     uncovered: NotRequired[str | None]
 
 
+class ChildStarted(Payload):
+    sessionId: str
+    callId: str
+    agent: str
+    budget: BudgetLimits
+
+
+class ChildUsage(TypedDict):
+    turns: NotRequired[int]
+    inputTokens: NotRequired[int]
+    outputTokens: NotRequired[int]
+    toolCalls: NotRequired[int]
+
+
+class ChildFinished(Payload):
+    sessionId: str
+    callId: str
+    agent: str
+    outcome: Literal["cancelled", "denied", "failed", "success"]
+    usage: ChildUsage
+    costUsd: NotRequired[float | None]
+    reason: NotRequired[str | None]
+
+
 JsonEvent = (
     Event[Literal["session_started"], SessionStarted]
     | Event[Literal["session_snapshot"], SessionSnapshot]
@@ -538,4 +576,6 @@ JsonEvent = (
     | Event[Literal["hook_finished"], HookFinished]
     | RunEvent[Literal["files_changed"], FilesChanged]
     | Event[Literal["files_restored"], FilesRestored]
+    | RunEvent[Literal["child_started"], ChildStarted]
+    | RunEvent[Literal["child_finished"], ChildFinished]
 )

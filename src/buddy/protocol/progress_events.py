@@ -1,4 +1,4 @@
-"""How far a run is, and how long its parts took."""
+"""What a run reports of itself while it works; nothing depends on it."""
 
 from typing import Annotated, Literal
 
@@ -7,6 +7,20 @@ from msgspec import Meta
 from buddy.protocol.codes import Tier
 from buddy.protocol.facts import EventFacts, Informational
 from buddy.protocol.shapes import Positive
+
+
+class Status(Informational, frozen=True, kw_only=True):
+    facts = EventFacts(of_run=True, lasts_for_agents=True)
+    source: str
+    phase: str
+    detail: str | None = None
+
+
+class ToolOutput(Informational, frozen=True, kw_only=True):
+    facts = EventFacts(of_run=True, transient=True)
+    call_id: str
+    stream: Literal["stdout", "stderr"]
+    text: str
 
 
 class Progress(Informational, frozen=True, kw_only=True):

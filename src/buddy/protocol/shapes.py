@@ -75,7 +75,8 @@ class Replay(Shape, frozen=True):
 class SessionSummary(Shape, frozen=True, omit_defaults=False):
     """A row of the list. What is not known is null: the title before the first message, the cost without a price, the
     context before the first reply. `tokens` and `cost_usd` are those of all runs, `waiting` counts open approvals,
-    `parent` is the session that this one was forked from. All of it is always on the wire."""
+    `parent` is the session that this one was forked from or, with `agent`, whose sub-agent it is. All of it is always
+    on the wire."""
 
     session_id: SessionId
     state: SessionState
@@ -90,6 +91,7 @@ class SessionSummary(Shape, frozen=True, omit_defaults=False):
     context: "ContextState | None" = None
     waiting: Count = 0
     parent: SessionId | None = None
+    agent: str | None = None
 
 
 class SessionRow(SessionSummary, frozen=True):
@@ -195,7 +197,7 @@ class SessionOptions(Shape, frozen=True):
 
     `attended`: in a headless session with the policy `auto`, somebody answers what the sandbox does not cover.
     `unsafe_agent`: another agent is used although it cannot be held to plan mode or to a denial. Without `checkpoints`,
-    nothing is kept to undo what its runs change.
+    nothing is kept to undo what its runs change. `tools`: the only tools that the native agent may use.
     """
 
     agent_runtime: Text | None = None
@@ -212,6 +214,17 @@ class SessionOptions(Shape, frozen=True):
     unsafe_agent: bool = False
     endpoint: Endpoint | None = None
     checkpoints: bool = True
+    tools: tuple[str, ...] | None = None
+
+
+class Delegated(Shape, frozen=True):
+    """How a sub-agent came about: the session and the call that started it; `depth` counts the delegations so far."""
+
+    parent: SessionId
+    run_id: RunId
+    call_id: str
+    agent: str
+    depth: Positive = 1
 
 
 class DecisionMade(Shape, frozen=True):
@@ -254,7 +267,8 @@ class BootTime(Shape, frozen=True):
 class ApprovalRequest(Shape, frozen=True):
     """A question that holds one tool call. `details` shows everything that will run; `digest` is bound to it.
 
-    `expires_at_boot` is the same deadline on the boot clock: it holds when the wall clock is set back.
+    `expires_at_boot` is the same deadline on the boot clock: it holds when the wall clock is set back. A sub-agent's
+    question names its `parent` session and its `agent`.
     """
 
     approval_id: ApprovalId
@@ -269,6 +283,8 @@ class ApprovalRequest(Shape, frozen=True):
     session_id: SessionId | None = None
     run_id: RunId | None = None
     expires_at_boot: BootTime | None = None
+    parent: SessionId | None = None
+    agent: str | None = None
 
 
 class WaitingMessage(Shape, frozen=True):

@@ -39,6 +39,7 @@ from buddy.sessions.fork import Entry
 from buddy.targets.contract import Finished, OnOutput
 from buddy.targets.local import Local
 from buddy.tools.contract import Call, Output, Place
+from buddy.tools.descriptions import builtin_descriptions
 from buddy.tools.registry import Definition, Registry
 from buddy.tools.source import TOOL_WARNING, ToolScope
 
@@ -58,6 +59,8 @@ class RecordedTool:
         self.name = name
         self.tier: Tier = tier
         self.source: Source = source
+        described = builtin_descriptions().get(name)
+        self.concurrent = described is not None and described.concurrent
 
     async def intent(self, args: Struct, place: Place) -> NoReturn:
         raise NotImplementedError(f"a replay prepares no call of {self.name} ({args}, {place.root})")

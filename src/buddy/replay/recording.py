@@ -19,6 +19,8 @@ from buddy.protocol.events import (
     ApprovalReceived,
     ApprovalRequired,
     AssistantToken,
+    ChildFinished,
+    ChildStarted,
     Error,
     EventBody,
     RunComplete,
@@ -184,6 +186,8 @@ class ReplayCursor:
                 may_come = call is not None and (call.is_delegate or body.call_id in self._sources)
             case FilesChanged():
                 may_come = True  # found by looking at the files, which are not replayed
+            case ChildStarted() | ChildFinished():
+                may_come = body.call_id in run.open_calls and run.open_calls[body.call_id].is_claimed
             case _:
                 may_come = False
         return body if may_come else None

@@ -35,11 +35,13 @@ class ActiveRun:
         put_blob: Callable[[bytes], Awaitable[str]],
         record_steering: Callable[[], Awaitable[bool]],
         files: FileTracker,
+        stop_children: Callable[[], Awaitable[None]],
     ) -> None:
         self.session_id = journal.lease.session_id
         self.run_id = state.run_id
         self.place = place
         self._record_steering = record_steering
+        self._stop_children = stop_children
         self._state = state
         self._journal = journal
         self._approvals = approvals
@@ -111,6 +113,9 @@ class ActiveRun:
         if found:
             await self.hooks.screen_messages()
         return found
+
+    async def stop_children(self) -> None:
+        await self._stop_children()
 
     def seconds(self) -> float:
         return max(0.0, (self._clock() - self._state.started_ts) / 1000)

@@ -227,6 +227,7 @@ class Approvals:
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
         deadline = _new_deadline(self._now(), self._timeout, _mode(self._fold))
+        delegated = self._fold.started.delegated if self._fold.started else None
         required = ApprovalRequired(
             approval_id=approval_id,
             kind=question.intent.kind,
@@ -238,6 +239,8 @@ class Approvals:
             expires_at_boot=deadline.boot,
             call_id=question.call_id,
             digest=question.digest,
+            parent=delegated and delegated.parent,
+            agent=delegated and delegated.agent,
         )
         faults.reached("approval.required.before")
         self._journal.record(required, run.run_id)

@@ -25,6 +25,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -97,6 +99,8 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
+                | ChildStarted()
+                | ChildFinished()
                 | None
             ):
                 pass  # neither opens nor closes a call
@@ -116,7 +120,7 @@ def fork_facts(copy: Sequence[Event], original: str) -> RowFacts:
     """What the list shows of a copy; the tokens of the copied runs count as its own, as they do in its log."""
     row = ListedRow()
     for event in copy:
-        body = event.body() if event.type in ("usage", "session_compacted") else None
+        body = event.body() if event.type in ("usage", "session_compacted", "child_finished") else None
         if body is not None:
             row.apply(body)
     return replace(row.facts, parent=original)

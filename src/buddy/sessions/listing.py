@@ -7,7 +7,15 @@ event is counted in the transaction that records it; nothing here is read from t
 from msgspec.structs import replace
 
 from buddy.log.contract import RowFacts, SessionRecord
-from buddy.protocol.events import EventBody, SessionArchived, SessionCompacted, SessionRenamed, Usage, UserMessage
+from buddy.protocol.events import (
+    ChildFinished,
+    EventBody,
+    SessionArchived,
+    SessionCompacted,
+    SessionRenamed,
+    Usage,
+    UserMessage,
+)
 from buddy.protocol.shapes import ContextState
 from buddy.protocol.titles import title_of
 from buddy.scrub.heuristics import mask as mask_guesses
@@ -43,6 +51,9 @@ class ListedRow:
                 known = self.facts.context
                 if known is not None:
                     self._fill(body.after_tokens, known.limit, assumed=known.assumed)
+            case ChildFinished():
+                # Its own row has the day that it belongs to: a user pays for it once.
+                self._count(body.usage.input_tokens, body.usage.output_tokens, body.cost_usd, None)
             case _:
                 pass
 
@@ -54,11 +65,11 @@ class ListedRow:
         self._written = self.title, self.facts
         return None if self.title == title else self.title, None if self.facts is facts else self.facts
 
-    def _count(self, read: int | None, written: int | None, cost_usd: float | None, ts: int) -> None:
+    def _count(self, read: int | None, written: int | None, cost_usd: float | None, ts: int | None) -> None:
         tokens = self.facts.tokens + (read or 0) + (written or 0)
         cost = self.facts.cost_usd if cost_usd is None else (self.facts.cost_usd or 0.0) + cost_usd
         self.facts = replace(self.facts, tokens=tokens, cost_usd=cost)
-        if self.user is not None and cost_usd:
+        if self.user is not None and cost_usd and ts is not None:
             day = day_of(ts)
             before = self.facts.day_cost_usd if self.facts.day == day else 0.0
             self.facts = replace(self.facts, day=day, day_cost_usd=before + cost_usd)

@@ -5,6 +5,7 @@ Invariant: exactly one `run_complete`, its last event, whatever happened before 
 
 import asyncio
 import traceback
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -36,24 +37,21 @@ class Ending(Struct, frozen=True):
 async def perform(run: Run, backend: Backend) -> None:
     """Work until the run has ended, and record how; only a refused append is raised."""
     ending = await _outcome_of(run, backend)
-    await _settle_files(run)
+    await _finish(run.stop_children)
+    await _finish(run.files.finish)
     if run.state.cancelling is not None:
         ending = Ending("cancelled", f"cancelled: {run.state.cancelling}", "cancelled")
     complete(run, ending)
-    while True:
-        try:
-            await run.finish()
-        except asyncio.CancelledError:
-            continue  # the outcome is already recorded: there is nothing left to cancel
-        return
+    await _finish(run.finish)
 
 
-async def _settle_files(run: Run) -> None:
+async def _finish(work: Callable[[], Awaitable[None]]) -> None:
+    """Do what the end of a run needs: its outcome is certain, so there is nothing left to cancel."""
     while True:
         try:
-            await run.files.finish()
+            await work()
         except asyncio.CancelledError:
-            continue  # the run is over: what its calls changed is part of its record
+            continue
         return
 
 

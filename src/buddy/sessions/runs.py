@@ -7,6 +7,7 @@ has a task, or gets one when its session is opened again.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -359,4 +360,5 @@ def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -
         put_blob=session.services.log.put_blob,
         record_steering=record_steering,
         files=session.files,
+        stop_children=partial(session.services.stop_children, session),
     )

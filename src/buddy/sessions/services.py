@@ -1,7 +1,7 @@
 """What every session of a process gets from outside."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -13,7 +13,8 @@ from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
 from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
-from buddy.sessions.journal import MERGE_SECONDS
+from buddy.sessions.journal import MERGE_SECONDS, Journal
+from buddy.sessions.state import SessionFold
 
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
@@ -31,12 +32,28 @@ def without_hooks(session_id: str, place: "Place") -> Hooks:
     return NO_HOOKS
 
 
+class Parent(Protocol):
+    """A session whose run may have sub-agents."""
+
+    session_id: str
+    fold: SessionFold
+    journal: Journal
+
+    @property
+    def broken(self) -> bool: ...
+
+
+async def nothing_to_stop(_session: object) -> None:
+    """Where sessions have no sub-agents."""
+
+
 class SessionServices(Struct, frozen=True):
     """The same for all sessions. `listeners` receive what was committed, in order; they may only note it.
 
     `approval_timeout` is in seconds; None leaves it to the session's mode. `parks`: runs that wait for a decision are
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
     replay of what an earlier version recorded. `node` is the name of this one, where several share a log.
+    `stop_children` ends the sub-agents of a run that ends.
     """
 
     log: Log
@@ -54,6 +71,7 @@ class SessionServices(Struct, frozen=True):
     boot_clock: Callable[[], BootTime | None] = lambda: None
     node: str | None = None
     checkpoints: Checkpoints | None = None
+    stop_children: Callable[[Parent], Awaitable[None]] = nothing_to_stop
 
     def now(self) -> Moment:
         """The time on both clocks, to set deadlines and to compare with them."""

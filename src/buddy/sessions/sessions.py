@@ -16,13 +16,16 @@ from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, VerifiableBackend
 from buddy.errors import LogError, ProtocolError, ToolError
-from buddy.log.contract import Batch, Lease, SessionRecord, TokenRecord
+from buddy.log.contract import Batch, Lease, RowFacts, SessionRecord, TokenRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
 from buddy.protocol.requests import StartSession, SwitchModel
-from buddy.protocol.shapes import Repo, SessionOptions
+from buddy.protocol.shapes import BudgetLimits, Repo, SessionOptions
+from buddy.scrub import Scrubber
+from buddy.sessions.audience import Audience
 from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
+from buddy.sessions.messages import check_cost
 from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
@@ -39,17 +42,21 @@ HEARTBEAT_SECONDS = 5.0
 LEAVE_SECONDS = 3.0
 DORMANT_MS = 10 * 60 * 1000
 PARKED_MS = 60 * 1000
+ABOUT_AGENTS = ("AGENT_RUNTIME", "UNSAFE_AGENT")
+"""What a sub-agent's session warns of; the rest was said in its parent."""
 
 
 class SessionFactories(Struct, frozen=True):
     """Create a session's place and backend; both refuse what is not available.
 
-    `settle` decides, permanently, what a start leaves open, and may add notes for the user.
+    `settle` decides, permanently, what a start leaves open, and may add notes for the user. `adopt` hands over to a
+    sub-agent what its parent has in memory alone.
     """
 
     place: Callable[[SessionStarted], Place]
     backend: Callable[[SessionStarted, str | None, str | None], Backend]
     settle: Callable[[SessionStarted], tuple[SessionStarted, tuple[WarningRaised, ...]]] = lambda started: (started, ())
+    adopt: Callable[[str, str], None] = lambda parent, child: None  # noqa: ARG005 - nothing to hand over
 
 
 class Sessions:
@@ -58,6 +65,8 @@ class Sessions:
     ) -> None:
         self.services = services
         self.tokens = AttachTokens(services.log, services.now)
+        self.delegations = Audience()
+        """Who wants to know that a sub-agent was started or has finished."""
         self._factories = factories
         self._owner = owner
         self._active_runs = active_runs
@@ -92,25 +101,47 @@ class Sessions:
             node=self.services.node,
         )
         started, notes = self._factories.settle(started)
+        session = await self._create(started, notes, RowFacts())
+        return session, await self.tokens.mint(session_id, "driver")
+
+    async def start_child(self, started: SessionStarted) -> Session:
+        """A session that a call of another one starts; it has the keys of that one."""
+        delegated, options = started.delegated, started.options
+        parent, agent = (delegated.parent, delegated.agent) if delegated else (None, None)
+        self._factories.adopt(parent or "", started.session_id)
+        started, notes = self._factories.settle(started)
+        notes = tuple(note for note in notes if note.code in ABOUT_AGENTS)
+        limits = (options and options.budget) or BudgetLimits()
+        return await self._create(started, notes, RowFacts(parent=parent, agent=agent), limits)
+
+    async def _create(
+        self,
+        started: SessionStarted,
+        notes: tuple[WarningRaised, ...],
+        facts: RowFacts,
+        limits: BudgetLimits | None = None,
+    ) -> Session:
         place = self._factories.place(started)
         await verify_target(place.target, place.root)
         if isinstance(place.target, Terminal):
             started = replace(started, watch=place.target.attach_hint())
+        options = started.options
         backend = self._factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
         if isinstance(backend, VerifiableBackend):
             await backend.verify(place)
-        now = self.services.clock()
-        repo = self._scrub_repo(request.repo)
-        record = SessionRecord(session_id, repo, request.mode, "idle", now, now, 1, 0, user=user)
+        await check_cost(backend, place, limits or BudgetLimits())
+        repo, now = _scrub_repo(self.services.scrubber, started.repo or Repo(".")), self.services.clock()
+        record = SessionRecord(started.session_id, repo, started.mode, "idle", now, now, 1, 0, user=started.user)
+        record = replace(record, facts=facts)
         lease = await self.services.log.create(record, self._owner)
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
-        self._open[session_id] = session
+        self._open[started.session_id] = session
         self._start_heartbeat()
         await session.begin(started, notes)
         session.hooks.begin("startup")
-        return session, await self.tokens.mint(session_id, "driver")
+        return session
 
     async def fork(
         self, session_id: str, seq: int, by: str, token: TokenRecord | None = None, user: str | None = None
@@ -130,7 +161,8 @@ class Sessions:
         started = with_plan_of(entries, seq, starts[-1] if starts else _unknown_start(record))
         new, now = self.services.ids("sess"), self.services.clock()
         started = replace(started, session_id=new, state="idle", user=user or record.user, node=self.services.node)
-        copy = fork_events(entries, seq, started, by, now)
+        # The copy of a sub-agent works for nobody; its tools stay as limited as they were.
+        copy = fork_events(entries, seq, replace(started, delegated=None), by, now)
         row = replace(record, session_id=new, state="idle", created_at=now, updated_at=now, first_seq=1, last_seq=0)
         row = replace(row, title=fork_title(record.title, entries), facts=fork_facts(copy, session_id))
         row = replace(row, user=user or record.user)
@@ -224,7 +256,7 @@ class Sessions:
         past = await read_past(self.services.log, session_id, record.last_seq)
         fold = past.fold()
         try:
-            place, backend = await self._rebuild(record, fold, past, model)
+            place, backend = await _rebuild(self._factories, record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
                 await unavailable_session(self.services, record, lease, fold, str(error)).runs.end_unrecoverable()
@@ -250,36 +282,6 @@ class Sessions:
         fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
         await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
         await self.services.log.release(lease)
-
-    async def _rebuild(
-        self, record: SessionRecord, fold: SessionFold, past: RecordedSession, instead: SwitchModel | None
-    ) -> tuple[Place, Backend]:
-        started = fold.started or _unknown_start(record)
-        fold.started = started
-        options = started.options
-        profile = fold.profile or (options.profile if options else None)
-        model = fold.model or (options.model if options else None)
-        located = replace(started, repo=record.repo, user=record.user)  # in an event, both may be scrubbed
-        place = self._factories.place(located)
-        try:
-            backend = self._factories.backend(located, profile, model)
-        except ProtocolError:
-            if instead is None or fold.run is not None:
-                raise
-            backend = self._factories.backend(located, instead.profile, instead.model)
-        for event, body in await past.entries(backend.lasting | {"tool_result"}):
-            if body is not None:
-                backend.observe(event.seq, body)
-            if isinstance(body, ToolResult) and body.output is not None:
-                place.outputs.add(body.output)
-        return place, backend
-
-    def _scrub_repo(self, repo: Repo) -> Repo:
-        """The repo as it may be stored: a URL may contain a password. The folder's path must stay as it is."""
-        scrubber = self.services.scrubber
-        if scrubber.is_clean(repo):
-            return repo
-        return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
     def forget_dormant(self) -> None:
         """Close sessions that nobody has used for a while; they are opened from the log when needed."""
@@ -308,6 +310,41 @@ class Sessions:
                     # Otherwise its run would hang forever: its followers get no more events.
                     with suppress(ProtocolError, LogError):
                         await self.open(session.session_id)
+
+
+async def _rebuild(
+    factories: SessionFactories,
+    record: SessionRecord,
+    fold: SessionFold,
+    past: RecordedSession,
+    instead: SwitchModel | None,
+) -> tuple[Place, Backend]:
+    started = fold.started or _unknown_start(record)
+    fold.started = started
+    options = started.options
+    profile = fold.profile or (options.profile if options else None)
+    model = fold.model or (options.model if options else None)
+    located = replace(started, repo=record.repo, user=record.user)  # in an event, both may be scrubbed
+    place = factories.place(located)
+    try:
+        backend = factories.backend(located, profile, model)
+    except ProtocolError:
+        if instead is None or fold.run is not None:
+            raise
+        backend = factories.backend(located, instead.profile, instead.model)
+    for event, body in await past.entries(backend.lasting | {"tool_result"}):
+        if body is not None:
+            backend.observe(event.seq, body)
+        if isinstance(body, ToolResult) and body.output is not None:
+            place.outputs.add(body.output)
+    return place, backend
+
+
+def _scrub_repo(scrubber: Scrubber, repo: Repo) -> Repo:
+    """The repo as it may be stored: a URL may contain a password. The folder's path must stay as it is."""
+    if scrubber.is_clean(repo):
+        return repo
+    return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
 
 
 async def _retire(session: Session, others: list[Session]) -> None:

@@ -39,4 +39,6 @@ def _request_of(
         approval.digest,
         session_id,
         run_id,
+        parent=approval.parent,
+        agent=approval.agent,
     )

@@ -18,6 +18,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -123,6 +125,8 @@ class SessionFold(Struct):
                 | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
+                | ChildStarted()
+                | ChildFinished()
             ):
                 pass  # affects only the run
         run = self.run

@@ -4,13 +4,13 @@ Invariants: it fits on one line of any width; the editor draws it, so it is neve
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from buddy.client.view import RunView
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.events import Progress
 from buddy.terminal.escape import one_line
-from buddy.terminal.phrases import format_deadline, format_duration, format_tokens
+from buddy.terminal.phrases import format_deadline, format_duration, format_tokens, plural
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut
 
@@ -52,9 +52,22 @@ class ActivityLine:
     def set_deadline(self, at: float) -> None:
         self._deadline = at
 
-    def line(self, run: RunView, columns: int, *, is_waiting: bool, expires_at: int = NO_EXPIRY) -> str:
-        """The line for an active run; `expires_at` is when the approval does that it waits for."""
+    def line(
+        self,
+        run: RunView,
+        columns: int,
+        *,
+        is_waiting: bool,
+        expires_at: int = NO_EXPIRY,
+        agents: Sequence[str] = (),
+    ) -> str:
+        """The line for an active run; `expires_at` is when the approval does that it waits for.
+
+        `agents` are the sub-agents that work for it.
+        """
         parts = [*self._step(is_waiting=is_waiting)]
+        if agents and not (is_waiting or self._is_stopping):
+            parts[0] = f"Waiting for {plural(len(agents), 'sub-agent')}: {one_line(', '.join(agents), 100)}"
         if is_waiting and (left := format_deadline(expires_at, self._now())):
             parts.insert(1, left)
         if started := run.started_ts or self._started_ts:

@@ -51,11 +51,15 @@ class Request(Protocol):
     @property
     def details(self) -> Mapping[str, Any]: ...
 
+    @property
+    def agent(self) -> str | None: ...
+
 
 class Asked(NamedTuple):
     title: str
     summary: str
     details: Mapping[str, Any]
+    agent: str | None = None
 
 
 class Line(NamedTuple):
@@ -90,9 +94,9 @@ def approval_text(request: Request, columns: int, *, prompt: str = "$ ", rule: s
     action = list(_rows(text, width, kind, first))
     # One more: a run of blanks that is folded in the entire text may not be in its beginning.
     head = len(list(_rows(text[:HEAD_CHARACTERS], width, kind, first))) + 1
-    title, is_cut = _cut(_flat(request.title), width)
+    title, is_cut = _cut(_title(request), width)
     facts = list(_facts(request.details, as_words=prompt == "$ "))
-    facts = [("title", _flat(request.title)), *facts] if is_cut else facts
+    facts = [("title", _title(request)), *facts] if is_cut else facts
     if rule:
         facts.append(('"Always" adds this rule', rule))
         if request.details.get("scriptsComplete") is False:
@@ -139,6 +143,11 @@ def _action(request: Request) -> tuple[Kind, str]:
     if isinstance(diff, str) and diff:
         return "diff", diff.removesuffix("\n")
     return "command", request.summary
+
+
+def _title(request: Request) -> str:
+    """What is asked, and for which sub-agent."""
+    return _flat(f"sub-agent {request.agent}: {request.title}" if request.agent else request.title)
 
 
 def _facts(details: Mapping[str, Any], *, as_words: bool) -> Iterator[tuple[str, str]]:

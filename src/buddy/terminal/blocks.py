@@ -24,6 +24,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     Error,
     EventBody,
     HookFinished,
@@ -76,6 +78,7 @@ LINE = 400
 # The name under which this terminal's own requests are recorded.
 ME = "cli"
 USER_CANCELLED = "user_cancelled"
+_ENDED = {"success": "finished", "failed": "failed", "denied": "was denied", "cancelled": "was cancelled"}
 
 
 def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
@@ -89,8 +92,8 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return result_block(body, style) if isinstance(body, ToolResult) else files_block(body, style)
         case ApprovalReceived() | ApprovalExpired() | AcceptanceResult():
             return _verdict_block(body, style, ts)
-        case WarningRaised() | Error() | HookFinished():
-            return _problem_block(body, style)
+        case WarningRaised() | Error() | HookFinished() | ChildStarted() | ChildFinished():
+            return _notice(body, style)
         case ModelRequest() | RunStarted() | Recovery() | RunCancelling() | CancelScheduled():
             return _run_note(body, style, ts)
         case ApprovalPolicyChanged() | ModelSwitched() | SessionStarted():
@@ -128,6 +131,10 @@ def _verdict_block(body: ApprovalReceived | ApprovalExpired | AcceptanceResult, 
             return style.green(line) if body.passed else f"{style.red(line)}\n{preview(body.output, style)}"
 
 
+def _notice(body: WarningRaised | Error | HookFinished | ChildStarted | ChildFinished, style: Style) -> str | None:
+    return _child_note(body, style) if isinstance(body, ChildStarted | ChildFinished) else _problem_block(body, style)
+
+
 def _problem_block(body: WarningRaised | Error | HookFinished, style: Style) -> str | None:
     if isinstance(body, HookFinished):
         said = hook_line(body.event, body.hook, body.verdict, body.reason, body.message)
@@ -158,6 +165,16 @@ def _run_note(
             return style.yellow(f"  ? Unknown whether {call} took effect") if is_unknown else None
         case RunCancelling():
             return style.dim(f"  ■ Stopping{_stop_reason(body)}…")
+
+
+def _child_note(body: ChildStarted | ChildFinished, style: Style) -> str:
+    agent = f"sub-agent {escape(body.agent)}"
+    if isinstance(body, ChildStarted):
+        return style.dim(f"  ▸ {agent} started · {escape(body.session_id)}")
+    spent = format_tokens(body.usage.input_tokens + body.usage.output_tokens)
+    cost = "" if body.cost_usd is None else f", ${body.cost_usd:.4f}"
+    line = f"  {'✓' if body.outcome == 'success' else '✗'} {agent} {_ENDED[body.outcome]} · {spent} tokens{cost}"
+    return style.dim(line) if body.outcome == "success" else style.yellow(line)
 
 
 def _settings_note(body: ApprovalPolicyChanged | ModelSwitched | SessionStarted, style: Style, ts: int) -> str | None:

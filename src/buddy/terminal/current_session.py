@@ -25,6 +25,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -166,8 +168,10 @@ class CurrentSession:
         return self.view.last_seq < self.replayed
 
     def apply(self, event: Event) -> bool:
-        """Fold an event; False if it belongs to another session or was seen before."""
-        if event.session_id != self.session_id or not self.view.apply(event.to_json()):
+        """Fold an event; False if it belongs to another session or was seen before. Sub-agents ask here, too."""
+        if event.session_id != self.session_id:
+            return bool(self.session_id) and self.view.apply_to_child(event.to_json())
+        if not self.view.apply(event.to_json()):
             return False
         body = event.body()
         if body is not None:
@@ -220,6 +224,8 @@ class CurrentSession:
                 | ApprovalExpired()
                 | RunCancelling()
                 | CancelScheduled()
+                | ChildStarted()
+                | ChildFinished()
                 | RunComplete()
                 | AcceptanceResult()
                 | SessionForked()
@@ -302,11 +308,12 @@ class CurrentSession:
         return reply.text
 
     async def decide(self, approval_id: str, answer: ApprovalAnswer) -> None:
-        if self.active is not None:
+        session_id, run_id = self.view.place_of(approval_id)
+        if run_id or self.active:
             await self.client.approve(
                 SubmitApproval(
-                    self.session_id,
-                    self.active,
+                    session_id or self.session_id,
+                    run_id or self.active or "",
                     approval_id,
                     answer.decision,
                     answer.comment,

@@ -91,7 +91,9 @@ class PromptArea:
             asked = next(iter(self._session.view.approvals.values()), None)
             expires_at = asked["expiresAt"] if asked is not None else NO_EXPIRY
             is_waiting = self._dialogs.is_approval_open
-            return [self._renderer.activity.line(run, columns, is_waiting=is_waiting, expires_at=expires_at)]
+            agents = [child["agent"] for child in self._session.view.children.values()]
+            line = self._renderer.activity.line
+            return [line(run, columns, is_waiting=is_waiting, expires_at=expires_at, agents=agents)]
         return []
 
     def _queued(self, columns: int) -> list[str]:

@@ -75,6 +75,7 @@ class Call(Struct, frozen=True):
     on_output: Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
     by: str = ""
     outside: str = ""
+    session_id: str = ""
 
 
 class Tool(Protocol, Generic[Args_contra]):
@@ -99,3 +100,10 @@ class DescribesArguments(Protocol):
     def parse(self, arguments: str) -> Struct:
         """Read the arguments of a call; ToolError says what is wrong with them."""
         ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A tool that may find what an interrupted call started; then `run` with the same call continues with it."""
+
+    async def is_resumable(self, call: Call) -> bool: ...

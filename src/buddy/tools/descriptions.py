@@ -16,12 +16,16 @@ from buddy.protocol.codes import Tier
 FILE = Path(__file__).with_name("descriptions.json")
 
 
-class Description(Struct, frozen=True):
-    """A tool as the model sees it, and its tier; `parameters` is the JSON Schema of its arguments."""
+class Description(Struct, frozen=True, omit_defaults=True):
+    """A tool as the model sees it, and its tier; `parameters` is the JSON Schema of its arguments.
+
+    `concurrent`: its calls run at the same time, although they do not only read.
+    """
 
     tier: Tier
     description: str
     parameters: dict[str, Any]
+    concurrent: bool = False
 
 
 @cache

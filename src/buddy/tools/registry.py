@@ -41,6 +41,10 @@ class LazyTool(Struct, frozen=True):
     def tier(self) -> Tier:
         return self.described.tier
 
+    @property
+    def concurrent(self) -> bool:
+        return self.described.concurrent
+
 
 class Registry:
     def __init__(self, tools: Iterable[AnyTool | LazyTool]) -> None:
@@ -72,6 +76,10 @@ class Registry:
     def tier_of(self, name: str) -> Tier:
         """How much a tool may do; privileged for a name that is not in here."""
         return declared_tier(self._tools.get(name))
+
+    def is_concurrent(self, name: str) -> bool:
+        """Whether adjacent calls of this tool run at the same time."""
+        return self.tier_of(name) == "read-only" or getattr(self._tools.get(name), "concurrent", False) is True
 
     def without(self, names: AbstractSet[str]) -> "Registry":
         """These tools except the named ones."""

@@ -14,6 +14,7 @@ from buddy.tools.plugins import installed_tools
 from buddy.tools.registry import AnyTool, LazyTool, Registry
 
 if TYPE_CHECKING:
+    from buddy.tools.delegate import Children, FindAgents
     from buddy.tools.fetch.fetch_url import Getter, HasSecret
     from buddy.tools.fetch.web_search import SearchProvider
     from buddy.tools.read_output import ReadBlob
@@ -33,6 +34,8 @@ class ToolDeps(Struct, frozen=True):
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     read_blob: "ReadBlob" = _no_blobs
     has_secret: "HasSecret" = lambda _text: False
+    children: "Children | None" = None
+    find_agents: "FindAgents | None" = None
     getter: "Getter | None" = None
     search: "SearchProvider | None" = None
 
@@ -73,6 +76,12 @@ def _capture_pane(_deps: ToolDeps) -> AnyTool:
     from buddy.tools.capture_pane import CapturePane
 
     return CapturePane()
+
+
+def _delegate(deps: ToolDeps) -> AnyTool:
+    from buddy.tools.delegate import Delegate
+
+    return Delegate(deps.children, deps.find_agents)
 
 
 def _edit_file(_deps: ToolDeps) -> AnyTool:
@@ -158,6 +167,7 @@ def _write_file(_deps: ToolDeps) -> AnyTool:
 
 FACTORIES: dict[str, Callable[[ToolDeps], AnyTool]] = {
     "capture-pane": _capture_pane,
+    "delegate": _delegate,
     "edit_file": _edit_file,
     "fetch_url": _fetch_url,
     "glob": _glob,

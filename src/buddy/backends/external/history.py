@@ -15,6 +15,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -86,6 +88,8 @@ class History:
                 | RunStarted()
                 | RunCancelling()
                 | CancelScheduled()
+                | ChildStarted()
+                | ChildFinished()
                 | AssistantRestart()
                 | ToolClaimed()
                 | ApprovalExpired()

@@ -1,8 +1,8 @@
 """Tool dispatch: checks each call of a turn, has it decided and claimed, runs it and records its result.
 
-Invariants: every open call ends with exactly one result; adjacent read-only calls run concurrently, all others alone,
-and results are recorded in the order of the calls; a call above read-only starts only with a decision whose digest
-matches what would run now, and after its claim is in the log.
+Invariants: every open call ends with exactly one result; adjacent calls run concurrently if they only read or their
+tools say so, all others alone, and results are recorded in the order of the calls; a call above read-only starts only
+with a decision whose digest matches what would run now, and after its claim is in the log.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy import faults
 from buddy.approvals.authorize import ask_until_current, check_disk_space, claim
@@ -28,12 +29,12 @@ from buddy.errors import ToolError
 from buddy.long_json import decode
 from buddy.models.limits import find_refusal
 from buddy.protocol.codes import ToolErrorType, ToolOutcome
-from buddy.protocol.events import ToolCall, ToolResult
+from buddy.protocol.events import Recovery, ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
 from buddy.scrub.slices import slices
 from buddy.steps import Steps, take_turns
-from buddy.tools.contract import Call, Output, Tool
+from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
 
 
@@ -54,9 +55,9 @@ class Dispatch:
 
     async def settle(self, run: Run) -> None:
         """Record a result for every open call of the run."""
-        for read_only, group in groupby(list(run.state.open_calls.values()), key=self._is_read_only):
+        for together, group in groupby(list(run.state.open_calls.values()), key=self._group):
             calls = list(group)
-            if read_only and len(calls) > 1:
+            if together and len(calls) > 1:
                 for call, result in zip(calls, await self._run_concurrently(run, calls), strict=True):
                     run.emit(result)
                     await run.hooks.after_call(call, result)
@@ -76,8 +77,10 @@ class Dispatch:
             raise failed.exceptions[0] from None  # a run ends for one reason, however many calls it affects
         return [task.result() for task in tasks]
 
-    def _is_read_only(self, call: OpenCall) -> bool:
-        return self._registry.tier_of(call.item.name) == "read-only"
+    def _group(self, call: OpenCall) -> str:
+        """What a call runs together with: its tier, or nothing."""
+        name = call.item.name
+        return self._registry.tier_of(name) if self._registry.is_concurrent(name) else ""
 
     def _find_tool(self, call: OpenCall) -> Tool[Struct] | None:
         try:
@@ -118,11 +121,20 @@ class Dispatch:
         """The output of a call that the previous process started, if the target still has it."""
         from buddy.backends.native.reattach import reattach
 
-        nonce = nonce_of(run.session_id, call.item.call_id)
+        nonce, tool = nonce_of(run.session_id, call.item.call_id), self._find_tool(call)
+        if isinstance(tool, Resumable):
+            return await self._resume(run, call, tool)
         if (output := await reattach(run, call.item.call_id, nonce)) is not None:
             return output
         await run.place.target.kill_orphans(nonce)
         raise unknown_outcome(run, call)
+
+    async def _resume(self, run: Run, call: OpenCall, tool: Resumable) -> Output:
+        prepared = await self.prepare(run, call)
+        if not await tool.is_resumable(_call_of(run, call, prepared)):
+            raise unknown_outcome(run, call)
+        run.emit(Recovery(action="reattached", call_id=call.item.call_id))
+        return await self.execute(run, call, prepared)
 
     async def _announce(self, run: Run, call: OpenCall) -> PreparedCall:
         """Record the call once, then check it: a call that cannot run is recorded, too."""
@@ -180,10 +192,7 @@ class Dispatch:
             async for part in slices(text):
                 run.stream_output(call.item.call_id, stream, part)
 
-        nonce = nonce_of(run.session_id, call.item.call_id)
-        intent = prepared.question.intent
-        outside = intent.path if isinstance(intent, Other) and intent.is_outside else None
-        under_way = Call(call.item.call_id, run.place, nonce, on_output, call.by, outside or "")
+        under_way = replace(_call_of(run, call, prepared), on_output=on_output)
         faults.reached("tool.run.before")
         deadline = asyncio.timeout(prepared.tool.timeout)
         try:
@@ -224,6 +233,18 @@ class Dispatch:
             exit_code=exit_code,
             outcome=outcome,
         )
+
+
+async def _no_output(_stream: Literal["stdout", "stderr"], _data: bytes) -> None:
+    pass
+
+
+def _call_of(run: Run, call: OpenCall, prepared: PreparedCall) -> Call:
+    """The call as its tool sees it."""
+    call_id, intent = call.item.call_id, prepared.question.intent
+    outside = intent.path if isinstance(intent, Other) and intent.is_outside else None
+    nonce = nonce_of(run.session_id, call_id)
+    return Call(call_id, run.place, nonce, _no_output, call.by, outside or "", run.session_id)
 
 
 def _shown_arguments(arguments: str) -> Steps[dict[str, Any]]:

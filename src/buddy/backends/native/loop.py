@@ -55,6 +55,11 @@ class Native:
         provider = self._provider
         return ModelName(provider.profile, provider.model, provider.api, provider.context_limit)
 
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools of the current turn."""
+        return self._tools.names
+
     def measured_context(self) -> ContextState | None:
         sizes = self._prompts.measured
         return sizes.context(sizes.prompt) if sizes else None

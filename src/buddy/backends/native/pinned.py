@@ -22,6 +22,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -102,6 +104,8 @@ class Pins:
                 | ApprovalReceived()
                 | RunCancelling()
                 | CancelScheduled()
+                | ChildStarted()
+                | ChildFinished()
                 | ModelRequest()
                 | AssistantRestart()
                 | ApprovalExpired()

@@ -47,6 +47,10 @@ class SessionTools:
         self._catalog: Catalog | None = None
         self._is_planning = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._catalog.names if self._catalog is not None else ()
+
     def observe(self, body: EventBody) -> None:
         """Follow the session into plan mode and out of it."""
         if isinstance(body, SessionStarted):

@@ -19,6 +19,8 @@ from buddy.protocol.events import (
     AssistantRestart,
     AssistantToken,
     CancelScheduled,
+    ChildFinished,
+    ChildStarted,
     EventBody,
     FilesRestored,
     HookFinished,
@@ -86,6 +88,8 @@ class Transcript:
                 | RunStarted()
                 | RunCancelling()
                 | CancelScheduled()
+                | ChildStarted()
+                | ChildFinished()
                 | ModelRequest()
                 | AssistantRestart()
                 | ToolClaimed()

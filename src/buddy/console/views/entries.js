@@ -10,6 +10,7 @@ import { ask, go } from "../store.js";
 import { clock, cut, duration, money, output, plural, tokens, visible } from "../text.js";
 import { Approval } from "./approval.js";
 import { Diff } from "./diff_view.js";
+import { follow } from "./inbox.js";
 
 const PREVIEW_LINES = 8;
 const BLOB_PART = 262_144;
@@ -68,12 +69,15 @@ const KINDS = {
   call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   note: ({ item }) => html`<div class="note-body"><p>${SIGNS[item.level] ?? ""} ${visible(item.text)}</p>${item.detail ? html`<details><summary>More</summary><p class="said">${visible(item.detail)}</p></details>` : null}</div>`,
+  child: ({ item }) => html`<div class="note-body"><p>${item.outcome && item.outcome !== "success" ? "✗" : item.outcome ? "✓" : "▸"} Sub-agent <a href=${`/session/${item.child}`} onClick=${follow(`/session/${item.child}`)}>${visible(item.agent)}</a> ${CHILD_WORDS[item.outcome] ?? item.outcome}</p></div>`,
   gap: ({ item }) => html`<div class="note-body"><p>⋯ Earlier events were pruned. ${visible(item.text)}</p></div>`,
   check: ({ item }) => html`<div class="note-body"><p class=${item.passed ? "ok" : "bad"}>${item.passed ? "✓" : "✗"} Check ${visible(item.name)} ${item.passed ? "passed" : `failed (exit code ${item.exitCode})`}</p>
     ${item.output ? html`<details><summary>Output</summary><pre class="output" tabindex="0">${output(item.output)}</pre></details>` : null}</div>`,
   end: ({ item }) => html`<${End} item=${item} version=${item.version} />`,
 };
 
+/** @type {Record<string, string>} */
+const CHILD_WORDS = { "": "is working", success: "finished", failed: "failed", denied: "was denied", cancelled: "was cancelled" };
 /** @type {Record<string, string>} */
 const SIGNS = { info: "·", warn: "!", error: "✗" };
 
@@ -191,13 +195,14 @@ async function load(sessionId, blob) {
 function Decision({ item, log, isPast }) {
   const { approval, decision } = item;
   if (!approval) return null;
-  if (item.state === "waiting") return html`<${Approval} key=${approval.approvalId} request=${approval} sessionId=${log.sessionId} runId=${item.runId} isPast=${isPast} />`;
+  if (item.state === "waiting") return html`<${Approval} key=${approval.approvalId} request=${approval} sessionId=${item.sessionId ?? log.sessionId} runId=${item.runId} isPast=${isPast} />`;
   if (!decision) return null;
   const who = decision.by === "console" ? "you" : visible(decision.by);
   if (decision.decision === "expired") return html`<p class="decision bad">✗ Approval timed out</p>`;
   const isYes = decision.decision === "approve";
+  const asked = item.sessionId ? html` <span class="muted">sub-agent ${visible(approval.agent ?? "")}: ${visible(approval.summary)}</span>` : null;
   const scope = { session: " for this session", always: " from now on", until: " for a while" }[/** @type {string} */ (decision.scope)] ?? "";
-  return html`<p class=${`decision ${isYes ? "ok" : "bad"}`}>${isYes ? "✓ Approved" : "✗ Denied"} by ${who}${scope}${decision.comment ? html`: <q>${visible(decision.comment)}</q>` : null}</p>`;
+  return html`<p class=${`decision ${isYes ? "ok" : "bad"}`}>${isYes ? "✓ Approved" : "✗ Denied"} by ${who}${scope}${decision.comment ? html`: <q>${visible(decision.comment)}</q>` : null}${asked}</p>`;
 }
 
 /** @param {{item: Item}} props */

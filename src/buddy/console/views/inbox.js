@@ -70,7 +70,7 @@ function SessionRow({ row }) {
   return html`<li class=${`row ${isOpen ? "open" : ""} ${unread(row) ? "unread" : ""}`}>
     <a class="row-link" href=${path} aria-current=${isOpen ? "page" : null} onClick=${follow(path)}>
       <span class=${`dot ${row.state}`} aria-hidden="true"></span>
-      <span class="row-title">${visible(row.title || "Untitled session")}</span>
+      <span class="row-title">${row.agent ? html`<span class="chip agent">${visible(row.agent)}</span> ` : null}${visible(row.title || "Untitled session")}</span>
       <span class="row-state">${STATE_WORDS[row.state] ?? row.state}</span>
       <span class="row-facts" title=${visible(row.repo.rootPath)}>${facts.join(" · ")}</span>
     </a>

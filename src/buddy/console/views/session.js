@@ -76,7 +76,7 @@ function Head({ log, row }) {
     <a class="back" href="/" onClick=${follow("/")} aria-label="Back to the list">‹</a>
     <div class="session-name">
       <h1 title=${visible(title)}>${visible(title)}</h1>
-      <p class="muted"><span title=${visible(place)}>${visible(baseName(place))}</span>${view.model ? ` · ${visible(view.model)}` : ""}</p>
+      <p class="muted"><span title=${visible(place)}>${visible(baseName(place))}</span>${view.model ? ` · ${visible(view.model)}` : ""}${row?.agent && row.parent ? html` · sub-agent ${visible(row.agent)} of <a href=${`/session/${row.parent}`} onClick=${follow(`/session/${row.parent}`)}>its parent</a>` : null}</p>
     </div>
     <div class="session-facts">
       <span class=${`state ${view.state}`}>${STATE_WORDS[view.state] ?? view.state}</span>

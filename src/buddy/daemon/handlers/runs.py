@@ -12,6 +12,7 @@ from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.grant_requests import ListGrants, ListGrantsReply, RevokeGrant
 from buddy.protocol.shapes import Shape
+from buddy.sessions.child_policy import check_not_wider, follow_policy
 from buddy.sessions.compaction import compact
 from buddy.sessions.grants import list_grants, revoke_grant
 from buddy.sessions.model_switch import switch_model
@@ -79,7 +80,9 @@ class RunRequests:
     async def set_approval_policy(
         self, peer: PeerConnection, request: ask.SetApprovalPolicy, session: Session
     ) -> Shape:
+        check_not_wider(self._sessions, session, request)
         policy = await set_policy(session, request, peer.name)
+        await follow_policy(self._sessions, session, request, peer.name)
         return ask.SetApprovalPolicyReply(policy.policy, policy.expires_at, session.fold.is_planning)
 
     async def list_grants(self, _peer: PeerConnection, _request: ListGrants, session: Session) -> Shape:

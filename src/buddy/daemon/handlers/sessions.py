@@ -10,6 +10,7 @@ from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import SessionRecord
 from buddy.protocol import requests as ask
 from buddy.protocol.shapes import Endpoint, Replay, Shape
+from buddy.sessions.children import children_of
 from buddy.sessions.naming import archive, rename
 from buddy.sessions.pruning import prune
 from buddy.sessions.session import Session
@@ -112,8 +113,10 @@ class SessionRequests:
         return ask.ForkSessionReply(session.session_id, token)
 
     async def delete_session(self, _peer: PeerConnection, _request: ask.DeleteSession, record: SessionRecord) -> Shape:
-        deleted = await self._sessions.delete(record.session_id)
-        await self._host.forget(record.session_id)
+        deleted = False
+        for session_id in (*await children_of(self._sessions, record.session_id), record.session_id):
+            deleted = await self._sessions.delete(session_id)
+            await self._host.forget(session_id)
         return ask.DeleteSessionReply(deleted)
 
     async def prune_session(self, _peer: PeerConnection, request: ask.PruneSession, session: Session) -> Shape:
