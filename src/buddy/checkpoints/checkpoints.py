@@ -55,6 +55,9 @@ class Checkpoints:
             task.add_done_callback(lambda _: self._filling.pop(scope.root, None))
         return coverage
 
+    async def look(self, scope: Scope) -> Coverage:
+        return await self._do(lambda store: store.look(scope))
+
     async def end(self, key: CallKey, scope: Scope) -> Ended | None:
         return await self._do(lambda store: store.end(key, scope))
 

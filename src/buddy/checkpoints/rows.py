@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,13 @@ INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (checkpoin
 new_kind = excluded.new_kind, new_mode = excluded.new_mode, new_content = excluded.new_content,
 new_size = excluded.new_size
 """
+
+
+def root_id(db: sqlite3.Connection, root: str) -> int:
+    """The number of a workspace; it counts as used now."""
+    query = "INSERT INTO roots (path, used) VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET used = excluded.used"
+    [found] = db.execute(f"{query} RETURNING id", (os.fsencode(root), int(time.time()))).fetchone()
+    return found
 
 
 def load_files(db: sqlite3.Connection, root: int) -> dict[str, Entry]:

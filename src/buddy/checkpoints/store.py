@@ -22,7 +22,7 @@ from buddy.checkpoints.contents import Contents
 from buddy.checkpoints.database import open_database
 from buddy.checkpoints.entries import Change, is_same
 from buddy.checkpoints.limits import CheckpointLimits
-from buddy.checkpoints.rows import add_changes, load_changes, load_files, save_files
+from buddy.checkpoints.rows import add_changes, load_changes, load_files, root_id, save_files
 from buddy.checkpoints.seeding import Seed
 from buddy.checkpoints.workspace import Workspace
 
@@ -96,10 +96,7 @@ class Store:
         if scope.paths is None and (why := unsuitable(scope.root)):
             return Coverage(is_off=why)
         with self.saving():
-            workspace = self.workspace(scope.root, scope)
-            changes = workspace.sync(self.limits.seconds) if scope.paths is None else workspace.look_at(scope.paths)
-            self._attribute(changes, scope.root)
-            self._save(workspace)
+            self._look(scope)
             detail = msgspec.json.encode(list(scope.paths)).decode() if scope.paths is not None else ""
             row = (key.checkpoint, os.fsencode(scope.root), key.session, key.run, key.call, _now(), detail)
             self.db.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?, ?, 'open', ?, ?)", row)
@@ -107,6 +104,20 @@ class Store:
         self._open_window(key, scope)
         faults.reached("checkpoint.begun")
         return self.coverage(scope.root)
+
+    def look(self, scope: Scope) -> Coverage:
+        """Look at the workspace for a call that may come, and say what would not be covered."""
+        if why := unsuitable(scope.root):
+            return Coverage(is_off=why)
+        with self.saving():
+            self._look(scope)
+        return self.coverage(scope.root)
+
+    def _look(self, scope: Scope) -> None:
+        workspace = self.workspace(scope.root, scope)
+        changes = workspace.sync(self.limits.seconds) if scope.paths is None else workspace.look_at(scope.paths)
+        self._attribute(changes, scope.root)
+        self._save(workspace)
 
     def end(self, key: CallKey, scope: Scope) -> Ended | None:
         """What the call changed; None if it was not begun. `scope` serves if another process began it."""
@@ -168,7 +179,7 @@ class Store:
         known = self._workspaces.pop(root, None)
         if known is None:
             private = scope.private if scope else ()
-            files = load_files(self.db, self._root_id(root))
+            files = load_files(self.db, root_id(self.db, root))
             make_seed = partial(Seed, root, self.folder / "pins")
             known = Workspace(root, files, self.contents, make_seed, self.limits, private)
         self._workspaces[root] = known  # the last one is the latest used
@@ -247,14 +258,9 @@ class Store:
         return Ended(key.checkpoint, changes, self.coverage(root), is_recovered=True)
 
     def _save(self, workspace: Workspace) -> None:
-        root = self._root_id(workspace.root)
+        root = root_id(self.db, workspace.root)
         save_files(self.db, root, workspace.dirty)
         workspace.dirty.clear()
-
-    def _root_id(self, root: str) -> int:
-        query = "INSERT INTO roots (path, used) VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET used = excluded.used"
-        [found] = self.db.execute(f"{query} RETURNING id", (os.fsencode(root), _now())).fetchone()
-        return found
 
     @contextmanager
     def saving(self) -> Generator[None]:

@@ -7,7 +7,7 @@ call is denied.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from buddy.protocol.actors import SESSION_GRANT, RuleActor, RuntimeActor
 from buddy.protocol.codes import Scope, Verdict
 from buddy.protocol.events import ApprovalExpired, ApprovalReceived, ApprovalRequired, SessionStarted
 from buddy.protocol.ids import Ids
+from buddy.protocol.intents import Intent
 from buddy.protocol.requests import SubmitApproval
 from buddy.protocol.shapes import ApprovalRequest, SessionOptions
 from buddy.sessions.hook_points import HookPoints
@@ -50,6 +51,10 @@ class _Waiting:
         self.decided = asyncio.Event()
 
 
+async def _nothing_uncovered(_intent: Intent) -> str:
+    return ""
+
+
 class Approvals:
     def __init__(
         self,
@@ -62,7 +67,9 @@ class Approvals:
         timeout: float | None,
         expiry_ends_run: bool = True,
         hooks: HookPoints,
+        uncovered: Callable[[Intent], Awaitable[str]] = _nothing_uncovered,
     ) -> None:
+        """`uncovered` says what a call could change that could not be brought back."""
         self._journal = journal
         self._fold = fold
         self._make_permissions = permissions
@@ -71,6 +78,7 @@ class Approvals:
         self._timeout = timeout
         self._expiry_ends_run = expiry_ends_run
         self._hooks = hooks
+        self._uncovered = uncovered
         self._waiting: dict[str, _Waiting] = {}
         self.window: Deadline | None = None
         """When an `until` policy of the session ends; a restart ends it anyway."""
@@ -226,6 +234,8 @@ class Approvals:
         return RuleActor(rule_id) if rule_id else None
 
     async def _require(self, run: RunState, call: OpenCall, question: Question, approval_id: str, why: str) -> None:
+        uncovered = await self._uncovered(question.intent)
+        more = {"uncovered": uncovered} if uncovered else {}
         deadline = _new_deadline(self._now(), self._timeout, _mode(self._fold))
         delegated = self._fold.started.delegated if self._fold.started else None
         required = ApprovalRequired(
@@ -233,7 +243,7 @@ class Approvals:
             kind=question.intent.kind,
             title=question.intent.title,
             summary=question.intent.summary,
-            details={**_where(run), **question.intent.details, **self.permissions.offer(question), "why": why},
+            details={**_where(run), **question.intent.details, **self.permissions.offer(question), "why": why, **more},
             options=("approve", "deny"),
             expires_at=deadline.unix_ms,
             expires_at_boot=deadline.boot,
@@ -249,6 +259,8 @@ class Approvals:
         await self._journal.commit(Rows(approval=record), durable=True)
         faults.reached("approval.required.after")
         self._hooks.notify(f"Buddy needs your permission to use {question.tool}", "permission_prompt")
+        if uncovered:
+            await self._settle(call, question)  # the policy may have changed while the files were looked at
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:

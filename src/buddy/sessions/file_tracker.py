@@ -63,6 +63,15 @@ class FileTracker:
         if await self._begin(key, self._scope(intent)):
             self._begun[call_id] = key
 
+    async def uncovered(self, intent: Intent) -> str:
+        """What could not be brought back if this changed it; empty if all could."""
+        if self.why_off or self._checkpoints is None or isinstance(intent, Write | Fetch):
+            return ""
+        try:
+            return describe(await self._checkpoints.look(self._scope(None)))
+        except CheckpointError as error:
+            return str(error)
+
     def end_soon(self, run_id: str, call_id: str) -> None:
         """A call has its result, or will get none."""
         if self.why_off:

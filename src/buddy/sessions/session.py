@@ -71,6 +71,7 @@ class Session:
             merge_seconds=services.merge_seconds,
         )
         self.hooks = HookPoints(services.hooks(self.session_id, place), self.journal, lambda: _mode_of(self))
+        self.files = FileTracker(services.checkpoints, fold, place, self.journal)
         self.approvals = Approvals(
             self.journal,
             fold,
@@ -80,8 +81,8 @@ class Session:
             timeout=services.approval_timeout,
             expiry_ends_run=services.expiry_ends_run,
             hooks=self.hooks,
+            uncovered=self.files.uncovered,
         )
-        self.files = FileTracker(services.checkpoints, fold, place, self.journal)
         self.runs = Runs(self)
 
     @property

@@ -1,0 +1,146 @@
+"""Files that a session changes: events, requests, conflicts, rules, and what is said when they cannot be covered."""
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness.clients import decide, read_log, send, start, wire_client
+from tests.harness.daemon import Daemon
+from tests.harness.scripts import Reply, section, shell
+from tests.harness.wire_client import ErrorResponse, WireClient
+
+RULES = '\n[[permissions.rules]]\ndecision = "deny"\ntool = "write_file"\npath = "locked/**"\n'
+READ = {"calls": [{"name": "read_file", "args": {"path": "a.txt"}}]}
+WRITE = {"calls": [{"name": "write_file", "args": {"path": "in/here/b.txt", "content": "one\ntwo\n"}}]}
+SCRIPT: list[Reply] = [
+    section("^both", WRITE, shell("echo more >> in/here/b.txt; rm a.txt"), {"text": "done"}),
+    section("^read", READ, {"text": "read"}),
+    section("^fail", shell("echo partly > part.txt; exit 3"), {"text": "failed"}),
+    section("^lock", shell("mkdir -p locked; echo x > locked/file; echo x > free"), {"text": "done"}),
+    section("^slow", shell("echo begun > slow.txt; exec sleep 600"), {"text": "never"}),
+    section("^key", shell("printenv CANARY_API_KEY > key.txt"), {"text": "done"}),
+]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    daemon = Daemon(tmp_path_factory.mktemp("d"), script=SCRIPT)
+    daemon.config.write_text(daemon.config.read_text() + RULES)
+    with daemon:
+        yield daemon
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncGenerator[WireClient]:
+    (daemon.workspace / "a.txt").write_text("hello")
+    async with wire_client(daemon) as client:
+        yield client
+
+
+async def run(client: WireClient, session_id: str, text: str) -> str:
+    run_id = await send(client, session_id, text)
+    await client.wait_for("run_complete")
+    return run_id
+
+
+async def changed(client: WireClient, session_id: str) -> list[dict[str, Any]]:
+    return [event for event in await read_log(client, session_id) if event["type"] == "files_changed"]
+
+
+def names(files: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(file["path"], file["change"]) for file in files]
+
+
+async def test_each_call_says_what_it_changed_and_can_be_undone_by_itself(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    run_id = await run(client, session_id, "both")
+    first, second = await changed(client, session_id)
+    assert names(first["payload"]["files"]) == [("in/here/b.txt", "added")]
+    assert names(second["payload"]["files"]) == [("a.txt", "deleted"), ("in/here/b.txt", "modified")]
+    assert (first["runId"], second["payload"]["files"][1]["added"]) == (run_id, 1)
+    events = await read_log(client, session_id)
+    assert events[-1]["type"] == "run_complete"
+    call = second["payload"]["callId"]
+    preview = await client.ask("restore_files", {"callId": call}, session_id)
+    assert names(preview["restored"]) == [("a.txt", "added"), ("in/here/b.txt", "modified")]
+    assert not (daemon.workspace / "a.txt").exists()
+    done = await client.ask("restore_files", {"callId": call, "dryRun": False}, session_id)
+    assert (done["conflicts"], (daemon.workspace / "in/here/b.txt").read_text()) == ([], "one\ntwo\n")
+    restored = await client.wait_for("files_restored")
+    assert restored["payload"]["checkpointId"] == done["checkpointId"]
+    await client.ask("restore_files", {"toSeq": 0, "dryRun": False}, session_id)
+    assert not (daemon.workspace / "in").exists()
+
+
+async def test_calls_that_only_read_leave_no_checkpoint(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "read")
+    assert await changed(client, session_id) == []
+    with_nothing = await client.ask("restore_files", {"dryRun": False}, session_id)
+    assert (with_nothing["restored"], with_nothing["conflicts"]) == ([], [])
+
+
+async def test_a_call_that_failed_or_was_cancelled_is_undone_too(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "fail")
+    run_id = await send(client, session_id, "slow")
+    await client.wait_for("tool_claimed")
+    for _ in range(200):
+        if (daemon.workspace / "slow.txt").exists():
+            break
+        await client.ask("ping")
+    with pytest.raises(ErrorResponse, match="RUN_IN_PROGRESS"):
+        await client.ask("restore_files", {"dryRun": False}, session_id)
+    await client.ask("cancel_run", {"sessionId": session_id, "runId": run_id}, session_id)
+    await client.wait_for("run_complete")
+    await client.ask("restore_files", {"all": True, "dryRun": False}, session_id)
+    assert not (daemon.workspace / "slow.txt").exists()
+    assert not (daemon.workspace / "part.txt").exists()
+
+
+async def test_a_rule_that_denies_a_path_holds_for_an_undo(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "lock")
+    done = await client.ask("restore_files", {"dryRun": False, "force": ["locked/file"]}, session_id)
+    assert [file["path"] for file in done["restored"]] == ["free"]
+    assert "a rule denies it" in str(done["conflicts"])
+    assert (daemon.workspace / "locked" / "file").exists()
+
+
+async def test_secrets_are_redacted_in_diffs_and_kept_in_files(client: WireClient, daemon: Daemon) -> None:
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "key")
+    content = (daemon.workspace / "key.txt").read_text()
+    listed = await client.ask("list_changes", {"diff": True}, session_id)
+    assert "REDACTED" in listed["files"][0]["diff"]
+    await client.ask("restore_files", {"dryRun": False}, session_id)
+    await client.ask("restore_files", {"redo": True, "dryRun": False}, session_id)
+    assert (daemon.workspace / "key.txt").read_text() == content
+
+
+async def test_an_approval_says_what_is_not_covered(client: WireClient, daemon: Daemon) -> None:
+    heavy = daemon.workspace / "node_modules"
+    heavy.mkdir()
+    for number in range(2001):
+        (heavy / str(number)).touch()
+    session_id = await start(client, daemon)
+    await send(client, session_id, "fail")
+    asked = await client.wait_for("approval_required")
+    assert "node_modules/" in asked["payload"]["details"]["uncovered"]
+    await decide(client, asked)
+    await client.wait_for("run_complete")
+    [found] = await changed(client, session_id)
+    assert "node_modules/" in found["payload"]["uncovered"]
+    assert "node_modules/" in (await client.ask("list_changes", {}, session_id))["uncovered"]
+
+
+async def test_a_file_that_was_changed_since_is_listed_as_a_conflict(client: WireClient, daemon: Daemon) -> None:
+    (daemon.workspace / "part.txt").unlink(missing_ok=True)
+    session_id = await start(client, daemon, approvalPolicy="all")
+    await run(client, session_id, "fail")
+    [listed] = (await client.ask("list_changes", {"all": True}, session_id))["files"]
+    assert (listed["path"], listed.get("conflict")) == ("part.txt", None)
+    (daemon.workspace / "part.txt").write_text("mine")
+    [listed] = (await client.ask("list_changes", {"all": True}, session_id))["files"]
+    assert listed["conflict"] == "it was changed since"
