@@ -31,6 +31,7 @@ from buddy.protocol.events import (
     UserMessage,
     WarningRaised,
 )
+from buddy.protocol.shapes import ToolCallItem
 from buddy.sessions.state import SessionFold
 from buddy.tools.registry import Registry
 from buddy.tools.toolbox import builtin
@@ -157,9 +158,7 @@ def check_messages(history: History) -> Iterator[str]:
 
 def check_calls(history: History, *, complete: bool) -> Iterator[str]:
     """Each call the model made, or another agent's, is seen once and has one result; nothing else has one."""
-    asked = Counter(
-        item.call_id for _, body in history.bodies if isinstance(body, AssistantMessage) for item in body.tool_calls
-    )
+    asked = Counter(item.call_id for item in requested_calls(history))
     called = Counter(body.call_id for _, body in history.bodies if isinstance(body, ToolCall))
     delegated = {body.call_id for _, body in history.bodies if isinstance(body, ToolCall) and body.source == "delegate"}
     answered = {call_id: len(results) for call_id, results in history.results().items()}
@@ -174,6 +173,15 @@ def check_calls(history: History, *, complete: bool) -> Iterator[str]:
         if complete and counts[2] == 0:
             yield history.says(f"{call_id} has no result")
     yield from _misplaced_results(history)
+
+
+def requested_calls(history: History) -> Iterator[ToolCallItem]:
+    """What the model asked for, and what a person's slash command inserts."""
+    for _, body in history.bodies:
+        if isinstance(body, AssistantMessage):
+            yield from body.tool_calls
+        elif isinstance(body, UserMessage):
+            yield from body.insertions
 
 
 def _misplaced_results(history: History) -> Iterator[str]:

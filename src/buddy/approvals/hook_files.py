@@ -5,7 +5,6 @@ Invariant: a script that a definition names is covered by the same trust, so tha
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,8 @@ def as_list(value: object) -> list[object] | None:
 
 
 def _scripts_of(command: str, folder: Path) -> Iterator[str]:
+    import shlex
+
     root = str(folder)
     text = command.replace("${CLAUDE_PROJECT_DIR}", root).replace("$CLAUDE_PROJECT_DIR", root)
     try:

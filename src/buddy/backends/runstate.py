@@ -221,6 +221,7 @@ class RunState(Struct):
             self.checks[body.id] = body
             return
         self.answered = self.truncated = False
+        self.open_calls |= {item.call_id: OpenCall(item) for item in body.insertions}
         if acts_on_session(body.by):
             self.unscreened[body.message_id] = body.text
         self.stop_refusals += body.by == RuntimeActor.HOOK

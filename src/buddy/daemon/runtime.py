@@ -38,6 +38,7 @@ from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.node import node_name
 from buddy.daemon.operations import Operations
+from buddy.daemon.prepared_texts import PreparedTexts
 from buddy.daemon.projects import ProjectFile, Projects, ProjectsInMemory, ProjectStore, SharedProjects
 from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
@@ -140,6 +141,7 @@ class Runtime:
         self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret, *delegating)
         self._mcp = _make_mcp(self, env)
         self._more_tools = (*overrides.tools, self._mcp)
+        self.texts = PreparedTexts(places.config_dir, self.rulebook.trust)
         self._use_tools(config.tools)
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
@@ -327,7 +329,7 @@ class Runtime:
 
     def _use_tools(self, settings: ToolSettings) -> None:
         builtin: ToolSource = FixedSource(toolbox(settings, self._tool_deps))
-        self._all_tools = CombinedSource(builtin, *self._more_tools)
+        self._all_tools = self.texts.with_skills(CombinedSource(builtin, *self._more_tools))
         self._tool_source = functools.lru_cache(KINDS)(self._make_source)
 
     def _reconfigure(self, config: Config) -> None:
@@ -368,6 +370,7 @@ def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides
         parks=config.agent.parks,
         max_turns=config.agent.max_turns,
         permissions=runtime.rulebook.permissions,
+        expand=runtime.texts.expand,
         hooks=make_hooks(runtime.user_folder / "hooks.json", runtime.rulebook.trust),
         boot_clock=overrides.boot_clock,
         checkpoints=runtime.checkpoints,

@@ -48,6 +48,7 @@ async def run_script(
 
     shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
     env = encode_variables({**hook_environment(), **variables, orphans.NONCE_VARIABLE: nonce})
+    await asyncio.to_thread(orphans.kill, nonce)  # of an earlier process that died while it ran
     faults.reached("hook.before")
     try:
         started = child.start([shell, "-c", "--", command], cwd, env, stdin)

@@ -25,6 +25,7 @@ from buddy.protocol.facts import EventFacts, Informational, Payload
 from buddy.protocol.file_events import FilesChanged, FilesRestored
 from buddy.protocol.hook_events import HookFinished
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
+from buddy.protocol.message_events import UserMessage
 from buddy.protocol.progress_events import Phase, Progress, Status, ToolOutput
 from buddy.protocol.session_events import (
     CancelScheduled,
@@ -174,18 +175,6 @@ class RunComplete(Payload, frozen=True, kw_only=True):
 
 
 # --- Buddy's own ---------------------------------------------------------------------------------------------------
-
-
-class UserMessage(Payload, frozen=True, kw_only=True):
-    """`steers`: it joined an active run. `redacted`: parts hidden by guess; `as_is`: only registered secrets are."""
-
-    facts = EventFacts(lasts=True, lasts_for_agents=True, copied=True, traced=True)
-    message_id: str
-    text: str
-    by: str
-    steers: bool = False
-    redacted: int = 0
-    as_is: bool = False
 
 
 RECORDING = 2

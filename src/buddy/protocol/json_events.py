@@ -255,6 +255,12 @@ class RunComplete(Payload):
     limit: NotRequired[Literal["cost", "seconds", "tokens", "tool_calls", "turns"] | None]
 
 
+class ToolCallItem(TypedDict):
+    callId: str
+    name: str
+    arguments: str
+
+
 class UserMessage(Payload):
     messageId: str
     text: str
@@ -262,6 +268,8 @@ class UserMessage(Payload):
     steers: NotRequired[bool]
     redacted: NotRequired[int]
     asIs: NotRequired[bool]
+    expanded: NotRequired[str | None]
+    insertions: NotRequired[list[ToolCallItem]]
 
 
 class Criterion(TypedDict):
@@ -324,12 +332,6 @@ class ModelRequest(Payload):
 
 class AssistantRestart(Payload):
     reason: str
-
-
-class ToolCallItem(TypedDict):
-    callId: str
-    name: str
-    arguments: str
 
 
 class AssistantMessage(Payload):

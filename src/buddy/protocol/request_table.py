@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from buddy.protocol import command_requests as commands
 from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
@@ -104,6 +105,7 @@ REQUESTS: dict[str, RequestRow] = {
         files.RestoreFiles, files.RestoreFilesReply, "driver", "open_session", "checkpoints", takes_long=True
     ),
     "list_profiles": RequestRow(history.ListProfiles, history.ListProfilesReply, "user", capability="profiles"),
+    "list_commands": RequestRow(commands.ListCommands, commands.ListCommandsReply, "owner", capability="commands"),
     "open_web": RequestRow(web.OpenWeb, web.OpenWebReply, "local_owner", capability="web", takes_long=True),
     "mint_web_link": RequestRow(web.MintWebLink, web.MintWebLinkReply, "local_owner", capability="web"),
     "revoke_web_logins": RequestRow(web.RevokeWebLogins, web.RevokeWebLoginsReply, "local_owner", capability="web"),

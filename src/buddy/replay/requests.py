@@ -40,9 +40,12 @@ from buddy.replay.recording import ProcessSpan, ReplayCursor
 from buddy.sessions.compaction import compact
 from buddy.sessions.fork import Entry
 from buddy.sessions.grants import revoke_grant
+from buddy.sessions.messages import command_of
 from buddy.sessions.model_switch import switch_model
 from buddy.sessions.policy_change import set_policy
 from buddy.sessions.session import Session
+from buddy.tools.contract import Place
+from buddy.tools.skills.expansion import Expansion
 
 Act = Callable[[Session], Awaitable[object]]
 
@@ -176,3 +179,12 @@ def ids_for(cursor: ReplayCursor) -> Ids:
         return found or f"{prefix}_unrecorded"
 
     return assign
+
+
+async def recorded_expansion(cursor: ReplayCursor, text: str, place: Place, *, runs_commands: bool) -> Expansion | None:
+    """What a slash command stood for when it was sent."""
+    del place, runs_commands
+    said = cursor.next(UserMessage)
+    if said is None or said.text != text or said.expanded is None:
+        return None
+    return Expansion(said.expanded, tuple(command_of(item) for item in said.insertions))

@@ -33,7 +33,7 @@ from buddy.replay.recorded_tools import (
 )
 from buddy.replay.recording import ProcessSpan, Recording, ReplayCursor, spans_of
 from buddy.replay.replay_log import Difference, ReplayLog, excerpt
-from buddy.replay.requests import ids_for, requests_in
+from buddy.replay.requests import ids_for, recorded_expansion, requests_in
 from buddy.replay.virtual_loop import Stalled, VirtualLoop
 from buddy.sessions.fork import Entry
 from buddy.sessions.services import SessionServices
@@ -190,6 +190,7 @@ class _Player:
             expiry_ends_run=self._recording_version() >= EXPIRY_ENDS_RUN,
             permissions=lambda _: RecordedPermissions(root, cursor),
             hooks=lambda _session_id, _place: RecordedHooks(cursor),
+            expand=partial(recorded_expansion, cursor),
             merge_seconds=0.0,
         )
 

@@ -54,7 +54,8 @@ class BodyEncoder:
     def _scrub(self, body: EventBody, opaque: dict[str, Any] | None = None) -> EventBody:
         """The body without secrets; `opaque` is what may be stored of what a provider wants back, if that is known."""
         if isinstance(body, UserMessage) and body.as_is:
-            return replace(body, text=self._scrubber.registered(body.text))
+            known = None if body.expanded is None else self._scrubber.registered(body.expanded)
+            return replace(body, text=self._scrubber.registered(body.text), expanded=known)
         if not (isinstance(body, AssistantMessage) and body.opaque) and self._scrubber.is_clean(body):
             return body
         tree: dict[str, Any] = msgspec.to_builtins(body)

@@ -67,8 +67,9 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
         if event.seq > seq:
             break
         match body:
-            case AssistantMessage():
-                open_calls |= {call.call_id for call in body.tool_calls}
+            case AssistantMessage() | UserMessage():
+                calls = body.tool_calls if isinstance(body, AssistantMessage) else body.insertions
+                open_calls |= {call.call_id for call in calls}
             case ToolCall():
                 if body.source == "delegate":
                     open_calls.add(body.call_id or "")
@@ -83,7 +84,6 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | AssistantToken()
                 | ApprovalRequired()
                 | ApprovalReceived()
-                | UserMessage()
                 | RunStarted()
                 | RunCancelling()
                 | CancelScheduled()

@@ -5,8 +5,10 @@ Invariant: whatever can be wrong with a message is found here, before anything a
 
 import hashlib
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.json import decode, encode
 
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
@@ -15,11 +17,14 @@ from buddy.errors import ProtocolError
 from buddy.protocol.basics import MAX_TEXT
 from buddy.protocol.events import SessionStarted, StartedOptions
 from buddy.protocol.requests import SendUserMessage
-from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions
+from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions, ToolCallItem
 from buddy.scrub import Scrubber
 from buddy.scrub.marks import OPENING
 from buddy.scrub.slices import scrub_in_slices, scrub_registered_in_slices
 from buddy.tools.contract import Place
+
+if TYPE_CHECKING:
+    from buddy.tools.skills.expansion import Expansion
 
 
 class ScrubbedText(Struct, frozen=True):
@@ -101,3 +106,25 @@ def _budget(mine: BudgetLimits, theirs: BudgetLimits, max_turns: int) -> BudgetL
         max_seconds=mine.max_seconds or theirs.max_seconds,
         max_tool_calls=mine.max_tool_calls or theirs.max_tool_calls,
     )
+
+
+class Expanded(Struct, frozen=True):
+    """What a message stands for, if it is a slash command."""
+
+    text: str | None = None
+    insertions: tuple[ToolCallItem, ...] = ()
+
+
+def expanded_message(found: "Expansion", message_id: str) -> Expanded:
+    """The calls have ids that come from the message, so that they are the same after a restart."""
+    return Expanded(
+        found.text,
+        tuple(
+            ToolCallItem(f"insert{number}.{message_id}", "run_shell", encode({"command": command}).decode())
+            for number, command in enumerate(found.commands, 1)
+        ),
+    )
+
+
+def command_of(insertion: ToolCallItem) -> str:
+    return decode(insertion.arguments, type=dict[str, str]).get("command", "")

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from buddy.backends.contract import Backend
-from buddy.errors import LogError, ProtocolError
+from buddy.errors import LogError, ProtocolError, ToolError
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     RECORDING,
@@ -36,10 +36,12 @@ from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.inbox import MessageQueue, QueuedMessage
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.messages import (
+    Expanded,
     ScrubbedText,
     check_cost,
     check_criteria,
     check_text,
+    expanded_message,
     options_of,
     pruned_message,
     scrub_message,
@@ -117,13 +119,14 @@ class Runs:
             check_text(message.text)
             is_as_is = message.options is not None and message.options.as_is
             said = await scrub_message(session.services.scrubber, message.text, as_is=is_as_is)
+        expanded = await _expand(session, said.text, message.client_message_id)
         known = session.fold.runs.get(message.client_message_id)
         if known is not None:
             await session.commit()
             return known
         self.check_idle("start a run")
         check_criteria(message)
-        run_id = self._accept(replace(message, text=said.text), by, said.redacted)
+        run_id = self._accept(replace(message, text=said.text), by, said.redacted, expanded)
         await session.commit(Rows(key=message.client_message_id))
         self._start()
         return run_id
@@ -219,7 +222,10 @@ class Runs:
             if message.client_message_id in session.fold.runs:
                 await session.commit(Rows(taken=(queued.item_id,)))  # it was sent meanwhile
                 continue
-            self._accept(message, queued.by, message.redacted)
+            expanded = await _expand(session, message.text, message.client_message_id)
+            if session.fold.run is not None or message.client_message_id in session.fold.runs:
+                continue
+            self._accept(message, queued.by, message.redacted, expanded)
             await session.commit(Rows(key=message.client_message_id, taken=(queued.item_id,)))
             self._start()
 
@@ -252,7 +258,7 @@ class Runs:
 
     # --- one run ---------------------------------------------------------------------------------------------------
 
-    def _accept(self, message: SendUserMessage, by: str, redacted: int) -> str:
+    def _accept(self, message: SendUserMessage, by: str, redacted: int, expanded: Expanded) -> str:
         session = self._session
         model, place = session.backend.model(), session.place
         options = replace(
@@ -264,7 +270,8 @@ class Runs:
         )
         # From here on nothing may be refused: a recorded message without its run would count as known.
         run_id = session.services.ids("run")
-        session.journal.record(_said(message, by, redacted), run_id)
+        said = replace(_said(message, by, redacted), expanded=expanded.text, insertions=expanded.insertions)
+        session.journal.record(said, run_id)
         node = session.services.node
         session.journal.record(RunStarted(run_id=run_id, options=options, recording=RECORDING, node=node), run_id)
         return run_id
@@ -336,6 +343,18 @@ def _said(message: SendUserMessage, by: str, redacted: int) -> UserMessage:
         redacted=redacted,
         as_is=message.options is not None and message.options.as_is,
     )
+
+
+async def _expand(session: RunOwner, text: str, message_id: str) -> Expanded:
+    """What a slash command stands for, and the calls whose output belongs to it."""
+    if session.services.expand is None or not text.startswith("/"):
+        return Expanded()
+    is_native = session.backend.name == "native"
+    try:
+        found = await session.services.expand(text, session.place, runs_commands=is_native)
+    except ToolError as error:
+        raise ProtocolError("INVALID_REQUEST", str(error)) from error
+    return Expanded() if found is None else expanded_message(found, message_id)
 
 
 def _stored_id(session: RunOwner, message: SendUserMessage | QueueMessage) -> str:

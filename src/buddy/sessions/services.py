@@ -19,12 +19,19 @@ from buddy.sessions.state import SessionFold
 if TYPE_CHECKING:
     from buddy.approvals.permissions import Permissions
     from buddy.tools.contract import Place
+    from buddy.tools.skills.expansion import Expansion
 
 
 def without_rules(root: str) -> "Permissions":
     from buddy.approvals.permissions import Permissions
 
     return Permissions(root)
+
+
+class Expand(Protocol):
+    async def __call__(self, text: str, place: "Place", *, runs_commands: bool) -> "Expansion | None":
+        """What a message that starts with a slash stands for; None if it is just a message."""
+        ...
 
 
 def without_hooks(session_id: str, place: "Place") -> Hooks:
@@ -66,6 +73,7 @@ class SessionServices(Struct, frozen=True):
     max_turns: int = 50
     permissions: "Callable[[str], Permissions]" = without_rules
     hooks: "Callable[[str, Place], Hooks]" = without_hooks
+    expand: "Expand | None" = None
     listeners: tuple[Callable[[Sequence[Event]], None], ...] = ()
     merge_seconds: float = MERGE_SECONDS
     boot_clock: Callable[[], BootTime | None] = lambda: None

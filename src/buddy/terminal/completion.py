@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -88,7 +88,7 @@ def _last_word(text: str) -> str:
 
 
 class InputCompleter(Completer):
-    def __init__(self, commands: Sequence[tuple[str, str]], files: WorkspaceFiles) -> None:
+    def __init__(self, commands: Callable[[], Sequence[tuple[str, str]]], files: WorkspaceFiles) -> None:
         self._commands = commands
         self._files = files
 
@@ -98,7 +98,7 @@ class InputCompleter(Completer):
         if not wants_menu(document):
             return
         if before.startswith("/"):
-            for name, help_text in self._commands:
+            for name, help_text in self._commands():
                 if name.startswith(before):
                     yield Completion(name, -len(before), display_meta=help_text)
             return

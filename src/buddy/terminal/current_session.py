@@ -5,6 +5,7 @@ of a session that was left are ignored.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from buddy.client.client import Client
 from buddy.client.view import View
 from buddy.errors import ProtocolError
 from buddy.protocol.codes import Policy
+from buddy.protocol.command_requests import CommandInfo, ListCommands, ListCommandsReply
 from buddy.protocol.envelopes import Event
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -142,6 +144,7 @@ class CurrentSession:
         self.client = client
         self.access = access
         self.initial = initial
+        self.prepared: tuple[CommandInfo, ...] = ()
         self.session_id = ""
         self._starting = asyncio.Lock()
         self._clear()
@@ -297,6 +300,13 @@ class CurrentSession:
         if self.session_id:
             reply = await self.client.request(ListQueue(), ListQueueReply, self.session_id)
             self.queued = list(reply.messages)
+
+    async def list_commands(self) -> tuple[CommandInfo, ...]:
+        """The commands and skills from files; none where they are not for this client to see."""
+        with contextlib.suppress(ProtocolError):
+            reply = await self.client.request(ListCommands(self.facts.root), ListCommandsReply)
+            self.prepared = reply.commands
+        return self.prepared
 
     async def take_back(self) -> str:
         """Remove the message that was queued last; returns its text."""

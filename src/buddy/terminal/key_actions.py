@@ -12,7 +12,7 @@ from buddy.terminal.local_programs import LocalPrograms
 from buddy.terminal.mode_switch import ModeSwitch
 from buddy.terminal.repl_ui import ReplUI
 from buddy.terminal.run_control import RunControl
-from buddy.terminal.slash import show_keys
+from buddy.terminal.slash import names_prepared, show_keys
 from buddy.terminal.tasks import BackgroundTasks
 
 TWICE_SECONDS = 0.8
@@ -71,7 +71,7 @@ class KeyActions:
             if text.strip() in QUITTING:
                 self.quit()  # at once: a command of the user may still be running
                 return
-            if text.startswith("/"):
+            if text.startswith("/") and not names_prepared(self._ui.session.prepared, text):
                 self._ui.show("\n" + self._ui.style.dim(f"> {one_line(text, 200)}"))
             self._ui.enqueue(text.strip(), steer=steer)
         elif self._is_connection_lost():

@@ -9,7 +9,7 @@ from buddy.errors import UserError
 from buddy.terminal import change_commands
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape, one_line
-from buddy.terminal.slash import is_command, run_command
+from buddy.terminal.slash import is_command, is_prepared, run_command
 from buddy.terminal.tasks import BackgroundTasks
 
 
@@ -39,7 +39,7 @@ class LineRunner:
         ui = self._ui
         if self._is_connection_lost():
             await ui.settings.buddy.restart_daemon()
-        if is_command(line.text):
+        if is_command(line.text) and not await is_prepared(ui, line.text):
             await run_command(ui, line.text)
         elif line.text.startswith("!"):
             await self._run_program(line.text[1:].strip())

@@ -21,7 +21,7 @@ from buddy.terminal.escape import escape
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.line_question import END_OF_INPUT, NO, YES, LineQuestion, terminal_size
 from buddy.terminal.settings import TerminalSettings
-from buddy.terminal.slash import is_command, run_command
+from buddy.terminal.slash import is_command, is_prepared, run_command
 from buddy.terminal.status_line import prompt_text
 from buddy.terminal.stdin_lines import StdinLines
 from buddy.terminal.style import Style
@@ -113,7 +113,7 @@ class PlainRepl:
             await self._run_line(self._queue.pop(0))
 
     async def _do(self, line: str) -> None:
-        if is_command(line):
+        if is_command(line) and not await is_prepared(self, line):
             await run_command(self, line)
             return
         if self._has_person and line.startswith("!"):  # a line from a pipe may be anybody's

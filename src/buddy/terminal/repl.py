@@ -14,6 +14,7 @@ from buddy.terminal.completion import InputCompleter, WorkspaceFiles
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.dialogs import Dialogs
 from buddy.terminal.editor import Editor
+from buddy.terminal.escape import one_line
 from buddy.terminal.event_feed import EventFeed, FullEvents
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.history import ScrubbedHistory
@@ -58,7 +59,7 @@ class Repl:
         full_events = FullEvents(session)
         renderer = EventRenderer(session, settings.display, style, lambda: screen.columns, screen.print_above, answer)
         self._control = RunControl(session, programs, self._tasks, self._give_back)
-        self._editor = Editor(screen, history, InputCompleter(listed_commands(), WorkspaceFiles(session.initial.root)))
+        self._editor = Editor(screen, history, InputCompleter(self._commands, WorkspaceFiles(session.initial.root)))
         dialogs = Dialogs(
             screen,
             style,
@@ -111,7 +112,7 @@ class Repl:
             self._queue.put_nowait(InputLine(first))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._editor.quit)
-        for work in (self._follow(), self._lines.run(), self._tick()):
+        for work in (self._follow(), self._lines.run(), self._tick(), self._load_commands()):
             self._tasks.start(work)
         try:
             with contextlib.suppress(EOFError, KeyboardInterrupt):
@@ -120,6 +121,14 @@ class Repl:
             loop.remove_signal_handler(signal.SIGTERM)
             await self._tasks.close()
             self._screen.flush()
+
+    async def _load_commands(self) -> None:
+        await self._session.list_commands()
+
+    def _commands(self) -> list[tuple[str, str]]:
+        """What can be completed: the built-in commands, and those from files as they were last listed."""
+        prepared = [(f"/{one.name}", one_line(one.description, 80)) for one in self._session.prepared]
+        return [*listed_commands(), *prepared]
 
     async def _follow(self) -> None:
         await self._feed.run()

@@ -4,16 +4,17 @@ Invariants: whatever only reads, steers or leaves works during a run; an unknown
 """
 
 import difflib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
 from buddy.errors import UserError
+from buddy.protocol.command_requests import CommandInfo
 from buddy.terminal import change_commands as change
 from buddy.terminal import file_commands as files
 from buddy.terminal import show_commands as show
 from buddy.terminal.command_ui import CommandUI
-from buddy.terminal.escape import escape
+from buddy.terminal.escape import escape, one_line
 
 Handler = Callable[[CommandUI, str], Awaitable[None]]
 
@@ -41,9 +42,26 @@ async def show_help(ui: CommandUI, _: str) -> None:
     listed = [(f"{command.name} {command.arguments}", command.help) for command in COMMANDS if command.help]
     width = max(len(usage) for usage, _ in listed)
     rows = [f"  {style.cyan(usage.ljust(width))}  {text}" for usage, text in listed]
+    prepared = await ui.session.list_commands()
+    if prepared:
+        rows += ["", *(f"  {style.cyan(f'/{one.name}'.ljust(width))}  {_about(one)}" for one in prepared)]
     ui.show("\n".join([*rows, "", *(f"  {style.dim(line)}" for line in KEYS)]))
 
 
+def _about(command: CommandInfo) -> str:
+    hint = f" {one_line(command.argument_hint, 60)}" if command.argument_hint else ""
+    kind = "skill" if command.kind == "skill" else "command"
+    return f"{one_line(command.description, 160)} ({command.owner} {kind}){hint}".strip()
+
+
+async def use_skill(ui: CommandUI, rest: str) -> None:
+    """Only reached with a name that no skill has: the others are messages."""
+    names = [one.name for one in ui.session.prepared if one.kind == "skill"]
+    hint = f"available: {', '.join(map(escape, names))}" if names else "a skill is a folder with a SKILL.md"
+    raise UserError(f"unknown skill {escape(rest[:40])!r}" if rest else "which skill?", hint=hint)
+
+
+SKILL = "/skill"
 COMMANDS = (
     Command("/status", "", "model, session, workspace, approvals, usage", show.show_status),
     Command(
@@ -93,6 +111,7 @@ COMMANDS = (
     Command("/export", "[file]", "write every event to a file", show.export),
     Command("/diff", "", "changes in the workspace, as git sees them", show.show_diff),
     Command("/init", "", "generate AGENTS.md", change.write_agents_file, "it starts a run of its own"),
+    Command("/skill", "<name> [task]", "use a skill", use_skill),
     Command("/doctor", "", "check this installation", show.show_doctor),
     Command(
         "/login", "[profile]", "log in with an account instead of a key", change.login, "it needs the whole terminal"
@@ -122,6 +141,22 @@ def listed_commands() -> list[tuple[str, str]]:
 def is_command(line: str) -> bool:
     """Whether a line is a command: `/tmp/x` is a path, not one."""
     return line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]
+
+
+async def is_prepared(ui: CommandUI, line: str) -> bool:
+    """Whether a line names a command or a skill from a file, and so is a message; the built-in ones come first."""
+    name = line.split(maxsplit=1)[0]
+    if name.lower() in _BY_NAME and name != SKILL:
+        return False
+    await ui.session.list_commands()
+    return names_prepared(ui.session.prepared, line)
+
+
+def names_prepared(prepared: Sequence[CommandInfo], line: str) -> bool:
+    words = [*line.split(maxsplit=2), "", ""]
+    if words[0] == SKILL:
+        return any(one.name == words[1] and one.kind == "skill" for one in prepared)
+    return words[0].lower() not in _BY_NAME and any(f"/{one.name}" == words[0] for one in prepared)
 
 
 def find_command(line: str) -> tuple[Command, str]:

@@ -63,7 +63,7 @@ class History:
     def observe(self, body: EventBody) -> None:
         match body:
             case UserMessage():
-                self._unsent.append((body.message_id, body.text))
+                self._unsent.append((body.message_id, body.expanded or body.text))
             case HookFinished() | FilesRestored():
                 self._note(body)
             case ModelRequest():

@@ -48,6 +48,8 @@ from buddy.protocol.shapes import Criterion, ToolCallItem
 SEPARATOR = "\n\n--- what happened, in short ---\n"
 ARGUMENTS = 200
 OUTCOME = 80
+SKILLS_USED = "Skills whose instructions you loaded; load one again before you go on with it"
+_SKILL_NAME = re.compile(r'"name"\s*:\s*"([\w.-]+)"')
 FILES = 100
 _SHARES = (0.6, 0.3)
 _RULE = (
@@ -68,6 +70,7 @@ class Pins:
         self._said: list[PinnedText] = []
         self._effects: list[PinnedText] = []
         self._files: dict[str, int] = {}
+        self._skills: dict[str, int] = {}
         self._criteria: tuple[Criterion, ...] = ()
         self._calls: dict[str, ToolCallItem] = {}
         self._claimed: set[str] = set()
@@ -131,6 +134,7 @@ class Pins:
             _section("To be accepted:", [f"- {one.id}: `{one.check}` exits {one.exit_code}" for one in self._criteria]),
             _section("Already done; do not do it again:", _newest(effects, count, int(room * _SHARES[1]))),
             _section("Files touched:", [", ".join(files[-FILES:])] if files else []),
+            _section(f"{SKILLS_USED}:", [", ".join(name for name, seq in self._skills.items() if seq <= through)]),
         ]
         return "\n\n".join(part for part in parts if part)
 
@@ -142,7 +146,10 @@ class Pins:
             self._said.append(PinnedText(seq, body.text))
 
     def _finish(self, result: ToolResult) -> None:
-        call = self._calls.get(result.call_id) if result.call_id in self._claimed else None
+        known = self._calls.get(result.call_id or "")
+        if known is not None and known.name == "skill" and not result.is_error:
+            self._skills |= dict.fromkeys(_SKILL_NAME.findall(known.arguments)[:1], self._asked_at)
+        call = known if result.call_id in self._claimed else None
         if call is None:
             return
         try:
@@ -216,7 +223,7 @@ def _count_repeats(effects: Iterable[PinnedText]) -> Iterator[str]:
 
 
 def _section(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *lines]) if lines else ""
+    return "\n".join([title, *lines]) if any(lines) else ""
 
 
 def _short(text: str, most: int) -> str:

@@ -59,6 +59,7 @@ class Transcript:
         self._remarks: dict[str, str] = {}
         self._asked_ids: dict[str, UserItem] = {}
         self._context = ""
+        self._inserted: dict[str, tuple[str, int]] = {}
         self._asked_at = 0
 
     def apply(self, seq: int, body: EventBody) -> None:
@@ -66,9 +67,7 @@ class Transcript:
             case AssistantToken() | ThinkingToken():
                 pass  # first, because most events are: the message that follows has their text
             case ToolResult():
-                if body.call_id in self._open:
-                    self._results[body.call_id] = body.text + self._remarks.pop(body.call_id, "")
-                    self._settle()
+                self._finish(body)
             case ApprovalReceived():
                 # The comment of a denial is already in the call's result.
                 if body.comment and body.decision == "approve" and body.call_id in self._open:
@@ -108,10 +107,23 @@ class Transcript:
         else:
             self._reply(seq, message)
 
+    def _finish(self, result: ToolResult) -> None:
+        call_id = result.call_id or ""
+        message_id, number = self._inserted.pop(call_id, ("", 0))
+        if (asked := self._asked_ids.get(message_id)) is not None and number:
+            output = f'<output number="{number}">\n{result.text}\n</output>'
+            self._replace(asked, UserItem(f"{asked.text}\n\n{output}"))
+        elif call_id in self._open:
+            self._results[call_id] = result.text + self._remarks.pop(call_id, "")
+            self._settle()
+
     def _say(self, seq: int, message: UserMessage) -> None:
         self._close_calls()
-        self.asked = UserItem(message.text + self._context)
+        self.asked = UserItem((message.expanded or message.text) + self._context)
         self._context = ""
+        items = enumerate(message.insertions, 1)
+        self._inserted = {item.call_id: (message.message_id, number) for number, item in items}
+        self.call_ids.update(self._inserted)
         self._add(seq, self.asked)
         earlier = self._asked_ids if message.steers else {}
         self._asked_ids = {**earlier, message.message_id: self.asked}
@@ -125,20 +137,17 @@ class Transcript:
     def _hook(self, body: HookFinished) -> None:
         """Add what a hook says to the result or the message it is about, and take out a message that it refused."""
         asked = self._asked_ids.get(body.message_id or "")
+        unsent = self.asked if self.items and self.items[-1] is self.asked else None
         if body.event == "UserPromptSubmit" and body.verdict == "deny" and asked is not None:
             self._replace(asked, UserItem(BLOCKED))
         elif body.context is None:
             return
         elif body.call_id is not None:
             self._remark(body.call_id, render_context(body))
-        elif (said := asked or self._unsent()) is not None:
+        elif (said := asked or unsent) is not None:
             self._replace(said, UserItem(said.text + render_context(body)))
         else:
             self._context += render_context(body)
-
-    def _unsent(self) -> UserItem | None:
-        """The user's last message, if nothing came after it."""
-        return self.asked if self.items and self.items[-1] is self.asked else None
 
     def _remark(self, call_id: str, text: str) -> None:
         if call_id in self._results:

@@ -1,5 +1,6 @@
-"""Requests about the past of a session, and the profiles to choose from."""
+"""Requests about the past of a session, and the profiles and commands to choose from."""
 
+import asyncio
 from collections.abc import Mapping
 
 from buddy.config.resolve import profile_names, resolve_profile
@@ -10,6 +11,7 @@ from buddy.daemon.handlers.host import Host
 from buddy.errors import UserError
 from buddy.log.contract import Log, SessionRecord
 from buddy.protocol import history_requests as ask
+from buddy.protocol.command_requests import ListCommands
 from buddy.protocol.shapes import Shape
 from buddy.sessions import marks
 from buddy.sessions.past import read_entries
@@ -24,11 +26,15 @@ class HistoryRequests:
         return {
             "list_marks": on_record(ask.ListMarks, self.list_marks),
             "list_profiles": on_runtime(ask.ListProfiles, self.list_profiles),
+            "list_commands": on_runtime(ListCommands, self.list_commands),
         }
 
     async def list_marks(self, _peer: PeerConnection, _request: ask.ListMarks, record: SessionRecord) -> Shape:
         entries = await read_entries(self._log, record.session_id, types=marks.TYPES)
         return ask.ListMarksReply(tuple(marks.marks_of(entries)))
+
+    async def list_commands(self, _peer: PeerConnection, request: ListCommands) -> Shape:
+        return await asyncio.to_thread(self._host.texts.list_commands, request.root_path)
 
     async def list_profiles(self, _peer: PeerConnection, _request: ask.ListProfiles) -> Shape:
         """Names and models alone: neither keys nor addresses."""

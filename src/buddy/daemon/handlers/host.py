@@ -5,6 +5,7 @@ from typing import Protocol
 from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents
 from buddy.daemon.configuration import Configuration
+from buddy.daemon.prepared_texts import PreparedTexts
 from buddy.daemon.session_list import SessionList
 from buddy.daemon.session_model import SessionModels
 from buddy.protocol.requests import DaemonStatusReply
@@ -41,6 +42,9 @@ class Host(Protocol):
 
     @property
     def agents(self) -> Agents: ...
+
+    @property
+    def texts(self) -> PreparedTexts: ...
 
     @property
     def models(self) -> SessionModels: ...
