@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from buddy.backends.choose import check_name
 from buddy.errors import ProtocolError, UserError
-from buddy.log.contract import Documents
+from buddy.log.contract import Documents, Log
 from buddy.protocol.ids import Ids
 from buddy.shared_files import locked, replace_content
 
@@ -186,3 +186,10 @@ def _add(known: list[Project], project: Project) -> list[Project]:
         if other.name == project.name:
             raise ProtocolError("INVALID_REQUEST", f"the project {other.name} already exists, in {other.root_path}")
     return [*known, project]
+
+
+def choose_store(state_dir: Path, shared: Documents | None, log: Log | None) -> ProjectStore:
+    """Where projects are kept: with a log that several daemons share, in memory with any other, or in a file."""
+    if shared is not None:
+        return SharedProjects(shared)
+    return ProjectsInMemory() if log is not None else ProjectFile(state_dir)

@@ -39,7 +39,7 @@ from buddy.daemon.memories import make_memory
 from buddy.daemon.node import node_name
 from buddy.daemon.operations import Operations
 from buddy.daemon.prepared_texts import PreparedTexts
-from buddy.daemon.projects import ProjectFile, Projects, ProjectsInMemory, ProjectStore, SharedProjects
+from buddy.daemon.projects import Projects, choose_store
 from buddy.daemon.providers import Providers
 from buddy.daemon.pump import LineCache
 from buddy.daemon.session_list import SessionList
@@ -155,7 +155,7 @@ class Runtime:
         self._encoded = LineCache()
         self._started = time.monotonic()
         self.operations = Operations(node_name(config.node, places.state_dir))
-        projects = Projects(_project_store(places, overrides), overrides.ids)
+        projects = Projects(choose_store(places.state_dir, overrides.shared, overrides.log), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle, keys.copy)
         self.sessions = Sessions(
@@ -351,12 +351,6 @@ class Runtime:
 
     def _has_secret(self, text: str) -> bool:
         return self.scrubber.registered(text) != text
-
-
-def _project_store(places: Places, overrides: RuntimeOverrides) -> ProjectStore:
-    if overrides.shared is not None:
-        return SharedProjects(overrides.shared)
-    return ProjectsInMemory() if overrides.log is not None else ProjectFile(places.state_dir)
 
 
 def _make_services(runtime: Runtime, config: Config, overrides: RuntimeOverrides) -> SessionServices:
