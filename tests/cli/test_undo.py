@@ -157,3 +157,18 @@ def test_undo_asks_first_on_a_terminal(home: Home) -> None:
         assert terminal.finish() == 0
     assert picture(home.work) == after
     assert os.listdir(home.work)  # noqa: PTH208 - plain names
+
+
+def test_files_are_shown_as_they_were_after_an_event(home: Home) -> None:
+    run(home)
+    run(home, "-c")
+    lines = home.run("session", "export", "last").out.splitlines()
+    ends = [event["seq"] for event in map(json.loads, lines) if event["type"] == "run_complete"]
+    then = home.run("session", "show", "last", "--at", str(ends[0]))
+    assert then.code == 0
+    assert f"Files as of event {ends[0]}:" in then.out
+    assert "new/deep/file" in then.out
+    assert home.run("session", "show", "last", "--at", str(ends[0]), "--file", "kept.txt").out == "changed\n"
+    assert home.run("session", "show", "last", "--at", str(ends[1]), "--file", "kept.txt").out == "changed\nmore\n"
+    assert "No file had changed" in home.run("session", "show", "last", "--at", "1").out
+    assert home.run("session", "show", "last", "--at", str(ends[0]), "--file", "gone.txt").code == 64

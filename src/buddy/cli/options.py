@@ -59,6 +59,8 @@ class Options(argparse.Namespace):
     stat: bool = False
     diff: bool = False
     redo: bool = False
+    at: int | None = None
+    file: str | None = None
     dry_run: bool = False
     yes: bool = False
     force: list[str]

@@ -155,14 +155,27 @@ async def _list(client: Client, options: Options) -> None:
 
 async def _show(client: Client, options: Options) -> None:
     session_id = await client.perform(find_session(options.session_id, options.directory))
+    if options.at is not None or options.file is not None:
+        from buddy.cli.session_as_of import check_as_of, show_file
+
+        at = check_as_of(options)
+        if options.file is not None:
+            await show_file(client, session_id, options.file, at)
+            return
     style = style_of(sys.stdout, os.environ)
     clean = escape if sys.stdout.isatty() else str
     async for line in read_lines(client, session_id):
         event = event_in(line)
+        if options.at is not None and event.seq > options.at:
+            break
         body = await client.perform(read_full_body(event))
         for shown in render(body, style, clean) if body is not None else ():
             number = f"{event.seq:>6}" if shown.heads else " " * 6
             print(f"{style.dim(number)}  {shown.text}")
+    if options.at is not None:
+        from buddy.cli.session_as_of import show_files
+
+        await show_files(client, session_id, options.at)
 
 
 async def _export(client: Client, options: Options) -> None:

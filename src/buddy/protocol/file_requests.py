@@ -9,7 +9,8 @@ class ListChanges(Shape, frozen=True):
     """A run, a turn of a run, a call, what changed after `to_seq`, or `all`; else the last run that changed files and
     was not undone.
 
-    `at_seq`: only what had changed by then. `diff` asks for the diffs, too.
+    `at_seq`: only what had changed by then. `diff` asks for the diffs, too, `content` for the texts after the changes;
+    with `path`, only of that file.
     """
 
     run_id: RunId | None = None
@@ -19,10 +20,15 @@ class ListChanges(Shape, frozen=True):
     all: bool = False
     at_seq: Positive | None = None
     diff: bool = False
+    content: bool = False
+    path: str | None = None
 
 
 class FileChange(Shape, frozen=True):
-    """`diff` is a unified diff; what is too long is cut and says so. `conflict`: why it cannot simply be undone."""
+    """`diff` is a unified diff; what is too long is cut and says so. `conflict`: why it cannot simply be undone.
+
+    `content` is the text after the change, redacted; absent if the file was deleted, is not text, or was not kept.
+    """
 
     path: str
     change: Change
@@ -30,6 +36,7 @@ class FileChange(Shape, frozen=True):
     removed: Count
     diff: str | None = None
     conflict: str | None = None
+    content: str | None = None
 
 
 class ListChangesReply(Shape, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from buddy.approvals.questions import Question
 from buddy.checkpoints.checkpoints import CheckpointError, Checkpoints
@@ -39,6 +40,7 @@ from buddy.sessions.session import Session
 from buddy.sessions.written_files import MAX_DIFFS, cut
 from buddy.tools.changes import diff
 
+MAX_CONTENTS = 512 * 1024
 MIXED = "somebody else changed it between two calls"
 BEYOND = "Not included: files outside the workspace, git's own directories, and what a shell command did elsewhere."
 
@@ -60,13 +62,38 @@ async def list_changes(services: Listing, session_id: str, root: str, request: L
     chosen = select([step for step in steps if at is None or step.seq <= at], request)
     try:
         kept = await services.checkpoints.changes([step.checkpoint_id for step in chosen])
-        found = combine(chosen, kept)
+        found = _only(combine(chosen, kept), request.path)
         conflicts = await _conflicts(services.checkpoints, root, found) if at is None else {}
         coverage = describe(await services.checkpoints.coverage(root))
         files = await _file_changes(services, found.changes, conflicts, with_diffs=request.diff)
+        if request.content:
+            files = await _with_contents(services, found.changes, files)
     except CheckpointError as error:
         raise ProtocolError("INTERNAL_ERROR", str(error), retryable=True) from error
     return ListChangesReply(tuple(files), _uncovered(found, coverage))
+
+
+def _only(found: Combined, path: str | None) -> Combined:
+    if path is None:
+        return found
+    return Combined(tuple(one for one in found.changes if shown_path(one.path) == path), found.mixed, found.lost)
+
+
+async def _with_contents(services: Listing, changes: Sequence[Change], files: list[FileChange]) -> list[FileChange]:
+    """The same with the texts after the changes."""
+    checkpoints = services.checkpoints
+    after = {name_of(change): change.after for change in changes if change.after and change.after.kind == "file"}
+    contents = await checkpoints.read({entry.content for entry in after.values()}) if checkpoints else {}
+    left, shown = MAX_CONTENTS, list[FileChange]()
+    for file in files:
+        entry = after.get(file.path)
+        data = contents.get(entry.content) if entry else None
+        text = None
+        if data is not None and len(data) <= left and b"\0" not in data[:8192]:
+            text = await scrub_in_slices(services.scrubber, data.decode("utf-8", "replace"))
+            left -= len(data)
+        shown.append(replace(file, content=text))
+    return shown
 
 
 async def _conflicts(checkpoints: Checkpoints, root: str, found: Combined) -> dict[str, str]:

@@ -36,6 +36,8 @@ def add_sessions(commands: "Subparsers") -> None:
         add_session(action)
     add_session(exporting, nargs="?")
     exporting.add_argument("--all", action="store_true", help="export all sessions of all directories")
+    showing.add_argument("--at", dest="at", type=whole_number, metavar="SEQ", help="as of this event, with the files")
+    showing.add_argument("--file", metavar="PATH", help="with --at: print this file as it was then")
     forking.add_argument("--seq", type=whole_number, metavar="N", help="copy up to event N (default: everything)")
     renaming.add_argument("words", nargs="+", metavar="TITLE", help="one line of text")
     archiving.add_argument("--undo", action="store_true", help="bring it back")
