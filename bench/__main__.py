@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from bench.benchmarks import Benchmark, measure
+from bench.checkpoints import BENCHMARKS as CHECKPOINTS
 from bench.confinement import BENCHMARKS as CONFINEMENT
 from bench.console import BENCHMARKS as CONSOLE
 from bench.figures import Row, table
@@ -18,7 +19,7 @@ from bench.servers import BENCHMARKS as SERVERS
 from bench.setup import BenchmarkError, Setup
 from bench.storage import BENCHMARKS as STORAGE
 
-BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *PAUSES, *CONSOLE)
+BENCHMARKS: tuple[Benchmark, ...] = (*PROCESSES, *SERVERS, *STORAGE, *CONFINEMENT, *CHECKPOINTS, *PAUSES, *CONSOLE)
 NAMES = [peer.name for peer in PEERS]
 USAGE = 64
 
