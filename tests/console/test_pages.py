@@ -235,6 +235,21 @@ def test_changes_are_shown_and_comments_become_a_message(window: Console, other:
     expect(window.timeline.locator(".user").last).to_contain_text("b.txt:2: why two?")
 
 
+def test_changes_are_undone_and_redone(window: Console, other: OtherClient) -> None:
+    session_id = other.start("write it", approvalPolicy="all")
+    window.open(session_id)
+    expect(window.timeline.locator(".end")).to_be_visible()
+    window.page.get_by_role("tab", name="Changes").click()
+    window.page.on("dialog", lambda dialog: dialog.accept())
+    window.page.get_by_role("button", name="Undo these changes").click()
+    expect(window.page.locator(".changes")).to_contain_text("No files changed")
+    assert [event["payload"]["by"] for event in other.log(session_id) if event["type"] == "files_restored"] == [
+        "console"
+    ]
+    window.page.get_by_role("button", name="Redo").click()
+    expect(window.page.locator(".file summary")).to_contain_text("b.txt")
+
+
 # --- approvals of all sessions ----------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ export function emptyView() {
     /** @type {{used: number, limit: number, assumed?: boolean} | null} */ context: null,
     /** @type {Turn[]} */ turns: [],
     /** @type {Map<string, {path: string, changes: number, seq: number}>} */ files: new Map(),
+    fileSteps: 0,
     /** @type {Item[]} */ items: [],
     /** @type {Map<string, Item>} */ calls: new Map(),
     /** @type {Item | null} */ reply: null,
@@ -393,6 +394,24 @@ const TIMELINE = {
   warning(view, event, warning) {
     if (warning.code === "EVENT_GAP") add(view, event, "gap", { text: warning.message });
     else note(view, event, "warn", warning.message, warning.detail);
+  },
+  files_changed(view, event, changed) {
+    view.fileSteps += 1;
+    const call = view.calls.get(changed.callId ?? "");
+    const isCounted = call && FILE_TOOLS.has(call.name); // with its result
+    for (const file of changed.files) {
+      const known = view.files.get(file.path);
+      if (known && isCounted) continue;
+      view.files.set(file.path, { path: file.path, changes: (known?.changes ?? 0) + 1, seq: event.seq });
+    }
+    if (changed.overlaps?.length) note(view, event, "warn", "Another session worked here meanwhile: some changes may be its");
+  },
+  files_restored(view, event, restored) {
+    view.fileSteps += 1;
+    const count = restored.total ?? restored.files.length;
+    const files = `${count} ${count === 1 ? "file" : "files"}`;
+    const left = restored.conflicts?.length ? `Left alone: ${restored.conflicts.join(", ")}` : null;
+    note(view, event, "info", `${restored.redo ? `Changed ${files} again` : `Restored ${files}`}${restored.recovered ? " (finished after a restart)" : ""}`, left);
   },
   hook_finished(view, event, hook) {
     const name = `${hook.event} hook ${hook.hook}`;

@@ -8,6 +8,7 @@ import { deliver } from "./composer.js";
 import { Diff, lineKey } from "./diff_view.js";
 
 const MOST_LINES = 3000;
+const MOST_NAMED = 20;
 
 /** @typedef {{path: string, change: string, added: number, removed: number, diff?: string, blob?: string, conflict?: string}} Change */
 
@@ -22,7 +23,7 @@ export function Changes({ log, onSend }) {
   const [comments, setComments] = useState(/** @type {Record<string, Map<string, string>>} */ ({}));
   const runs = [...view.runs.values()];
   const turns = view.runs.get(scope)?.turns ?? 0;
-  const changed = [...view.files.values()].reduce((sum, file) => sum + file.changes, 0);
+  const changed = [...view.files.values()].reduce((sum, file) => sum + file.changes, 0) + view.fileSteps;
   useEffect(() => {
     const selection = { diff: true, ...(scope ? { runId: scope, ...(turn ? { turn } : {}) } : { all: true }), ...(log.at.value ? { atSeq: log.at.value } : {}) };
     connection.request("list_changes", selection, log.sessionId).then(
@@ -50,6 +51,20 @@ export function Changes({ log, onSend }) {
     setComments({});
     onSend();
   };
+  const restore = async (/** @type {Record<string, any>} */ selection) => {
+    try {
+      const preview = await connection.request("restore_files", selection, log.sessionId);
+      const left = preview.conflicts.map((/** @type {any} */ one) => `\n  ${one.path}: ${one.why}`).join("");
+      const names = preview.restored.slice(0, MOST_NAMED).map((/** @type {any} */ one) => `\n  ${one.path}`).join("");
+      if (!preview.restored.length) return setProblem(left ? `Nothing was restored. Conflicts:${left}` : "Nothing to restore.");
+      if (!confirm(`Restore ${plural(preview.restored.length, "file")}?${names}${left ? `\n\nLeft alone:${left}` : ""}`)) return;
+      await connection.request("restore_files", { ...selection, dryRun: false }, log.sessionId);
+      setProblem(left ? `Left alone:${left}` : "");
+    } catch (error) {
+      setProblem(/** @type {Error} */ (error).message);
+    }
+  };
+  const mayRestore = mayDrive.value && !log.at.value && !log.live.active;
   return html`<div class="changes" tabindex="0">
     <div class="changes-head">
       <select aria-label="Which changes" value=${scope} onChange=${(/** @type {any} */ event) => { setScope(event.target.value); setTurn(0); }}>
@@ -63,13 +78,15 @@ export function Changes({ log, onSend }) {
         : null}
       <span class="muted">${plural(files.length, "file")} · <span class="ok">+${sum(files, "added")}</span> <span class="bad">−${sum(files, "removed")}</span></span>
       <button aria-pressed=${isSplit} onClick=${() => setSplit(!isSplit)}>Side by side</button>
+      ${mayRestore && files.length ? html`<button onClick=${() => restore(scope ? { runId: scope, ...(turn ? { turn } : {}) } : { all: true })}>Undo these changes</button>` : null}
+      ${mayRestore && view.fileSteps ? html`<button onClick=${() => restore({ redo: true })}>Redo</button>` : null}
       ${count && mayDrive.value ? html`<button class="primary" onClick=${send}>Send ${plural(count, "comment")}</button>` : null}
     </div>
     ${problem ? html`<p role="alert" class="warn">${visible(problem)}</p>` : null}
     ${reply?.uncovered ? html`<p class="muted note">${visible(typeof reply.uncovered === "string" ? reply.uncovered : JSON.stringify(reply.uncovered))}</p>` : null}
     ${files.map(
       (file) => html`<details class="file" open key=${file.path}>
-        <summary><code>${visible(file.path)}</code> <span class="muted">${file.change}</span> <span class="ok">+${file.added}</span> <span class="bad">−${file.removed}</span></summary>
+        <summary><code>${visible(file.path)}</code> <span class="muted">${file.change}</span> <span class="ok">+${file.added}</span> <span class="bad">−${file.removed}</span>${file.conflict ? html` <span class="warn">${visible(file.conflict)}</span>` : null}</summary>
         ${file.diff ? html`<${Diff} text=${file.diff} most=${MOST_LINES} isSplit=${isSplit} comments=${comments[file.path]} onLine=${mayDrive.value ? (/** @type {any} */ row) => comment(file.path, row) : undefined} />` : null}
       </details>`,
     )}
