@@ -8,6 +8,7 @@
     ├── RunEnded        nothing to fix: the run ends before its answer         `reason` of run_complete
     └── LogError        the store rejected an append
         ├── Fenced        another process owns the session now
+        ├── HandedOver    this process has let go of the session, so that another can take it
         ├── SeqConflict   the log grew since the writer read it
         ├── NotClaimed    the call was already claimed, so it may have run
         ├── Undecidable   the approval was already decided or has expired
@@ -39,6 +40,10 @@ class ProtocolError(BuddyError):
         self.message = message
         self.retryable = retryable
         self.detail = detail
+
+
+class SessionElsewhere(ProtocolError):
+    """Another process has the session, or may take it; nothing was done here."""
 
 
 class ProviderError(BuddyError):
@@ -97,6 +102,10 @@ class LogError(BuddyError):
 
 class Fenced(LogError):
     """Another process took over the session; this one must stop writing."""
+
+
+class HandedOver(LogError):
+    """This process has let go of the session; whoever takes it continues from the log."""
 
 
 class SeqConflict(LogError):

@@ -10,6 +10,7 @@ from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.codes import Role
 from buddy.protocol.grant_requests import RevokeGrant
+from buddy.protocol.node_requests import DrainNode
 from buddy.protocol.request_table import CAPABILITIES, REQUESTS, Access, RequestRow
 from buddy.protocol.shapes import Repo, Shape
 from tests.daemon.test_connection import code_of, minted, stranger
@@ -45,6 +46,7 @@ def example(kind: str, session_id: str) -> Shape:
         "create_project": ask.CreateProject("name", "/"),
         "update_project": ask.UpdateProject("proj_1"),
         "delete_project": ask.DeleteProject("proj_1"),
+        "drain_node": DrainNode("a"),
     }
     return found[kind] if kind in found else REQUESTS[kind].payload()
 
@@ -88,4 +90,4 @@ async def test_every_request_has_a_handler(tmp_path: Path) -> None:
 
 def test_capabilities_follow_from_the_rows() -> None:
     assert {"approvals", "replay_attach", "tokens", "projects", "fork", "web"} <= set(CAPABILITIES)
-    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 25
+    assert len(CAPABILITIES) == len(set(CAPABILITIES)) == 27

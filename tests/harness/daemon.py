@@ -79,7 +79,7 @@ class Daemon:
     def start(self, **env: str) -> None:
         """Start it, and wait until it answers."""
         self.launch(**env)
-        wait_until(self._is_ready, "the daemon to answer")
+        wait_until(self.is_ready, "the daemon to answer")
 
     def launch(self, *more: str, **env: str) -> "subprocess.Popen[bytes]":
         with self._output.open("ab") as output:
@@ -158,7 +158,7 @@ class Daemon:
     def output(self) -> str:
         return self._output.read_text() if self._output.exists() else ""
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.output()
         if not is_answering(self.socket):

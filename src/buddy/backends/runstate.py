@@ -140,6 +140,7 @@ class RunState(Struct):
     """How often a hook made the model continue."""
     children: dict[str, Child] = {}
     """The sub-agents of open calls, by call."""
+    node: str | None = None
 
     @property
     def tokens(self) -> int:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("exec", "run", "resume", "session", "changes", "undo", "attach", "ps", "replay", "daemon", "approvals"),
-    *("trust", "model", "login", "logout", "memory", "project", "mcp", "web", "doctor", "demo", "completion", "help"),
+    *("trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "doctor", "demo", "completion"),
+    "help",
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -44,7 +45,7 @@ ELSEWHERE = {
     **dict.fromkeys(("apply", "undo", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 
-_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project", "mcp")
+_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project", "mcp", "node")
 _COMMON = ("--config", "--state-dir", "--socket", "--log", "-C")
 
 _EPILOG = """\
@@ -111,6 +112,8 @@ def _add(commands: "Subparsers", name: str) -> None:
             from buddy.cli.parsing.sessions import ADD
         case "mcp":
             from buddy.cli.parsing.mcp import ADD
+        case "node":
+            from buddy.cli.parsing.node import ADD
         case "approvals" | "trust":
             from buddy.cli.parsing.approvals import ADD
         case _:

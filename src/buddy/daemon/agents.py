@@ -13,6 +13,7 @@ from buddy.errors import ProtocolError, UserError
 from buddy.protocol.events import SessionStarted, WarningRaised
 from buddy.protocol.requests import AgentRuntimes
 from buddy.protocol.shapes import SessionOptions
+from buddy.sessions.pinning import is_on_this_machine
 
 UNSAFE = "{} was started with --unsafe-agent: it may do what was denied, or more than plan"
 
@@ -61,7 +62,7 @@ class Agents:
         if asked == NATIVE:
             return started, ()
         choice = self._choose(asked, started)
-        if project is not None and project.agent_runtime and _is_local(started):
+        if project is not None and project.agent_runtime and is_on_this_machine(started):
             self._check_project(project, choice.name)
         fixed = msgspec.structs.replace(options or SessionOptions(), agent_runtime=choice.name)
         notes = [WarningRaised(code="AGENT_RUNTIME", message=choice.note)] if choice.note else []
@@ -84,7 +85,7 @@ class Agents:
             agent = self._make(name)
         except UserError as error:
             raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None) from error
-        if _is_local(started):
+        if is_on_this_machine(started):
             _check_available(agent)
         pool = self._pool = self._pool or AgentPool(self._make)
         options = AgentOptions(
@@ -156,7 +157,7 @@ class Agents:
             return choose(
                 asked,
                 prefers_droid=lambda: bool(self._factory_key()),
-                is_installed=lambda name: _is_local(started) and self._make(name).is_available,
+                is_installed=lambda name: is_on_this_machine(started) and self._make(name).is_available,
             )
         except UserError as error:
             raise ProtocolError("INVALID_REQUEST", str(error), detail=error.hint or None) from error
@@ -189,11 +190,6 @@ def credential_folders(config: Config, places: Places) -> tuple[Path, ...]:
     """Where the files with credentials of other agents are: next to the configuration that is used."""
     beside = (Path(config.source).parent,) if config.source else ()
     return tuple(dict.fromkeys((*beside, places.config_dir)))
-
-
-def _is_local(started: SessionStarted) -> bool:
-    target = (started.options.target if started.options else None) or started.sandbox_provider
-    return target.partition(":")[0] not in ("container", "ssh")
 
 
 def _check_available(agent: "Agent") -> None:

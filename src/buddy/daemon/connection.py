@@ -26,7 +26,7 @@ from buddy.daemon.long_requests import LongRequests
 from buddy.daemon.pump import LineCache, Pump
 from buddy.daemon.refusals import error_info, scrub_kind
 from buddy.daemon.roles import Roles
-from buddy.errors import LogError, ProtocolError, StorageFull, UserError
+from buddy.errors import LogError, ProtocolError, SessionElsewhere, StorageFull, UserError
 from buddy.log.contract import Log
 from buddy.protocol.actors import register_client
 from buddy.protocol.envelopes import IncomingRequest, Response, encode, parse_request, salvage, session_of
@@ -38,12 +38,15 @@ from buddy.sessions.sessions import Sessions
 NO_LIMITS = Limits(hello_seconds=3600, requests_per_second=1e9, burst=1_000_000_000)
 log = logging.getLogger("buddy.daemon")
 
-_after_reply: ContextVar[list[Callable[[], None]]] = ContextVar("_after_reply")
+reply_steps: ContextVar[list[Callable[[], None]]] = ContextVar("reply_steps")
 """What the request that is being served does once its response is sent."""
 
 
 class PeerConnection:
     """Serve with `serve()`; what answers the requests is passed in."""
+
+    is_forwarded = False
+    """Whether the peer is connected to another node."""
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class PeerConnection:
 
     async def _exchange(self, request: IncomingRequest) -> None:
         steps: list[Callable[[], None]] = []
-        _after_reply.set(steps)
+        reply_steps.set(steps)
         self._answering += 1
         session_id = _session_of(request)
         session_in_log.set(session_id)
@@ -156,6 +159,10 @@ class PeerConnection:
         session_id = None if request.session_id is UNSET else request.session_id
         try:
             reply = await self._dispatch(self, request)
+        except SessionElsewhere as error:
+            if self.is_forwarded:
+                raise
+            wrong = error
         except ProtocolError as error:
             wrong = error
         except UserError as error:
@@ -194,7 +201,7 @@ class PeerConnection:
 
     def after_reply(self, step: Callable[[], None]) -> None:
         """Call this once the response is sent."""
-        _after_reply.get().append(step)
+        reply_steps.get().append(step)
 
     def on_close(self, step: Callable[[], None]) -> None:
         """Call this when the peer is gone."""

@@ -4,11 +4,11 @@ Invariants: a handler runs only for a peer that its row admits; a handler of a s
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from buddy.daemon.connection import PeerConnection
 from buddy.daemon.roles import no_session
-from buddy.errors import ProtocolError
+from buddy.errors import ProtocolError, SessionElsewhere
 from buddy.log.contract import SessionRecord
 from buddy.protocol.envelopes import IncomingRequest, payload_of, session_of
 from buddy.protocol.request_table import REQUESTS, RequestRow
@@ -24,14 +24,34 @@ Handler = Callable[[PeerConnection, Shape, Subject], Awaitable[Shape]]
 Handlers = dict[str, Handler]
 
 
+class RemoteDispatch(Protocol):
+    def must_forward(self, request: IncomingRequest) -> bool: ...
+
+    async def forward(self, peer: PeerConnection, request: IncomingRequest) -> Shape: ...
+
+
 class Dispatcher:
     """The handlers behind their checks. A request without a handler is answered as unsupported."""
 
     def __init__(self, sessions: Sessions, handlers: Handlers) -> None:
         self._sessions = sessions
         self._handlers = handlers
+        self.remote: RemoteDispatch | None = None
+        """The other nodes, where there are some."""
 
     async def dispatch(self, peer: PeerConnection, request: IncomingRequest) -> Shape:
+        """Answer a request; one about a session that another node has is answered by that node."""
+        remote = self.remote
+        if remote is not None and remote.must_forward(request):
+            return await remote.forward(peer, request)
+        try:
+            return await self.dispatch_here(peer, request)
+        except SessionElsewhere:
+            if remote is None:
+                raise
+            return await remote.forward(peer, request)
+
+    async def dispatch_here(self, peer: PeerConnection, request: IncomingRequest) -> Shape:
         payload = payload_of(request)
         row, handler = REQUESTS[request.type], self._handlers.get(request.type)
         if row.access != "anyone" and not peer.name:

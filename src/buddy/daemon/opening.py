@@ -28,6 +28,7 @@ async def open_runtime(
     *,
     log_url: str | None = None,
     find_config: Find | None = None,
+    is_daemon: bool = False,
 ) -> Runtime:
     """A runtime with the log that is named: on the command line, in `BUDDY_LOG` or in the file; else its own."""
     url = log_url_of(config, env, log_url)
@@ -37,6 +38,9 @@ async def open_runtime(
     try:
         runtime = Runtime(config, places, env, RuntimeOverrides(shared=shared), find_config=find_config)
         await runtime.agents.projects.refresh()
+        from buddy.daemon.fleet_node import join_fleet
+
+        await join_fleet(runtime, shared, config, is_daemon=is_daemon)
     except BaseException:
         await shared.close()
         raise

@@ -8,22 +8,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from buddy.approvals.rulebook import RuleBook
 from buddy.backends.choose import NATIVE
 from buddy.backends.contract import Backend
 from buddy.backends.droid.credentials import factory_key
-from buddy.backends.external.contract import Agent
 from buddy.backends.native.prompt import PromptSettings
 from buddy.config.places import Places
-from buddy.config.resolve import Resolved, profile_names
+from buddy.config.resolve import profile_names
 from buddy.config.settings import Config, ToolSettings
 from buddy.daemon.admission import Admission
 from buddy.daemon.agent_definitions import AgentDefinitions, AgentSource, narrowed, tool_limits
 from buddy.daemon.agents import Agents, credential_folders
-from buddy.daemon.boot_clock import boot_time
 from buddy.daemon.checkpoints import forget_checkpoints, make_checkpoints
 from buddy.daemon.client_keys import ClientKeys
 from buddy.daemon.configuration import Configuration, Find
@@ -38,6 +35,7 @@ from buddy.daemon.link import MemoryLink, ServerLink, memory_pair
 from buddy.daemon.memories import make_memory
 from buddy.daemon.node import node_name
 from buddy.daemon.operations import Operations
+from buddy.daemon.overrides import RuntimeOverrides, unix_ms
 from buddy.daemon.prepared_texts import PreparedTexts
 from buddy.daemon.projects import Projects, choose_store
 from buddy.daemon.providers import Providers
@@ -49,11 +47,8 @@ from buddy.errors import ProtocolError, UserError
 from buddy.log.contract import Log, TokenRecord
 from buddy.log.owners import this_owner
 from buddy.memory.sources import project_of
-from buddy.models.contract import Provider
 from buddy.protocol.events import SessionStarted, WarningRaised
-from buddy.protocol.ids import Ids, Ulids
 from buddy.protocol.requests import DaemonStatusReply
-from buddy.protocol.shapes import BootTime
 from buddy.scrub import Scrubber
 from buddy.sessions.children import ChildLimits, ChildSessions
 from buddy.sessions.services import SessionServices
@@ -66,12 +61,10 @@ from buddy.tools.toolbox import ToolDeps, toolbox, without_panes
 from buddy.version import VERSION as PRODUCT_VERSION
 
 if TYPE_CHECKING:
-    from buddy.log.postgres.postgres import PostgresLog
+    from buddy.cluster.fleet import Fleet
 
 
-def unix_ms() -> int:
-    return time.time_ns() // 1_000_000
-
+__all__ = ["OWNER_RESERVE", "Runtime", "RuntimeOverrides", "unix_ms"]
 
 KINDS = 64
 """Kinds of sessions, by the tools they have, whose sources are kept."""
@@ -79,30 +72,13 @@ OWNER_RESERVE = 16
 """Connections that only the owner gets, so that guests with tokens do not keep the owner out."""
 
 
-class RuntimeOverrides(Struct, frozen=True):
-    """What can be replaced: the clocks, the ids, the log, the models, the memory's directory; more tools and agents.
-
-    With another log, there is no memory unless `memory_dir` is set. `shared` is a log that other daemons use, too: the
-    state directory is used for the rest. `agents` are functions that make an agent, by the
-    name that sessions ask for (`options.agentRuntime`).
-    """
-
-    clock: Callable[[], int] = unix_ms
-    ids: Ids = Ulids()
-    log: Log | None = None
-    provider: Callable[[Resolved], Provider] | None = None
-    memory_dir: Path | None = None
-    tools: tuple[ToolSource, ...] = ()
-    agents: Mapping[str, Callable[[], Agent]] = {}
-    boot_clock: Callable[[], BootTime | None] = boot_time
-    shared: "PostgresLog | None" = None
-
-
 class Runtime:
     """Everything behind the protocol, in one process."""
 
     web_address: str | None = None
     web_token_file: str | None = None
+    fleet: "Fleet | None" = None
+    """The daemons that share the log, if it is shared."""
 
     def __init__(
         self,
@@ -158,18 +134,17 @@ class Runtime:
         projects = Projects(choose_store(places.state_dir, overrides.shared, overrides.log), overrides.ids)
         self.agents = Agents(config, places, env, projects, self.log.has_room, overrides.agents)
         factories = SessionFactories(self._place, self._backend, self._settle, keys.copy)
-        self.sessions = Sessions(
-            _make_services(self, config, overrides), factories, this_owner(), self.limits.active_runs
-        )
+        services = _make_services(self, config, overrides)
+        self.sessions = Sessions(services, factories, this_owner(), self.limits.active_runs)
         self.children.bind(self.sessions)
         handlers = make_handlers(self.sessions, self.log, overrides.clock, self)
-        self._dispatch = Dispatcher(self.sessions, handlers).dispatch
+        self.dispatcher = Dispatcher(self.sessions, handlers)
 
     def connect(self) -> MemoryLink:
         """A client's end of a new connection inside this process."""
         theirs, ours = memory_pair()
         peer = PeerConnection(
-            ours, self.sessions, self.log, self._dispatch, trusted=True, is_local=True, scrubber=self.scrubber
+            ours, self.sessions, self.log, self.dispatcher.dispatch, trusted=True, is_local=True, scrubber=self.scrubber
         )
         self._serve(peer)
         return theirs
@@ -199,7 +174,7 @@ class Runtime:
             link,
             self.sessions,
             self.log,
-            self._dispatch,
+            self.dispatcher.dispatch,
             trusted=trusted,
             is_local=is_local,
             scrubber=self.scrubber,
@@ -234,7 +209,10 @@ class Runtime:
         running = sum(session.runs.is_running for session in sessions)
         uptime = round(time.monotonic() - self._started, 3)
         known = (PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
-        return DaemonStatusReply(*known, self.configuration.current.source, self.web_address, self.web_token_file)
+        places = (self.configuration.current.source, self.web_address, self.web_token_file)
+        if self.fleet is None:
+            return DaemonStatusReply(*known, *places, self.operations.node)
+        return DaemonStatusReply(*known, *places, self.operations.node, tuple(one.info() for one in self.fleet.known))
 
     def stop(self) -> None:
         self.stopping.set()
@@ -250,6 +228,8 @@ class Runtime:
 
     async def close(self) -> None:
         """A clean stop: runs are cancelled, approvals denied, clients disconnected, the log closed."""
+        if self.fleet is not None:
+            await self.fleet.close()
         await self.sessions.close()
         await self._mcp.close()
         await self.agents.close()

@@ -48,7 +48,7 @@ async def serve(
     """Run the daemon until it is asked to stop; with `find_config`, it follows changes of its configuration."""
     lock = lock_state(places.state_dir)
     try:
-        runtime = await open_runtime(config, places, env, log_url=log_url, find_config=find_config)
+        runtime = await open_runtime(config, places, env, log_url=log_url, find_config=find_config, is_daemon=True)
         several = runtime.shared_log is not None or has_several_users(config)
         start_operations(runtime, env, places.state_dir, is_audited=several)
         name = runtime.operations.node if several else None
@@ -107,7 +107,8 @@ class _Daemon:
         loop = asyncio.get_running_loop()
         self._handle_signals(loop)
         await self._runtime.clean_up()
-        recovered = await self._runtime.sessions.recover()
+        # On a shared log, what is interrupted is taken by whichever node is first.
+        recovered = await self._runtime.sessions.recover() if self._runtime.fleet is None else []
         log.info("configuration %s", self._runtime.configuration.describe())
         log.info("ready on %s, pid %d, %d runs recovered", self._places.socket, os.getpid(), len(recovered))
         prove_soon(str(self._places.state_dir))

@@ -105,6 +105,11 @@ class SessionList:
         if self._watchers and events:
             self._note(events[0].session_id)
 
+    def note(self, session_id: str) -> None:
+        """A session changed, perhaps in another process."""
+        if self._watchers:
+            self._note(session_id)
+
     def remove(self, session_id: str) -> None:
         """A session was deleted."""
         self._changed.discard(session_id)

@@ -20,14 +20,22 @@ def this_owner() -> str:
     return _owner_of(os.getpid())
 
 
+def is_running(owner: str) -> bool | None:
+    """Whether the process still runs; None if that cannot be seen from here."""
+    identity = _parse(owner)
+    if identity is None or not identity.boot or (identity.boot, identity.namespace) != (boot_id(), _namespace()):
+        return None
+    try:
+        return _start_of(identity.pid) == identity.start
+    except PermissionError:
+        return None
+
+
 def is_alive(owner: str, last_seen_ms: int | None, now_ms: int) -> bool:
     """Whether the owner may still write. `last_seen_ms` is its last heartbeat."""
-    identity = _parse(owner)
-    if identity is not None and identity.boot and (identity.boot, identity.namespace) == (boot_id(), _namespace()):
-        try:
-            return _start_of(identity.pid) == identity.start
-        except PermissionError:
-            pass
+    found = is_running(owner)
+    if found is not None:
+        return found
     # abs(): after the clock is set back, a dead owner must not look alive for hours.
     return last_seen_ms is not None and abs(now_ms - last_seen_ms) < HEARTBEAT_MS
 

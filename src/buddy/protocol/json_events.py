@@ -466,9 +466,10 @@ class AcceptanceResult(Payload):
 
 
 class Recovery(Payload):
-    action: Literal["continued", "reattached", "restarted", "unknown_outcome"]
+    action: Literal["continued", "reattached", "restarted", "taken_over", "unknown_outcome"]
     callId: NotRequired[str | None]
     message: NotRequired[str | None]
+    fromNode: NotRequired[str | None]
 
 
 class HookFinished(Payload):

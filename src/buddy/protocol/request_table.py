@@ -11,6 +11,7 @@ from buddy.protocol import command_requests as commands
 from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
+from buddy.protocol import node_requests as nodes
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol import web_requests as web
@@ -99,6 +100,8 @@ REQUESTS: dict[str, RequestRow] = {
     "list_projects": RequestRow(ask.ListProjects, ask.ListProjectsReply, "user", capability="projects"),
     "project_options": RequestRow(ask.ProjectOptions, ask.ProjectOptionsReply, "client", capability="projects"),
     "daemon_status": RequestRow(ask.DaemonStatus, ask.DaemonStatusReply, "client"),
+    "list_nodes": RequestRow(nodes.ListNodes, nodes.ListNodesReply, "owner", capability="nodes"),
+    "drain_node": RequestRow(nodes.DrainNode, ask.AcceptedReply, "owner", capability="nodes"),
     "list_marks": RequestRow(history.ListMarks, history.ListMarksReply, "observer", "session", "history"),
     "list_changes": RequestRow(files.ListChanges, files.ListChangesReply, "observer", "session", "history"),
     "restore_files": RequestRow(

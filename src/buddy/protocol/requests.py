@@ -8,6 +8,7 @@ from buddy.protocol import token_requests
 from buddy.protocol.codes import Mode, Policy, Scope, SessionState, Verdict
 from buddy.protocol.events import SessionSnapshot
 from buddy.protocol.ids import ApprovalId, AttachToken, MessageId, RunId, SessionId
+from buddy.protocol.node_requests import NodeInfo
 from buddy.protocol.shapes import (
     AcceptanceOptions,
     ApprovalRequest,
@@ -384,6 +385,9 @@ class DaemonStatusReply(Shape, frozen=True):
     """The address of the WebSocket."""
     token_file: str | None = None
     """The file with the owner's token for it."""
+    node: str | None = None
+    fleet: tuple[NodeInfo, ...] = ()
+    """The daemons that share its log, if it shares one."""
 
 
 class Shutdown(Shape, frozen=True):

@@ -51,6 +51,8 @@ class CancelScheduled(Payload, frozen=True, kw_only=True):
 
 class Recovery(Informational, frozen=True, kw_only=True):
     facts = EventFacts(copied=True)
-    action: Literal["continued", "restarted", "reattached", "unknown_outcome"]
+    action: Literal["continued", "restarted", "reattached", "unknown_outcome", "taken_over"]
     call_id: str | None = None
     message: str | None = None
+    from_node: str | None = None
+    """The node that had the run before, if it was taken over."""

@@ -192,6 +192,7 @@ class _Player:
             hooks=lambda _session_id, _place: RecordedHooks(cursor),
             expand=partial(recorded_expansion, cursor),
             merge_seconds=0.0,
+            node=started.node if (started := cursor.next(RunStarted)) else None,
         )
 
     def _approval_timeout(self) -> float | None:

@@ -59,6 +59,6 @@ async def _append(sessions: Sessions, session_id: str, body: SessionRenamed | Se
         batch = Batch(session_id, lease.epoch, record.last_seq, [event], durable=True, is_use=False)
         await services.log.append(replace(batch, title=title, facts=facts))
     finally:
-        await services.log.release(lease)
+        await services.release(lease)
     for listener in services.listeners:
         listener([event])

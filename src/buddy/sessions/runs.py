@@ -201,7 +201,10 @@ class Runs:
             recording=RECORDING,
             node=session.services.node,
         )
+        from_node = run.node
         session.journal.record(restarted, run.run_id)
+        if from_node is not None and session.services.node not in (None, from_node):
+            session.journal.record(Recovery(action="taken_over", from_node=from_node), run.run_id)
         if not run.open_calls:
             session.journal.record(Recovery(action="restarted" if run.partial else "continued"), run.run_id)
         for call in run.open_calls.values():
@@ -235,7 +238,7 @@ class Runs:
         run = _active(session, self._record_steering)
         if run is not None:
             await session.guard(perform(run, session.backend))
-        await session.services.log.release(session.journal.lease)
+        await session.services.release(session.journal.lease)
 
     async def stop(self, reason: str) -> None:
         """Cancel the active run, if there is one, for a clean shutdown."""

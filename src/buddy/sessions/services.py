@@ -8,7 +8,7 @@ from msgspec import Struct
 from buddy.approvals.deadlines import Moment
 from buddy.backends.hooks import NO_HOOKS, Hooks
 from buddy.checkpoints.checkpoints import Checkpoints
-from buddy.log.contract import Log
+from buddy.log.contract import Lease, Log
 from buddy.protocol.envelopes import Event
 from buddy.protocol.ids import Ids
 from buddy.protocol.shapes import BootTime
@@ -54,13 +54,30 @@ async def nothing_to_stop(_session: object) -> None:
     """Where sessions have no sub-agents."""
 
 
+class SessionLeases(Protocol):
+    """Who may take a session, where several processes work on one log."""
+
+    async def acquire(self, session_id: str) -> Lease | None: ...
+
+    async def release(self, lease: Lease, *, resume: bool, due: int | None) -> None: ...
+
+    async def check_place(self, session_id: str) -> None:
+        """Refuse to work on a session that is bound to another process's machine."""
+        ...
+
+    async def pin(self, lease: Lease) -> None:
+        """The session works on this machine, so no other process may take it."""
+        ...
+
+
 class SessionServices(Struct, frozen=True):
     """The same for all sessions. `listeners` receive what was committed, in order; they may only note it.
 
     `approval_timeout` is in seconds; None leaves it to the session's mode. `parks`: runs that wait for a decision are
     closed meanwhile, rather than kept in memory or cancelled by a clean stop. `expiry_ends_run` is false in the
-    replay of what an earlier version recorded. `node` is the name of this one, where several share a log.
-    `stop_children` ends the sub-agents of a run that ends.
+    replay of what an earlier version recorded. `node` is the name of this one, where several share a log, and
+    `leases` decides there who may take a session; without it, the log does. `stop_children` ends the sub-agents of a
+    run that ends.
     """
 
     log: Log
@@ -80,6 +97,20 @@ class SessionServices(Struct, frozen=True):
     node: str | None = None
     checkpoints: Checkpoints | None = None
     stop_children: Callable[[Parent], Awaitable[None]] = nothing_to_stop
+    leases: SessionLeases | None = None
+
+    async def acquire(self, session_id: str, owner: str) -> Lease | None:
+        """The right to write a session's log; None while another process has it."""
+        if self.leases is None:
+            return await self.log.acquire(session_id, owner)
+        return await self.leases.acquire(session_id)
+
+    async def release(self, lease: Lease, *, resume: bool = False, due: int | None = None) -> None:
+        """Let a session go; another process should take it at once (`resume`), or at a time (`due`)."""
+        if self.leases is None:
+            await self.log.release(lease)
+        else:
+            await self.leases.release(lease, resume=resume, due=due)
 
     def now(self) -> Moment:
         """The time on both clocks, to set deadlines and to compare with them."""

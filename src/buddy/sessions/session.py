@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 
 from buddy.backends.contract import Backend
-from buddy.errors import LogError, ProtocolError, StorageFull
+from buddy.errors import Fenced, HandedOver, LogError, ProtocolError, SessionElsewhere, StorageFull
 from buddy.log.contract import Lease
 from buddy.protocol.basics import NO_EXPIRY
 from buddy.protocol.codes import Policy, SessionState
@@ -113,6 +113,7 @@ class Session:
         has_time = run.scheduled is None and run.options.budget.max_seconds is None
         is_waiting = all(call.stage in ("requested", "called", "awaiting") for call in run.open_calls.values())
         never_expires = all(call.approval and call.approval.expires_at == NO_EXPIRY for call in run.pending.values())
+        never_expires = never_expires or self.services.leases is not None  # which look after the time
         return has_time and is_waiting and never_expires and self.backend.name == "native"
 
     def has_nobody(self, since: int) -> bool:
@@ -166,15 +167,21 @@ class Session:
         if not self.broken:
             await self.hooks.end("other")
         if not self.broken:
-            await self.services.log.release(self.journal.lease)
+            await self.services.release(self.journal.lease)
 
     async def park(self) -> None:
-        """Stop in the middle of a wait, as if the process had died: whoever opens the session next continues it."""
+        """Stop in the middle, as if the process had died: whoever opens the session next continues it.
+
+        That is at once, or if its run only waits, when somebody decides or the first approval expires.
+        """
         await self.journal.commit()
-        self.journal.failure = LogError("the run is parked")
+        run, waits = self.fold.run, self.is_parkable
+        asked = [call.approval.expires_at for call in self.fold.pending.values() if call.approval]
+        due = min((at for at in asked if at < NO_EXPIRY), default=None) if waits else None
+        self.journal.failure = HandedOver("the session was handed over")
         self.broken = True
         await self.abandon()
-        await self.services.log.release(self.journal.lease)
+        await self.services.release(self.journal.lease, resume=run is not None and not waits, due=due)
 
     async def abandon(self) -> None:
         """Stop working without another event (the log is fenced, full, or owned by another process)."""
@@ -202,6 +209,10 @@ class Session:
             raise ProtocolError(
                 "STORAGE_FULL", "the disk is full; free some space and try again", retryable=True
             ) from error
+        except (Fenced, HandedOver) as error:
+            self.broken = True
+            message = f"the log refused a write: {error}"
+            raise SessionElsewhere("INTERNAL_ERROR", message, retryable=True) from error
         except LogError as error:
             self.broken = True
             raise ProtocolError("INTERNAL_ERROR", f"the log refused a write: {error}", retryable=True) from error

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from buddy.approvals.deadlines import Moment
 from buddy.approvals.policy import parse_policy
 from buddy.backends.contract import Backend, VerifiableBackend
-from buddy.errors import LogError, ProtocolError, ToolError
+from buddy.errors import LogError, ProtocolError, SessionElsewhere, ToolError
 from buddy.log.contract import Batch, Lease, RowFacts, SessionRecord, TokenRecord
 from buddy.protocol.events import SessionStarted, ToolResult, WarningRaised
 from buddy.protocol.ids import is_id
@@ -27,6 +27,7 @@ from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import check_cost
 from buddy.sessions.past import RecordedSession, read_entries, read_past
+from buddy.sessions.pinning import check_place, pin
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.state import SessionFold
@@ -70,18 +71,20 @@ class Sessions:
         self._factories = factories
         self._owner = owner
         self._active_runs = active_runs
-        self._open: dict[str, Session] = {}
-        self._opening: dict[str, asyncio.Task[Session]] = {}
+        self.by_id: dict[str, Session] = {}
+        self.opening: dict[str, asyncio.Task[Session]] = {}
+        self.granted: dict[str, Lease] = {}
+        """Leases that were taken before their sessions are opened."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._heart: asyncio.Task[None] | None = None
 
     @property
     def open_sessions(self) -> list[Session]:
-        return list(self._open.values())
+        return list(self.by_id.values())
 
     def live(self, session_id: str) -> Session | None:
         """The session, if it is open here and not broken."""
-        session = self._open.get(session_id)
+        session = self.by_id.get(session_id)
         return session if session is not None and not session.broken else None
 
     async def start(self, request: StartSession, user: str | None = None) -> tuple[Session, str]:
@@ -137,8 +140,9 @@ class Sessions:
         record = replace(record, facts=facts)
         lease = await self.services.log.create(record, self._owner)
         session = Session(self.services, lease, place, backend, SessionFold(), 0, ListedRow(record))
-        self._open[started.session_id] = session
+        self.by_id[started.session_id] = session
         self._start_heartbeat()
+        notes = (*notes, *await pin(self.services, lease, started))
         await session.begin(started, notes)
         session.hooks.begin("startup")
         return session
@@ -168,7 +172,7 @@ class Sessions:
         row = replace(row, user=user or record.user)
         lease = await self.services.log.create(row, self._owner)
         await self.services.log.append(Batch(new, lease.epoch, 0, copy, durable=True, state="idle"))
-        await self.services.log.release(lease)
+        await self.services.release(lease)
         return await self.open(new), await self.tokens.mint(new, "driver", minted_by=token)
 
     async def open(self, session_id: str, model: SwitchModel | None = None) -> Session:
@@ -179,30 +183,30 @@ class Sessions:
         found = self.live(session_id)
         if found is not None:
             return found
-        opening = self._opening.get(session_id)
+        opening = self.opening.get(session_id)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(self._load(session_id, model))
-            self._opening[session_id] = opening
-            opening.add_done_callback(lambda _: self._opening.pop(session_id, None))
+            self.opening[session_id] = opening
+            opening.add_done_callback(lambda _: self.opening.pop(session_id, None))
         return await asyncio.shield(opening)
 
     async def opened(self, session_id: str) -> Session | None:
         """The session, if it is open here, being opened, or about to be closed."""
         if session_id in self._leaving:
             await asyncio.wait([self._leaving[session_id]])
-        opening = self._opening.get(session_id)
+        opening = self.opening.get(session_id)
         return await asyncio.shield(opening) if opening is not None else self.live(session_id)
 
     async def acquire(self, session_id: str) -> Lease:
         """The right to write a session's log; refused while another process has it."""
-        lease = await self.services.log.acquire(session_id, self._owner)
+        lease = self.granted.pop(session_id, None) or await self.services.acquire(session_id, self._owner)
         if lease is None:
-            raise ProtocolError("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
+            raise SessionElsewhere("RUN_IN_PROGRESS", f"{session_id} is in use by another process", retryable=True)
         return lease
 
     def admit_run(self) -> None:
         """Refuse another run if the maximum is active."""
-        if sum(session.runs.is_running for session in self._open.values()) >= self._active_runs:
+        if sum(session.runs.is_running for session in self.by_id.values()) >= self._active_runs:
             raise ProtocolError("OVERLOADED", f"{self._active_runs} runs are active, the maximum", retryable=True)
 
     async def record(self, session_id: str) -> SessionRecord:
@@ -228,7 +232,7 @@ class Sessions:
         if session is not None and session.fold.run is not None:
             raise ProtocolError("RUN_IN_PROGRESS", "cancel the active run first", retryable=True)
         if session is not None:
-            del self._open[session_id]
+            del self.by_id[session_id]
             await session.close()
         await self.acquire(session_id)
         return await self.services.log.delete(session_id)
@@ -240,14 +244,14 @@ class Sessions:
             await asyncio.wait([self._heart])
         sessions = self.open_sessions
         await asyncio.gather(*self._leaving.values(), *(session.close() for session in sessions))
-        self._open.clear()
+        self.by_id.clear()
         panes = {target.attach_hint(): target for one in sessions if isinstance(target := one.place.target, Terminal)}
         await asyncio.gather(*map(_leave_pane, panes.values()))
 
     async def _load(self, session_id: str, model: SwitchModel | None) -> Session:
         if session_id in self._leaving:
             await asyncio.wait([self._leaving[session_id]])
-        broken = self._open.pop(session_id, None)
+        broken = self.by_id.pop(session_id, None)
         if broken is not None:
             await broken.abandon()
         record = await self.record(session_id)
@@ -256,15 +260,16 @@ class Sessions:
         past = await read_past(self.services.log, session_id, record.last_seq)
         fold = past.fold()
         try:
+            await check_place(self.services, session_id, fold.started)
             place, backend = await _rebuild(self._factories, record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
                 await unavailable_session(self.services, record, lease, fold, str(error)).runs.end_unrecoverable()
             else:
-                await self.services.log.release(lease)
+                await self.services.release(lease)
             raise
         opened = Session(self.services, lease, place, backend, fold, record.last_seq, ListedRow(record))
-        self._open[session_id] = opened
+        self.by_id[session_id] = opened
         self._start_heartbeat()
         if opened.journal.last_seq == 0 and fold.started is not None:
             await opened.begin(fold.started)  # the process died between the session's row and its first event
@@ -275,22 +280,22 @@ class Sessions:
 
     async def announce_gap(self, session_id: str, requested: int) -> None:
         """Record a gap in a session that cannot be opened; one that another process drives is left alone."""
-        lease = await self.services.log.acquire(session_id, self._owner)
+        lease = await self.services.acquire(session_id, self._owner)
         if lease is None:
             return
         record = await self.record(session_id)
         fold = (await read_past(self.services.log, session_id, record.last_seq)).fold()
         await unavailable_session(self.services, record, lease, fold, "").announce_gap(requested, record.first_seq)
-        await self.services.log.release(lease)
+        await self.services.release(lease)
 
     def forget_dormant(self) -> None:
         """Close sessions that nobody has used for a while; they are opened from the log when needed."""
         since, parked = self.services.clock() - DORMANT_MS, self.services.clock() - PARKED_MS
-        for session_id, session in list(self._open.items()):
+        for session_id, session in list(self.by_id.items()):
             if not session.runs.is_running:
                 session.audience.rest()
             if session.is_dormant(since) or (session.is_parkable and session.has_nobody(parked)):
-                del self._open[session_id]
+                del self.by_id[session_id]
                 leaving = asyncio.get_running_loop().create_task(_retire(session, self.open_sessions))
                 self._leaving[session_id] = leaving
                 leaving.add_done_callback(lambda _, gone=session_id: self._leaving.pop(gone, None))

@@ -146,6 +146,7 @@ class SessionFold(Struct):
                     if self.opening is not None:
                         self.run.apply(self.opening)
                 self.opening = None
+                self.run.node = body.node
             case RunComplete():
                 self.run, self.outcome, self.opening = None, body.outcome, None
 

@@ -2,10 +2,11 @@
 /** The frame of the page: list, what is open, and what lies over both. */
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { connection, dialog, go, mayStart, me, message, route } from "../store.js";
+import { connection, dialog, go, isOwner, mayStart, me, message, route } from "../store.js";
 import { duration } from "../text.js";
 import { Inbox } from "./inbox.js";
 import { lazy } from "./lazy.js";
+import { Nodes } from "./nodes.js";
 import { SignedOut } from "./signed_out.js";
 
 const Approvals = lazy(() => import("./approvals.js"), "Approvals");
@@ -62,5 +63,6 @@ function Nothing() {
     ${mayStart.value ? html`<button class="primary" onClick=${() => (dialog.value = "start")}>New session</button>` : null}
     <p class="muted">Press <kbd>?</kbd> for the keys.</p>
     ${me.value?.sessionId ? html`<button onClick=${() => go(`/session/${me.value?.sessionId}`)}>Open the shared session</button>` : null}
+    ${isOwner.value ? html`<${Nodes} />` : null}
   </div>`;
 }

@@ -7,6 +7,7 @@ from buddy.daemon.handlers.daemon import DaemonRequests
 from buddy.daemon.handlers.files import FileRequests
 from buddy.daemon.handlers.history import HistoryRequests
 from buddy.daemon.handlers.host import Host
+from buddy.daemon.handlers.nodes import NodeRequests
 from buddy.daemon.handlers.reading import ReadRequests
 from buddy.daemon.handlers.runs import RunRequests
 from buddy.daemon.handlers.sessions import SessionRequests
@@ -26,4 +27,5 @@ def make_handlers(sessions: Sessions, log: Log, clock: Callable[[], int], host: 
         **WebRequests(host).handlers(),
         **HistoryRequests(log, host).handlers(),
         **FileRequests(sessions, log).handlers(),
+        **NodeRequests(clock, host).handlers(),
     }

@@ -78,7 +78,7 @@ class DaemonRequests:
 
     async def daemon_status(self, peer: PeerConnection, _request: ask.DaemonStatus) -> Shape:
         status = self._host.status()
-        return status if peer.roles.is_owner else replace(status, config=None, listen=None, token_file=None)
+        return status if peer.roles.is_owner else replace(status, config=None, listen=None, token_file=None, fleet=())
 
     async def shutdown(self, peer: PeerConnection, _request: ask.Shutdown) -> Shape:
         peer.after_reply(self._host.stop)

@@ -1,15 +1,19 @@
 """What handlers need of the runtime that holds the connections."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from buddy.daemon.admission import Admission
 from buddy.daemon.agents import Agents
 from buddy.daemon.configuration import Configuration
+from buddy.daemon.operations import Operations
 from buddy.daemon.prepared_texts import PreparedTexts
 from buddy.daemon.session_list import SessionList
 from buddy.daemon.session_model import SessionModels
 from buddy.protocol.requests import DaemonStatusReply
 from buddy.protocol.web_requests import MintWebLink, MintWebLinkReply, OpenWeb
+
+if TYPE_CHECKING:
+    from buddy.cluster.fleet import Fleet
 
 
 class WebControl(Protocol):
@@ -24,7 +28,13 @@ class Host(Protocol):
     web: WebControl | None
     """None in a runtime without a daemon."""
 
+    fleet: "Fleet | None"
+    """None if the daemon has its log for itself."""
+
     def status(self) -> DaemonStatusReply: ...
+
+    @property
+    def operations(self) -> Operations: ...
 
     def stop(self) -> None: ...
 

@@ -30,7 +30,10 @@ class Health:
         return _answer("ok", 200)
 
     async def ready(self, _: Request) -> Response:
+        fleet = self._runtime.fleet
         reason = "stopping" if self._runtime.stopping.is_set() else None
+        if reason is None and fleet is not None and fleet.state != "ready":
+            reason = fleet.state
         if reason is None:
             try:
                 async with asyncio.timeout(LOG_SECONDS):

@@ -4,7 +4,6 @@ Invariants: a link is used at most once and is kept in memory alone; of a login 
 a restart; both end at their time on either clock, and their number is bounded.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -140,9 +139,10 @@ class OwnerLogins:
 
 def _read(path: Path) -> _State:
     """What was stored; a file that cannot be read costs the logins, not the start."""
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=_State)
-        except (OSError, msgspec.MsgspecError) as error:
-            log.warning("%s cannot be read, so nobody is logged in: %s", path, error)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_State)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        log.warning("%s cannot be read, so nobody is logged in: %s", path, error)
     return _State()

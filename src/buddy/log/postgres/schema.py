@@ -68,8 +68,24 @@ CREATE INDEX sessions_of_user ON sessions (user_id) WHERE user_id IS NOT NULL;
 CREATE TABLE spent (user_id text NOT NULL, day bigint NOT NULL, cost_usd float8 NOT NULL, PRIMARY KEY (user_id, day));
 """
 
+# The nodes of a fleet, which sessions belong to one, and requests that one node received and another serves.
+_THIRD = """
+ALTER TABLE sessions ADD COLUMN pinned text;
+CREATE INDEX sessions_held ON sessions (owner) WHERE owner IS NOT NULL;
+CREATE TABLE nodes (
+  owner text PRIMARY KEY, name text NOT NULL, version text NOT NULL, state text NOT NULL, gateway boolean NOT NULL,
+  worker boolean NOT NULL, labels text[] NOT NULL, pid integer NOT NULL, backend_start timestamptz,
+  since bigint NOT NULL, seen bigint NOT NULL, runs integer NOT NULL DEFAULT 0, sessions integer NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE requests (
+  id text PRIMARY KEY, session text, node text, body bytea NOT NULL, state text NOT NULL DEFAULT 'waiting',
+  served_by text, reply bytea, created_at bigint NOT NULL
+);
+CREATE INDEX requests_waiting ON requests (session) WHERE state = 'waiting';
+"""
+
 # The script at index N migrates a database from version N to N + 1. Never change a released one.
-MIGRATIONS = (_FIRST, _SECOND)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 OLDEST = 1
 """The version of the oldest node that may write to the newest schema: raise it where a migration is not additive."""
 

@@ -1,0 +1,219 @@
+"""This node of a fleet: it beats, takes sessions that need a node, serves what others forward, and hands over.
+
+Invariants: a session that the log says is another's is dropped here at the next beat; a node that drains takes nothing
+more; whatever fails is tried again at the next beat.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from buddy.cluster.contract import Beat, Load, NodeRecord, Placement, Taken
+from buddy.cluster.held_sessions import HeldSessions
+from buddy.cluster.requests import ANY_NODE, RemoteRequests, Serve
+from buddy.errors import BuddyError
+from buddy.log.contract import Lease
+from buddy.protocol.node_requests import NodeState
+
+BEATS_PER_LEASE = 4
+POLLS_PER_LEASE = 12
+LEAKED_BEATS = 3
+"""A session that this node holds by the log, and does not know for this many beats, is let go."""
+HAND_OVER_SECONDS = 5.0
+"""How long a call that changes something may go on when its session is handed over."""
+CLOSE_SECONDS = 2.0
+
+log = logging.getLogger("buddy.fleet")
+
+
+def ignore(_: object) -> None:
+    """Nobody listens."""
+
+
+class FleetListener(Struct, frozen=True):
+    """Who learns of what happens: `took` with a reason, `queued` with a number, `hinted` with a session's id."""
+
+    took: Callable[[str], None] = ignore
+    queued: Callable[[int], None] = ignore
+    hinted: Callable[[str], None] = ignore
+
+
+class NodeRole(Struct, frozen=True, kw_only=True):
+    """What this node does: a worker has sessions, and if it is a daemon, takes those that need a node.
+
+    `capacity` is how many more runs it may have.
+    """
+
+    name: str
+    is_daemon: bool
+    is_worker: bool
+    capacity: Callable[[], int]
+    lease_seconds: float
+
+
+class Fleet:
+    """`serve` answers a request that another node received."""
+
+    def __init__(
+        self,
+        role: NodeRole,
+        placement: Placement,
+        requests: RemoteRequests,
+        held: HeldSessions,
+        serve: Serve,
+        listener: FleetListener,
+    ) -> None:
+        self.name = role.name
+        self.state: NodeState = "ready"
+        self.known: list[NodeRecord] = []
+        self.requests = requests
+        self._role = role
+        self._placement = placement
+        self._held = held
+        self._serve = serve
+        self._listener = listener
+        self._tasks: list[asyncio.Task[None]] = []
+        self._opening: set[asyncio.Task[None]] = set()
+        self._work_news, self._beat_news = asyncio.Event(), asyncio.Event()
+        self._leaked: dict[tuple[str, int], int] = {}
+        self._draining: asyncio.Task[None] | None = None
+
+    @property
+    def may_take(self) -> bool:
+        """Whether this node may have more sessions."""
+        return self._role.is_worker and self.state == "ready"
+
+    async def start(self) -> None:
+        """Become a node."""
+        await self._placement.join()
+        self.known = await self._placement.nodes()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(_repeat(self._beat, self._role.lease_seconds / BEATS_PER_LEASE, self._beat_news)),
+            loop.create_task(_repeat(self._work, self._role.lease_seconds / POLLS_PER_LEASE, self._work_news)),
+        ]
+
+    def on_hint(self, session_id: str, is_inbox: bool) -> None:
+        """Something happened on some node; it may be for us."""
+        self._listener.hinted(session_id)
+        if is_inbox:
+            self.requests.on_hint()
+            self._work_news.set()
+        if session_id == ANY_NODE:
+            self._beat_news.set()
+
+    async def nodes(self) -> list[NodeRecord]:
+        self.known = await self._placement.nodes()
+        return self.known
+
+    async def drain_node(self, name: str) -> bool:
+        """Ask a node, perhaps this one, to hand over its sessions and take no more; False if there is none."""
+        is_known = await self._placement.set_state(name, "draining")
+        if is_known and name == self.name:
+            self._drain_soon()
+        self.requests.hint(ANY_NODE)
+        return is_known
+
+    async def close(self) -> None:
+        """Hand over what is open, and be gone for the others at once. What a command runs ends with it."""
+        if self._role.is_daemon:
+            self._drain_soon()
+        if self._draining is not None:
+            await asyncio.wait([self._draining], timeout=HAND_OVER_SECONDS + CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.requests.close()
+        with suppress(BuddyError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._placement.leave()
+
+    # --- beating ----------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        before = self._held.epochs()
+        beat = await self._placement.beat(Load(self._held.runs(), len(before)))
+        self._listener.queued(beat.queue)
+        if beat.state == "draining":
+            self._drain_soon()
+        elif beat.state == "ready" and self.state == "drained":
+            self.state = "ready"
+            log.info("takes sessions again")
+        await self._drop_lost(before, beat)
+        await self._release_leaked(beat)
+        self.known = await self._placement.nodes()
+
+    async def _drop_lost(self, before: dict[str, int], beat: Beat) -> None:
+        """Stop working on what another node has taken since."""
+        for session_id, epoch in before.items():
+            if beat.held.get(session_id) != epoch and self._held.epochs().get(session_id) == epoch:
+                log.warning("%s was taken by another node", session_id)
+                await self._held.drop(session_id)
+
+    async def _release_leaked(self, beat: Beat) -> None:
+        """Let go what this node holds without knowing: an answer was lost."""
+        unknown = {(one, epoch) for one, epoch in beat.held.items() if not self._held.knows(one)}
+        self._leaked = {key: self._leaked.get(key, 0) + 1 for key in unknown}
+        for (session_id, epoch), beats in self._leaked.items():
+            if beats >= LEAKED_BEATS:
+                log.warning("%s is held for nothing; letting it go", session_id)
+                await self._placement.release(Lease(session_id, epoch, ""), resume=True, due=None)
+
+    # --- working ----------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        await self.requests.serve_waiting(self._serve)
+        room = self._role.capacity() - len(self._opening)
+        if self._role.is_daemon and self.may_take and room > 0:
+            for taken in await self._placement.take(room):
+                self._open_soon(taken)
+
+    def _open_soon(self, taken: Taken) -> None:
+        self._listener.took(taken.reason)
+        task = asyncio.get_running_loop().create_task(self._open(taken))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, taken: Taken) -> None:
+        session_id = taken.lease.session_id
+        try:
+            await self._held.adopt(taken.lease)
+        except BuddyError as error:
+            log.warning("%s was taken and cannot be opened: %s", session_id, error)
+        else:
+            log.info("took %s (%s)", session_id, taken.reason)
+            self._work_news.set()  # requests may wait for it
+
+    # --- handing over -----------------------------------------------------------------------------------------------
+
+    def _drain_soon(self) -> None:
+        if self.state == "ready":
+            self.state = "draining"
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        log.info("handing over %d sessions", len(self._held.epochs()))
+        await self._placement.set_state(self.name, "draining")
+        if self._opening:
+            await asyncio.wait(self._opening)
+        await self._held.hand_over_all(HAND_OVER_SECONDS)
+        await self._placement.set_state(self.name, "drained")
+        self.state = "drained"
+        log.info("handed over")
+
+
+async def _repeat(work: Callable[[], Awaitable[None]], seconds: float, news: asyncio.Event) -> None:
+    """Work regularly; after news, at once."""
+    while True:
+        news.clear()
+        try:
+            await work()
+        except BuddyError as error:
+            log.warning("trying again: %s", error)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await news.wait()

@@ -1,0 +1,75 @@
+"""The sessions that this node has: taken, dropped when another node has them, handed over."""
+
+import asyncio
+from contextlib import suppress
+
+from buddy.errors import BuddyError, HandedOver
+from buddy.log.contract import Lease
+from buddy.sessions.session import Session
+from buddy.sessions.sessions import Sessions
+
+LOOK_SECONDS = 0.05
+
+
+class HeldSessions:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def epochs(self) -> dict[str, int]:
+        """The epochs under which sessions are open here."""
+        found = self._sessions.open_sessions
+        return {session.session_id: session.journal.lease.epoch for session in found if not session.broken}
+
+    def runs(self) -> int:
+        return sum(session.runs.is_running for session in self._sessions.open_sessions)
+
+    def knows(self, session_id: str) -> bool:
+        """Whether it is open here, being opened, or about to be."""
+        sessions = self._sessions
+        is_coming = session_id in sessions.opening or session_id in sessions.granted
+        return is_coming or any(session.session_id == session_id for session in sessions.open_sessions)
+
+    async def adopt(self, lease: Lease) -> Session:
+        """Open a session that was taken."""
+        held = self._sessions.live(lease.session_id)
+        if held is not None:
+            held.broken = True  # it was another's in between
+        self._sessions.granted[lease.session_id] = lease
+        try:
+            return await self._sessions.open(lease.session_id)
+        finally:
+            self._sessions.granted.pop(lease.session_id, None)
+
+    async def drop(self, session_id: str) -> None:
+        """Stop working on a session that another node has."""
+        session = self._sessions.live(session_id)
+        if session is not None:
+            session.journal.failure = HandedOver("another node has taken the session")
+            session.broken = True
+            self._forget(session)
+            await session.abandon()
+
+    async def hand_over_all(self, seconds: float) -> None:
+        """Let go of everything, so that other nodes continue it."""
+        await asyncio.gather(*(self._hand_over(session, seconds) for session in self._sessions.open_sessions))
+
+    def _forget(self, session: Session) -> None:
+        """Another node continues it, so it is not opened here again by itself."""
+        if self._sessions.by_id.get(session.session_id) is session:
+            del self._sessions.by_id[session.session_id]
+
+    async def _hand_over(self, session: Session, seconds: float) -> None:
+        session.is_closing = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                # Stopping a call in the middle would make its outcome unknown.
+                while _is_changing_something(session) and not session.broken:  # noqa: ASYNC110 - looked at rarely
+                    await asyncio.sleep(LOOK_SECONDS)
+        with suppress(BuddyError):
+            await session.park()
+        self._forget(session)
+
+
+def _is_changing_something(session: Session) -> bool:
+    run = session.fold.run
+    return run is not None and any(call.stage == "claimed" for call in run.open_calls.values())

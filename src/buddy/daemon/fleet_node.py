@@ -1,0 +1,51 @@
+"""Makes a runtime on a shared log a node of its fleet."""
+
+from msgspec.structs import replace
+
+from buddy.cluster.fleet import Fleet, FleetListener, NodeRole
+from buddy.cluster.held_sessions import HeldSessions
+from buddy.cluster.leases import FleetLeases
+from buddy.cluster.postgres import PostgresPlacement
+from buddy.cluster.requests import RemoteRequests
+from buddy.config.settings import Config
+from buddy.daemon.forwarding import Forwarding
+from buddy.daemon.runtime import Runtime
+from buddy.log.owners import this_owner
+from buddy.log.postgres.postgres import PostgresLog
+
+
+async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, is_daemon: bool) -> None:
+    """Without a daemon it only works on its own sessions, for as long as the command runs."""
+    node = config.node if is_daemon else replace(config.node, gateway=False, worker=False)
+    name, owner = runtime.operations.node, this_owner()
+    placement = PostgresPlacement(shared, owner, name, node, config.cluster, runtime.limits.user.runs)
+    requests = RemoteRequests(shared, placement, owner, round(config.cluster.lease_seconds * 1000))
+    forwarding = Forwarding(runtime, placement, requests)
+    held = HeldSessions(runtime.sessions)
+    most = node.max_runs or runtime.limits.active_runs
+    role = NodeRole(
+        name=name,
+        is_daemon=is_daemon,
+        is_worker=node.worker or not is_daemon,
+        capacity=lambda: most - held.runs(),
+        lease_seconds=config.cluster.lease_seconds,
+    )
+    fleet = Fleet(role, placement, requests, held, forwarding.serve, _listener(runtime))
+    forwarding.fleet = runtime.fleet = fleet
+    leases = FleetLeases(placement, name, lambda: fleet.may_take)
+    runtime.sessions.services = replace(runtime.sessions.services, leases=leases, node=name, parks=True)
+    runtime.dispatcher.remote = forwarding
+    shared.hints.subscribe(fleet.on_hint)
+    await fleet.start()
+
+
+def _listener(runtime: Runtime) -> FleetListener:
+    def took(reason: str) -> None:
+        if runtime.operations.metrics is not None:
+            runtime.operations.metrics.count_take(reason)
+
+    def queued(number: int) -> None:
+        if runtime.operations.metrics is not None:
+            runtime.operations.metrics.gauges.queue = number
+
+    return FleetListener(took, queued, runtime.session_list.note)

@@ -1,0 +1,75 @@
+"""Any client on any node for any session: requests are forwarded, events reach everybody, decisions are made once."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.fleet.nodes import FleetOf, refusal
+from tests.harness.clients import decide, read_log, send
+from tests.harness.postgres import Postgres
+
+
+async def test_every_node_serves_every_session(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", "b") as fleet:
+        here, there = await fleet.client("a"), await fleet.client("b")
+        session_id = await fleet.start(here)
+        started = await here.wait_for("session_started")
+        assert started["payload"]["node"] == "a"
+        await fleet.attach(there, session_id)
+        # A message from the other node is answered with its run, and both receive all of it.
+        run_id = await send(there, session_id, "count")
+        for client in (here, there):
+            assert (await client.wait_for("run_started"))["payload"] | {"node": "a", "runId": run_id}
+            assert (await client.wait_for("run_complete"))["runId"] == run_id
+        assert await send(there, session_id, "again", "msg_1") == await send(here, session_id, "again", "msg_1")
+        for client in (here, there):
+            await client.wait_for("run_complete")
+        # A decision that is raced from two nodes is made once, and the loser learns of it.
+        await send(there, session_id, "make it")
+        asked = await there.wait_for("approval_required")
+        await here.wait_for("approval_required")
+        raced = await asyncio.gather(decide(here, asked), decide(there, asked), return_exceptions=True)
+        assert sorted(str(one)[:16] for one in raced) == ["APPROVAL_EXPIRED", "{'accepted': Tru"]
+        for client in (here, there):
+            assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        # What needs the session open is answered by its node, and what fails there fails here.
+        assert (await there.ask("get_snapshot", {}, session_id))["state"] == "idle"
+        assert await there.ask("rename_session", {"title": "shared"}, session_id) == {"title": "shared"}
+        none = {"sessionId": session_id, "runId": run_id}
+        assert (await refusal(there, "cancel_run", none, session_id)).code == "NO_ACTIVE_RUN"
+        assert [row["title"] for row in (await there.ask("list_sessions"))["sessions"]] == ["shared"]
+        assert fleet.owner(session_id) == "a"
+        assert await read_log(there, session_id) == await read_log(here, session_id)
+        assert await fleet.violations(session_id) == []
+        assert fleet.sql("SELECT count(*) FROM requests") == "0"
+        token = (await there.ask("mint_token", {"role": "observer"}, session_id))["attachToken"]
+        assert token not in fleet.sql("SELECT * FROM requests")
+
+
+async def test_nodes_are_listed_and_a_name_is_taken_once(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a") as fleet:
+        client = await fleet.client("a")
+        status = await client.ask("daemon_status")
+        assert status["node"] == "a"
+        assert [(one["node"], one["state"]) for one in status["fleet"]] == [("a", "ready")]
+        listed = json.loads(fleet.nodes["a"].run("node", "list", "--json").out)["nodes"]
+        assert [(one["node"], one["state"], one["runs"]) for one in listed] == [("a", "ready", 0)]
+        assert "a (this daemon): ready" in fleet.nodes["a"].run("node", "status").out
+        same = fleet.add("same", name="a")
+        assert same.launch(BUDDY_LOG=fleet.url).wait(60) == 64
+        assert "the node name 'a' is in use" in same.output()
+        gone = fleet.nodes["a"].run("node", "drain", "nobody")
+        assert (gone.code, "no node 'nobody'. Available: a" in gone.err) == (64, True)
+
+
+async def test_a_gateway_has_its_sessions_run_by_workers(tmp_path: Path, postgres: Postgres) -> None:
+    fleet = FleetOf(tmp_path, postgres, "worker")
+    fleet.add("front", worker=False)
+    async with fleet:
+        client = await fleet.client("front")
+        session_id = await fleet.start(client)
+        assert (await client.wait_for("session_started"))["payload"]["node"] == "worker"
+        await send(client, session_id, "count")
+        assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
+        assert fleet.owner(session_id) == "worker"
+        assert await fleet.violations(session_id) == []
