@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from buddy.config.settings import AgentSettings
 from buddy.daemon.runtime import unix_ms
 from buddy.log.contract import Batch, RowFacts
 from buddy.log.memory import MemoryLog
@@ -364,3 +365,19 @@ async def test_what_it_did_is_replayed_without_starting_it(tmp_path: Path) -> No
         log = recording.host.runtime.log
         for started in recording.client.bodies(ChildStarted):
             await assert_same(await recorded(log, started.session_id))
+
+
+async def test_a_parent_is_parked_with_the_sub_agent_that_it_waits_for(tmp_path: Path, logs: Logs) -> None:
+    parks = AgentSettings(model="test", approval_timeout="park")
+    model = StepModel(asks_for(delegate()), asks_for(shell("touch made")))
+    async with checked_host(tmp_path, model, log=logs(), agent=parks) as host, host.client() as client:
+        await client.start(approval_policy="ask")
+        await client.send("go")
+        await decide(client, client.session_id, await client.wait_for(ApprovalRequired))
+        await client.wait_for(ApprovalRequired)
+    after_it = StepModel(answer("made"), answer("done"))
+    async with recovered_client(host, client.session_id, after_it, logs()) as after:
+        asked = await after.wait_for(ApprovalRequired, lambda body: body.agent is not None)
+        await decide(after, after.received[-1].session_id, asked)
+        assert (await after.wait_for(RunComplete)).summary == "done"
+        assert (tmp_path / "made").exists()

@@ -84,10 +84,14 @@ class ClientKeys:
         await changed.wait()
 
     def copy(self, session_id: str, new: str) -> None:
-        """A forked session has the keys of the one it was forked from."""
+        """A forked session has the keys of the one it was forked from, a sub-agent's those of its parent."""
         held = self._sessions.get(session_id)
         if held is not None:
-            self._sessions[new] = SessionKeys(dict(held.keys), dict(held.variables), dict(held.urls))
+            copied = self._sessions.setdefault(new, SessionKeys())
+            copied.keys.update(held.keys)
+            copied.variables.update(held.variables)
+            copied.urls.update(held.urls)
+            copied.changed.set()
 
     def forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)

@@ -69,6 +69,7 @@ class ChildSessions:
                 self._starting.pop(session_id, None)
         else:
             started = known.started
+            self._sessions.factories.adopt(session_id, started.session_id)  # a key that came after a restart
         run_id = await self._send_task(parent, started, task)
         outcome = await self._wait(started.session_id, run_id, parent)
         if run.children[call_id].finished is None:
@@ -84,9 +85,12 @@ class ChildSessions:
         return record is not None or call_id not in run.children
 
     async def stop(self, parent: Parent) -> None:
-        """Cancel the sub-agents of a run that ends, and wait for them."""
+        """Cancel the sub-agents of a run that ends, and wait for them.
+
+        Those of a session that is only left to another process, or parked, go on.
+        """
         run = parent.fold.run
-        if run is None:
+        if run is None or parent.broken:
             return
         for child in run.working_children:
             outcome: ChildOutcome | None = None

@@ -5,6 +5,7 @@ inside one; a request is answered only after what it changed is committed.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from buddy.backends.contract import Backend
@@ -116,6 +117,14 @@ class Session:
         never_expires = never_expires or self.services.leases is not None  # which look after the time
         return has_time and is_waiting and never_expires and self.backend.name == "native"
 
+    def waits_for(self, parked: AbstractSet[str]) -> bool:
+        """Whether its run only waits for sub-agents that are parked, so that it can be parked with them."""
+        run = self.fold.run
+        if run is None or not run.children or not self.services.parks or run.cancelling is not None or self.broken:
+            return False
+        waiting = [child.started.call_id for child in run.children.values() if child.started.session_id in parked]
+        return all(call_id in waiting for call_id in run.open_calls)
+
     def has_nobody(self, since: int) -> bool:
         """Whether nobody follows it, nothing happened since a time, and it holds nothing that would be lost."""
         held = self.audience or self.place.tasks or self.approvals.is_lenient()
@@ -155,10 +164,10 @@ class Session:
         self.journal.record(SessionResumed(by=by, last_seq=self.journal.last_seq))
         await self.commit()
 
-    async def close(self, reason: str = "shutdown") -> None:
+    async def close(self, reason: str = "shutdown", *, parks: bool = False) -> None:
         """A clean end: pending approvals are denied, the run is cancelled, the lease is released; or it is parked."""
         self.is_closing = True
-        if self.is_parkable:
+        if self.is_parkable or parks:
             await self.park()
             return
         if not self.broken:

@@ -68,7 +68,7 @@ class Sessions:
         self.tokens = AttachTokens(services.log, services.now)
         self.delegations = Audience()
         """Who wants to know that a sub-agent was started or has finished."""
-        self._factories = factories
+        self.factories = factories
         self._owner = owner
         self._active_runs = active_runs
         self.by_id: dict[str, Session] = {}
@@ -103,7 +103,7 @@ class Sessions:
             user=user,
             node=self.services.node,
         )
-        started, notes = self._factories.settle(started)
+        started, notes = self.factories.settle(started)
         session = await self._create(started, notes, RowFacts())
         return session, await self.tokens.mint(session_id, "driver")
 
@@ -111,8 +111,8 @@ class Sessions:
         """A session that a call of another one starts; it has the keys of that one."""
         delegated, options = started.delegated, started.options
         parent, agent = (delegated.parent, delegated.agent) if delegated else (None, None)
-        self._factories.adopt(parent or "", started.session_id)
-        started, notes = self._factories.settle(started)
+        self.factories.adopt(parent or "", started.session_id)
+        started, notes = self.factories.settle(started)
         notes = tuple(note for note in notes if note.code in ABOUT_AGENTS)
         limits = (options and options.budget) or BudgetLimits()
         return await self._create(started, notes, RowFacts(parent=parent, agent=agent), limits)
@@ -124,12 +124,12 @@ class Sessions:
         facts: RowFacts,
         limits: BudgetLimits | None = None,
     ) -> Session:
-        place = self._factories.place(started)
+        place = self.factories.place(started)
         await verify_target(place.target, place.root)
         if isinstance(place.target, Terminal):
             started = replace(started, watch=place.target.attach_hint())
         options = started.options
-        backend = self._factories.backend(
+        backend = self.factories.backend(
             started, options.profile if options else None, options.model if options else None
         )
         if isinstance(backend, VerifiableBackend):
@@ -243,7 +243,9 @@ class Sessions:
             self._heart.cancel()
             await asyncio.wait([self._heart])
         sessions = self.open_sessions
-        await asyncio.gather(*self._leaving.values(), *(session.close() for session in sessions))
+        parked = _parked(sessions)
+        closing = (session.close(parks=session.session_id in parked) for session in sessions)
+        await asyncio.gather(*self._leaving.values(), *closing)
         self.by_id.clear()
         panes = {target.attach_hint(): target for one in sessions if isinstance(target := one.place.target, Terminal)}
         await asyncio.gather(*map(_leave_pane, panes.values()))
@@ -261,7 +263,7 @@ class Sessions:
         fold = past.fold()
         try:
             await check_place(self.services, session_id, fold.started)
-            place, backend = await _rebuild(self._factories, record, fold, past, model)
+            place, backend = await _rebuild(self.factories, record, fold, past, model)
         except ProtocolError as error:
             if fold.run is not None:
                 await unavailable_session(self.services, record, lease, fold, str(error)).runs.end_unrecoverable()
@@ -350,6 +352,14 @@ def _scrub_repo(scrubber: Scrubber, repo: Repo) -> Repo:
     if scrubber.is_clean(repo):
         return repo
     return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
+
+
+def _parked(sessions: list[Session]) -> set[str]:
+    """The sessions that are parked by a clean stop: those that wait for a person, and their parents."""
+    found = {session.session_id for session in sessions if session.is_parkable}
+    while more := {session.session_id for session in sessions if session.waits_for(found)} - found:
+        found |= more
+    return found
 
 
 async def _retire(session: Session, others: list[Session]) -> None:

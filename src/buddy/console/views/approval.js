@@ -46,7 +46,7 @@ export function Approval({ request, sessionId, runId, isPast }) {
   };
   const isActive = mayDecide.value && !isPast && !isSent;
   return html`<section class="approval" aria-label="Approval">
-    <header>${request.agent ? html`<span class="chip agent">sub-agent ${visible(request.agent)}</span> ` : null}<strong>${visible(request.title)}</strong><${Countdown} expiresAt=${request.expiresAt} /></header>
+    <header><strong>${request.agent ? html`<span class="chip agent">sub-agent ${visible(request.agent)}</span> ` : null}${visible(request.title)}</strong><${Countdown} expiresAt=${request.expiresAt} /></header>
     <div class="asked" ref=${action} onScroll=${look} tabindex="0" role="group" aria-label="What would run">
       ${lines.slice(0, MAX_LINES).map((line) => html`<div class=${`asked-line ${line.kind} ${signOf(line)}`}>${line.text || " "}</div>`)}
     </div>
