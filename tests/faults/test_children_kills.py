@@ -15,7 +15,7 @@ PARTS = ("part one", "part two")
 SCRIPT: dict[str, object] = {
     "on": [
         {
-            "match": "^hand over$",
+            "match": "^handover$",
             "replies": [
                 {"calls": [{"name": "delegate", "args": {"task": task}} for task in PARTS]},
                 {"text": "Both are back."},
@@ -40,9 +40,9 @@ POINTS = (
 @pytest.mark.parametrize("point", POINTS)
 def test_a_parent_killed_anywhere_finds_its_sub_agents_again(tmp_path: Path, point: str) -> None:
     scenario = Scenario(tmp_path / "scenario", SCRIPT)
-    killed = scenario.drive("hand over", fault=f"{point}:kill")
+    killed = scenario.drive("handover", fault=f"{point}:kill")
     assert killed.code == -signal.SIGKILL, killed.err
-    last = scenario.drive("hand over", "afterwards")
+    last = scenario.drive("handover", "afterwards")
     assert last.code == 0, last.err
     recorded = asyncio.run(scenario.recorded())
     assert asyncio.run(scenario.violations()) == []

@@ -24,6 +24,7 @@ from buddy.protocol.events import (
     Usage,
     UserMessage,
 )
+from buddy.protocol.queue_requests import SteerRun
 from buddy.protocol.requests import (
     AcceptedReply,
     CancelRun,
@@ -176,6 +177,23 @@ async def test_a_cancelled_sub_agent_does_not_end_its_parent(tmp_path: Path) -> 
             "success",
             "The sub-agent did not succeed (cancelled): cance",
         )
+
+
+async def test_a_sub_agent_is_steered_like_any_run(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    model = StepModel(asks_for(delegate()), [gate, *asks_for(call("time", {}))], answer("ok"), answer("done"))
+    async with checked_host(tmp_path, model) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        run_id = await client.send("go")
+        child = (await child_of(client)).session_id
+        await client.api.attach(child)
+        theirs = await client.wait_for(RunStarted, lambda body: body.run_id != run_id)
+        await model.waiting.wait()
+        await client.api.request(SteerRun(theirs.run_id, "look at the tests, too"), AcceptedReply, child)
+        gate.set()
+        await client.wait_for(RunComplete, lambda body: body.run_id == run_id)
+        assert model.user_messages(2)[-1] == "look at the tests, too"
+        assert "look at the tests, too" not in model.user_messages(3)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ export function applyToChild(view, { type, payload, sessionId, runId, ts }) {
   if (type === "approval_required" && payload.parent) {
     view.approvals.set(payload.approvalId, { ...payload, sessionId, runId });
     view.items.push({
-      key: `child-${payload.approvalId}`, kind: "approval", seq: view.lastSeq, ts, version: 0, runId: runId ?? "",
+      key: `child-${payload.approvalId}`, kind: "asked", seq: view.lastSeq, ts, version: 0, runId: runId ?? "",
       sessionId, name: payload.title, args: {}, callId: "", approval: payload, state: "waiting", decision: null,
     });
   } else if ((type === "approval_received" || type === "approval_expired") && known) {

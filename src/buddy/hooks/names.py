@@ -26,7 +26,7 @@ _THEIRS: dict[str, tuple[str, dict[str, str]]] = {
     "grep": ("Grep", {}),
     "list_files": ("LS", {}),
     "todo": ("TodoWrite", {"items": "todos"}),
-    "delegate": ("Task", {}),
+    "delegate": ("Task", {"task": "prompt", "agent": "subagent_type"}),
 }
 # Another agent's change of a file may be either, and its scripts may match on both.
 _AGENT_WRITES = ("Write", "Edit")

@@ -68,6 +68,8 @@ const KINDS = {
   </div>`,
   call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
+  // Of a sub-agent; its row is none of this session's log.
+  asked: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   note: ({ item }) => html`<div class="note-body"><p>${SIGNS[item.level] ?? ""} ${visible(item.text)}</p>${item.detail ? html`<details><summary>More</summary><p class="said">${visible(item.detail)}</p></details>` : null}</div>`,
   child: ({ item }) => html`<div class="note-body"><p>${item.outcome && item.outcome !== "success" ? "✗" : item.outcome ? "✓" : "▸"} Sub-agent <a href=${`/session/${item.child}`} onClick=${follow(`/session/${item.child}`)}>${visible(item.agent)}</a> ${CHILD_WORDS[item.outcome] ?? item.outcome}</p></div>`,
   gap: ({ item }) => html`<div class="note-body"><p>⋯ Earlier events were pruned. ${visible(item.text)}</p></div>`,
