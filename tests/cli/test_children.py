@@ -84,7 +84,7 @@ def test_doctor_names_definitions_and_what_is_wrong_with_them(home: Home) -> Non
     own.mkdir(parents=True)
     (own / "reviewer.md").write_text(REVIEWER, encoding="utf-8")
     said = home.run("doctor").out
-    assert "broken.md: it does not start with front matter" in said
+    assert "broken.md: it has no front matter" in said
     assert "silent.md: its front matter has no description" in said
     assert f"those of {home.work} are not used: it is not trusted" in said
     home.run("trust", str(home.work))

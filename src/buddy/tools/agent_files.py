@@ -13,13 +13,15 @@ from msgspec import Struct
 
 from buddy.errors import UserError
 from buddy.regular_files import read_regular
-from buddy.tools.front_matter import Document, read_front_matter, words_of
 from buddy.tools.other_names import our_names
+from buddy.tools.skills.front_matter import split_front_matter
 
 FOLDERS = (".agents/agents", ".claude/agents")
 MAX_FILES = 200
 MAX_BYTES = 256 * 1024
 MAX_DESCRIPTION = 1024
+# Commas and spaces separate names; what is in parentheses belongs to its name.
+_BETWEEN = re.compile(r"[,\s]+(?![^(]*\))")
 _NAME = re.compile(r"[\w][\w .-]{0,63}")
 INHERIT = frozenset({"", "inherit", "sonnet", "opus", "haiku"})
 """Models that stand for the parent's: names that only another agent can resolve."""
@@ -114,14 +116,13 @@ def read_agent(path: str) -> AgentDefinition:
         raise UserError("is not UTF-8 text") from error
     if len(content) > MAX_BYTES:
         raise UserError(f"is larger than {MAX_BYTES // 1024} KiB")
-    document = read_front_matter(text)
-    if document.problem:
-        raise UserError(document.problem)
-    return _definition(document, path)
+    values, prompt = split_front_matter(text)
+    if not values:
+        raise UserError("it has no front matter (key: value lines between two lines of ---)")
+    return _definition(values, prompt, path)
 
 
-def _definition(document: Document, path: str) -> AgentDefinition:
-    values = document.values
+def _definition(values: dict[str, str], prompt: str, path: str) -> AgentDefinition:
     name = values.get("name") or os.path.basename(path).removesuffix(".md")  # noqa: PTH119 - plain strings, see `_files`
     if not _NAME.fullmatch(name):
         raise UserError(f"its name {name[:80]!r} must have 1 to 64 letters, digits, spaces, '.', '_' or '-'")
@@ -133,7 +134,7 @@ def _definition(document: Document, path: str) -> AgentDefinition:
     return AgentDefinition(
         name,
         " ".join(values["description"].split())[:MAX_DESCRIPTION],
-        document.text,
+        prompt,
         _tools(values.get("tools", "")) or None,
         _tools(values.get("disallowedtools", "")),
         model="" if values.get("model", "") in INHERIT else values["model"],
@@ -145,5 +146,5 @@ def _definition(document: Document, path: str) -> AgentDefinition:
 
 def _tools(value: str) -> tuple[str, ...]:
     """The names as ours; `*` stands for all of the parent's, as no list does."""
-    words = words_of(value)
+    words = [word for part in _BETWEEN.split(value.strip().strip("[]")) if (word := part.strip("-\"' "))]
     return () if "*" in words else tuple(dict.fromkeys(name for word in words for name in our_names(word)))

@@ -35,7 +35,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
             key = match[1].lower()
             value = (match[2] or "").strip()
             found[key] = [] if _BLOCK.fullmatch(value) else [value]
-        elif key and (not line.strip() or line[0] in " \t"):
+        elif key and (not line.strip() or line[0] in " \t-"):  # a hyphen: an item of a list
             found[key].append(line.strip())
     return {name: _unquote(" ".join(part for part in parts if part)) for name, parts in found.items()}
 
