@@ -5,7 +5,6 @@ inside one; a request is answered only after what it changed is committed.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 
 from buddy.backends.contract import Backend
@@ -116,14 +115,6 @@ class Session:
         never_expires = all(call.approval and call.approval.expires_at == NO_EXPIRY for call in run.pending.values())
         never_expires = never_expires or self.services.leases is not None  # which look after the time
         return has_time and is_waiting and never_expires and self.backend.name == "native"
-
-    def waits_for(self, parked: AbstractSet[str]) -> bool:
-        """Whether its run only waits for sub-agents that are parked, so that it can be parked with them."""
-        run = self.fold.run
-        if run is None or not run.children or not self.services.parks or run.cancelling is not None or self.broken:
-            return False
-        waiting = [child.started.call_id for child in run.children.values() if child.started.session_id in parked]
-        return all(call_id in waiting for call_id in run.open_calls)
 
     def has_nobody(self, since: int) -> bool:
         """Whether nobody follows it, nothing happened since a time, and it holds nothing that would be lost."""

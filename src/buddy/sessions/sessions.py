@@ -26,6 +26,7 @@ from buddy.sessions.audience import Audience
 from buddy.sessions.files import finish_restores, sessions_restoring
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import check_cost
+from buddy.sessions.parking import parked_together
 from buddy.sessions.past import RecordedSession, read_entries, read_past
 from buddy.sessions.pinning import check_place, pin
 from buddy.sessions.services import SessionServices
@@ -243,7 +244,7 @@ class Sessions:
             self._heart.cancel()
             await asyncio.wait([self._heart])
         sessions = self.open_sessions
-        parked = _parked(sessions)
+        parked = parked_together(sessions)
         closing = (session.close(parks=session.session_id in parked) for session in sessions)
         await asyncio.gather(*self._leaving.values(), *closing)
         self.by_id.clear()
@@ -352,14 +353,6 @@ def _scrub_repo(scrubber: Scrubber, repo: Repo) -> Repo:
     if scrubber.is_clean(repo):
         return repo
     return replace(convert(scrubber.tree(to_builtins(repo)), Repo), root_path=repo.root_path)
-
-
-def _parked(sessions: list[Session]) -> set[str]:
-    """The sessions that are parked by a clean stop: those that wait for a person, and their parents."""
-    found = {session.session_id for session in sessions if session.is_parkable}
-    while more := {session.session_id for session in sessions if session.waits_for(found)} - found:
-        found |= more
-    return found
 
 
 async def _retire(session: Session, others: list[Session]) -> None:
