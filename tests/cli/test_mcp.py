@@ -88,3 +88,25 @@ def test_a_projects_file_is_listed_once_it_is_trusted(home: Home) -> None:
     assert "theirs" not in before.out and "ignored until the folder is trusted" in before.err
     assert home.run("trust", ".").code == 0
     assert "theirs  ok" in home.run("mcp", "list").out
+
+
+def test_a_question_without_a_person_is_declined_and_said(home: Home) -> None:
+    home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "nothing ordered"})
+    add(home)
+    done = home.run("exec", "go", "--approve", "all")
+    assert done.code == 0 and done.out == "nothing ordered\n"
+    assert "? mcp:one asks: What would you like?" in done.err
+    assert "question declined by policy; nobody is there to be asked" in done.err
+
+
+def test_a_question_is_answered_at_the_terminal_of_exec(home: Home) -> None:
+    home.script({"calls": [{"name": "mcp__one__order", "args": {}}]}, {"text": "ordered"})
+    add(home)
+    with home.terminal("exec", "go", "--approve", "ask") as terminal:
+        terminal.wait_for("approve? [y/N]")
+        terminal.type("y\n")
+        terminal.wait_for("answer (size=… colour=…")
+        terminal.type("size=big colour=red\n")
+        terminal.wait_for("size must be of type integer")
+        terminal.type("colour=red\n")
+        terminal.wait_for("ordered")

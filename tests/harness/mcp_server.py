@@ -7,8 +7,11 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Annotated
 
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp_types import ImageContent, ResourceLink, TextContent
 from pydantic import BaseModel
 
@@ -90,6 +93,22 @@ async def slow(seconds: float, ctx: Context) -> str:
         await asyncio.sleep(seconds / 4)
     note("slow done")
     return "slow done"
+
+
+class Order(BaseModel):
+    size: int = 2
+    colour: str
+
+
+def ask_for_order() -> Elicit[Order]:
+    return Elicit("What would you like?", Order)
+
+
+@server.tool()
+async def order(answer: Annotated[ElicitationResult[Order], Resolve(ask_for_order)]) -> str:
+    """Asks what to order."""
+    note(f"order {answer.action}")
+    return f"{answer.action}: {answer.data.model_dump() if answer.action == 'accept' else None}"
 
 
 if __name__ == "__main__":

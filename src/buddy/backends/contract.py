@@ -14,6 +14,7 @@ from buddy.models.contract import TokenUsage
 from buddy.protocol.actors import Actor, RuntimeActor
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import EventBody, SessionCompacted, ToolResult
+from buddy.protocol.question_events import PersonAnswer, PersonQuestion
 from buddy.protocol.shapes import ContextState
 from buddy.tools.contract import Place
 
@@ -96,6 +97,10 @@ class Run(Protocol):
 
     async def ask(self, question: Question) -> Ruling:
         """Get a decision by policy, rule or person; a denial that ends the run raises `RunDenied`."""
+        ...
+
+    async def ask_person(self, call_id: str, question: PersonQuestion) -> PersonAnswer:
+        """Ask the session's user for data, in the middle of a call."""
         ...
 
     async def record_steering(self) -> bool:

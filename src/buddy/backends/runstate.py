@@ -31,6 +31,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -141,6 +143,8 @@ class RunState(Struct):
     children: dict[str, Child] = {}
     """The sub-agents of open calls, by call."""
     node: str | None = None
+    questions: dict[str, QuestionAsked] = {}
+    """Those that wait for an answer, by id."""
 
     @property
     def tokens(self) -> int:
@@ -183,8 +187,8 @@ class RunState(Struct):
                 self._decide(body)
             case UserMessage() | AcceptanceResult():
                 self._accept(body)
-            case ChildStarted() | ChildFinished():
-                self._delegate(body)
+            case ChildStarted() | ChildFinished() | QuestionAsked() | QuestionAnswered():
+                self._within_call(body)
             case RunStarted() | RunCancelling() | CancelScheduled():
                 self._follow(body)
             case (
@@ -198,6 +202,15 @@ class RunState(Struct):
                 | FilesRestored()
             ):
                 pass  # about the session, not the run
+
+    def _within_call(self, body: ChildStarted | ChildFinished | QuestionAsked | QuestionAnswered) -> None:
+        match body:
+            case QuestionAsked():
+                self.questions[body.question_id] = body
+            case QuestionAnswered():
+                self.questions.pop(body.question_id, None)
+            case ChildStarted() | ChildFinished():
+                self._delegate(body)
 
     def _follow(self, body: RunStarted | RunCancelling | CancelScheduled) -> None:
         match body:

@@ -29,6 +29,15 @@ def mcp(options: Options) -> int:
     return {"add": _add, "list": _list, "remove": _remove, "test": _test}[options.action](options)
 
 
+def serve(options: Options) -> int:
+    """Be an MCP server; the SDK is loaded only here."""
+    if not is_installed():
+        raise UserError(MISSING)
+    from buddy.cli.mcp_serve import serve as serve_tools
+
+    return serve_tools(options)
+
+
 def _add(options: Options) -> int:
     name, words = options.name, list(vars(options).get("words", []))
     if SERVER_NAME.fullmatch(name) is None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from buddy.client.view import RunView
     from buddy.protocol.json_events import Error, JsonEvent, ToolResult, WarningRaised
 
+WITH_HINTS = ("PROVIDER_ERROR", "CONTEXT_UNKNOWN", "MCP_SERVER_FAILED", "MCP_NEEDS_LOGIN")
 DECIDED = {"approve": "approved", "deny": "denied"}
 UNATTENDED = ("policy", "headless")
 ALLOW_HINT = (
@@ -92,7 +93,7 @@ class Report:
             self._print_line(f"✻ {escape(thought)}")
 
     def _line_of(self, event: "JsonEvent") -> str | None:
-        return _status_line(event) or _note_line(event)
+        return _status_line(event) or _question_line(event) or _note_line(event)
 
     def _print_line(self, text: str) -> None:
         print(text, file=sys.stderr)
@@ -174,6 +175,21 @@ def _status_line(event: "JsonEvent") -> str | None:
             return None
 
 
+def _question_line(event: "JsonEvent") -> str | None:
+    """What a server asks, and who answered."""
+    match event["type"]:
+        case "question_asked":
+            from buddy.terminal.question_text import question_lines
+
+            return "\n".join(question_lines(event["payload"]))
+        case "question_answered":
+            by = event["payload"]["by"]
+            word = {"accept": "answered", "decline": "declined", "cancel": "cancelled"}[event["payload"]["action"]]
+            return f"question {word} by {escape(by)}{'; nobody is there to be asked' if by == 'policy' else ''}"
+        case _:
+            return None
+
+
 def _never_started(result: "ToolResult") -> bool:
     """Whether the run ended before the call started: the outcome says why."""
     failure = result["structuredError"]
@@ -206,5 +222,5 @@ def _note_line(event: "JsonEvent") -> str | None:
 
 def _hint(body: "WarningRaised | Error") -> str:
     """The next step, for codes whose detail is one."""
-    detail = body.get("detail") if body["code"] in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN") else None
+    detail = body.get("detail") if body["code"] in WITH_HINTS else None
     return f"\nhint: {escape(detail)}" if detail else ""

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from buddy.cli.form_questions import FormQuestions
 from buddy.cli.report import Report
 from buddy.client.blocking import BlockingClient
 from buddy.client.core import Fields
@@ -47,6 +48,7 @@ class RunFollower:
         self._ticked = ""  # what was drawn over the question last
         self._asked: set[str] = set()
         self._policy, self._run_policy = policy, ""
+        self._questions = FormQuestions(client, session_id, self._view, has_person=has_person)
 
     def follow(self, replayed: int = 0) -> int:
         """Follow until the run is complete, or without a run until `replayed`; returns the exit code.
@@ -66,6 +68,7 @@ class RunFollower:
                 return self._finish()
             if event["seq"] >= replayed:
                 self._ask_next()
+                self._questions.ask_next(is_busy=bool(self._question))
         raise UserError(
             "lost the connection to the daemon before the run ended",
             hint=f"resume it with: buddy resume {self._session_id}",
@@ -154,6 +157,7 @@ class RunFollower:
         self._decide(self._question, {"decision": decision})
         self._close_question()
         self._ask_next()
+        self._questions.ask_next(is_busy=bool(self._question))
 
     def _show(self, question: LineQuestion) -> None:
         """Show a page; what was typed before it does not answer it."""

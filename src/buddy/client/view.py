@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Event,
         JsonEvent,
         ModelRequest,
+        QuestionAsked,
         RunComplete,
         RunEvent,
         Usage,
@@ -89,6 +90,7 @@ class View:
         self.approvals: dict[str, ApprovalRequired] = {}
         """What waits for a decision here; a sub-agent's question names its session and run."""
         self.children: dict[str, ChildStarted] = {}
+        self.questions: dict[str, QuestionAsked] = {}
         self.active: str | None = None
 
     def apply(self, event: "JsonEvent") -> bool:
@@ -96,6 +98,7 @@ class View:
         if event["seq"] <= self.last_seq:
             return False
         self.last_seq = event["seq"]
+        self._note_question(event)
         self._apply_to_session(event)
         run_id = event.get("runId")
         if run_id:
@@ -121,7 +124,7 @@ class View:
             case "run_started":
                 self.active, self.state = event["payload"]["runId"], "running"
             case "run_complete":
-                self.active, self.approvals, self.children = None, {}, {}
+                self.active, self.approvals, self.children, self.questions = None, {}, {}, {}
                 self.state = _STATE_AFTER[event["payload"]["outcome"]] if self.is_headless else "idle"
             case (
                 "status"
@@ -153,6 +156,8 @@ class View:
                 | "files_changed"
                 | "files_restored"
                 | "acceptance_result"
+                | "question_asked"
+                | "question_answered"
                 | "recovery"
                 | "hook_finished"
             ):
@@ -189,6 +194,15 @@ class View:
             key for key, asked in self.approvals.items() if child in (asked.get("sessionId"), asked.get("parent"))
         }
         self.approvals = {key: asked for key, asked in self.approvals.items() if key not in theirs}
+
+    def _note_question(self, event: "JsonEvent") -> None:
+        match event["type"]:
+            case "question_asked":
+                self.questions[event["payload"]["questionId"]] = event["payload"]
+            case "question_answered":
+                self.questions.pop(event["payload"]["questionId"], None)
+            case _:
+                pass
 
     def _apply_to_run(self, run_id: str, event: "JsonEvent") -> None:
         match event["type"]:
@@ -241,6 +255,8 @@ class View:
                 | "files_changed"
                 | "files_restored"
                 | "acceptance_result"
+                | "question_asked"
+                | "question_answered"
                 | "recovery"
                 | "hook_finished"
             ):

@@ -31,6 +31,7 @@ export function emptyView() {
     /** @type {Map<string, Run>} */ runs: new Map(),
     /** @type {Map<string, any>} */ approvals: new Map(),
     /** @type {Map<string, any>} */ children: new Map(),
+    /** @type {Map<string, any>} */ questions: new Map(),
 
     title: "",
     archived: false,
@@ -136,6 +137,12 @@ function applyToSession(view, { type, payload }) {
       view.children.delete(payload.sessionId);
       for (const [id, asked] of view.approvals) if ([asked.sessionId, asked.parent].includes(payload.sessionId)) view.approvals.delete(id);
       break;
+    case "question_asked":
+      view.questions.set(payload.questionId, payload);
+      break;
+    case "question_answered":
+      view.questions.delete(payload.questionId);
+      break;
     case "run_started":
       view.active = payload.runId;
       view.state = "running";
@@ -144,6 +151,7 @@ function applyToSession(view, { type, payload }) {
       view.active = null;
       view.approvals.clear();
       view.children.clear();
+      view.questions.clear();
       view.state = view.isHeadless ? STATE_AFTER[payload.outcome] : "idle";
       break;
   }
@@ -326,6 +334,14 @@ const TIMELINE = {
   approval_expired(view, event, expired) {
     const item = itemOfApproval(view, expired);
     if (item) change(item, () => Object.assign(item, { state: "denied", decision: { decision: "expired", by: "timeout", ts: event.ts, seq: event.seq } }));
+  },
+  question_asked(view, event, question) {
+    add(view, event, "question", { question, answer: null });
+    view.activity = "Waiting for an answer";
+  },
+  question_answered(view, event, answer) {
+    const item = view.items.findLast((/** @type {any} */ one) => one.question?.questionId === answer.questionId);
+    if (item) change(item, () => (item.answer = answer));
   },
   approval_policy_changed(view, event, changed) {
     view.policy = changed.policy;

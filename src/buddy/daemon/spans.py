@@ -29,6 +29,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -119,6 +121,8 @@ class Spans:
                 | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
+                | QuestionAsked()
+                | QuestionAnswered()
             ):
                 pass  # neither a span nor an event of one
 

@@ -27,6 +27,7 @@ from buddy.protocol.hook_events import HookFinished
 from buddy.protocol.ids import ApprovalId, RunId, SessionId
 from buddy.protocol.message_events import UserMessage
 from buddy.protocol.progress_events import Phase, Progress, Status, ToolOutput
+from buddy.protocol.question_events import QuestionAnswered, QuestionAsked
 from buddy.protocol.session_events import (
     CancelScheduled,
     Recovery,
@@ -335,6 +336,8 @@ EventBody = (
     | SessionRenamed
     | SessionArchived
     | AcceptanceResult
+    | QuestionAsked
+    | QuestionAnswered
     | Recovery
     | HookFinished
     | FilesChanged

@@ -10,13 +10,14 @@ from buddy.protocol import basics
 Ulids = basics.Ulids
 encode_ulid = basics.encode_ulid
 
-ID = re.compile(r"(?:req|sess|run|msg|appr|att)_[A-Za-z0-9._:-]{1,120}")
+ID = re.compile(r"(?:req|sess|run|msg|appr|att|ques)_[A-Za-z0-9._:-]{1,120}")
 
 
 # Ids of existing things have their pattern only in the schema: a wrong one is answered as not found.
 SessionId = Annotated[str, Meta(extra_json_schema={"pattern": r"^sess_[A-Za-z0-9._:-]+$"})]
 RunId = Annotated[str, Meta(extra_json_schema={"pattern": r"^run_[A-Za-z0-9._:-]+$"})]
 ApprovalId = Annotated[str, Meta(extra_json_schema={"pattern": r"^appr_[A-Za-z0-9._:-]+$"})]
+QuestionId = Annotated[str, Meta(extra_json_schema={"pattern": r"^ques_[A-Za-z0-9._:-]+$"})]
 AttachToken = Annotated[str, Meta(extra_json_schema={"pattern": r"^att_[A-Za-z0-9._:-]+$"})]
 # The client creates this one, so a wrong one is an invalid request.
 MessageId = Annotated[str, Meta(pattern=r"^msg_[A-Za-z0-9._:-]+$")]

@@ -465,6 +465,22 @@ class AcceptanceResult(Payload):
     round: int
 
 
+class QuestionAsked(Payload):
+    questionId: str
+    source: str
+    message: str
+    mode: Literal["form", "url"]
+    schema: NotRequired[dict[str, Any] | None]
+    url: NotRequired[str | None]
+    callId: NotRequired[str | None]
+
+
+class QuestionAnswered(Payload):
+    questionId: str
+    by: str
+    action: Literal["accept", "cancel", "decline"]
+
+
 class Recovery(Payload):
     action: Literal["continued", "reattached", "restarted", "taken_over", "unknown_outcome"]
     callId: NotRequired[str | None]
@@ -575,6 +591,8 @@ JsonEvent = (
     | Event[Literal["session_renamed"], SessionRenamed]
     | Event[Literal["session_archived"], SessionArchived]
     | RunEvent[Literal["acceptance_result"], AcceptanceResult]
+    | RunEvent[Literal["question_asked"], QuestionAsked]
+    | RunEvent[Literal["question_answered"], QuestionAnswered]
     | Event[Literal["recovery"], Recovery]
     | Event[Literal["hook_finished"], HookFinished]
     | RunEvent[Literal["files_changed"], FilesChanged]

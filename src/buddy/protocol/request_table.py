@@ -12,6 +12,7 @@ from buddy.protocol import file_requests as files
 from buddy.protocol import grant_requests as granting
 from buddy.protocol import history_requests as history
 from buddy.protocol import node_requests as nodes
+from buddy.protocol import question_requests as questions
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol import web_requests as web
@@ -80,6 +81,7 @@ REQUESTS: dict[str, RequestRow] = {
     "list_approvals": RequestRow(ask.ListApprovals, ask.ListApprovalsReply, "user"),
     "list_grants": RequestRow(granting.ListGrants, granting.ListGrantsReply, "driver", "open_session", "grants"),
     "revoke_grant": RequestRow(granting.RevokeGrant, ask.AcceptedReply, "driver", "open_session", "grants"),
+    "answer_question": RequestRow(questions.AnswerQuestion, ask.AcceptedReply, "approver", "open_session", "questions"),
     "list_decisions": RequestRow(ask.ListDecisions, ask.ListDecisionsReply, "user", capability="decisions"),
     "steer_run": RequestRow(queue.SteerRun, ask.AcceptedReply, "driver", "open_session", "steer"),
     "queue_message": RequestRow(queue.QueueMessage, queue.QueueMessageReply, "driver", "open_session", "queue"),

@@ -23,6 +23,8 @@ from buddy.protocol.events import (
     ChildStarted,
     Error,
     EventBody,
+    QuestionAnswered,
+    QuestionAsked,
     RunComplete,
     RunStarted,
     SessionForked,
@@ -188,6 +190,11 @@ class ReplayCursor:
                 may_come = True  # found by looking at the files, which are not replayed
             case ChildStarted() | ChildFinished():
                 may_come = body.call_id in run.open_calls and run.open_calls[body.call_id].is_claimed
+            case QuestionAsked():
+                may_come = body.call_id in self._sources
+            case QuestionAnswered():
+                # The end of a call closes its questions by itself; any other answer came while it ran.
+                may_come = body.question_id in run.questions and body.by != RuntimeActor.DAEMON
             case _:
                 may_come = False
         return body if may_come else None

@@ -10,12 +10,14 @@ from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.protocol.intents import Intent
+from buddy.protocol.question_events import PersonAnswer, PersonQuestion
 from buddy.scrub.marks import has_mark
 from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.file_tracker import FileTracker
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
+from buddy.sessions.questions import Questions
 from buddy.sessions.run_hooks import RunHooks
 from buddy.tools.contract import Place
 
@@ -29,6 +31,7 @@ class ActiveRun:
         place: Place,
         journal: Journal,
         approvals: Approvals,
+        questions: Questions,
         *,
         clock: Callable[[], int],
         hooks: HookPoints,
@@ -45,6 +48,7 @@ class ActiveRun:
         self._state = state
         self._journal = journal
         self._approvals = approvals
+        self._questions = questions
         self._clock = clock
         self._put_blob = put_blob
         self.hooks = RunHooks(self, hooks)
@@ -108,6 +112,9 @@ class ActiveRun:
             self._intents[question.call_id] = question.intent
         return await self._approvals.ask(question)
 
+    async def ask_person(self, call_id: str, question: PersonQuestion) -> PersonAnswer:
+        return await self._questions.ask(call_id, question)
+
     async def record_steering(self) -> bool:
         found = await self._record_steering()
         if found:
@@ -148,7 +155,8 @@ class ActiveRun:
         return body.call_id if call is not None and (call.is_claimed or call.is_delegate) else ""
 
     def _withdraw(self, call_id: str) -> None:
-        """Expire the question of a call that ends undecided: nobody could answer it any longer."""
+        """Expire the questions of a call that ends: nobody could answer them any longer."""
+        self._questions.withdraw(call_id)
         call = self._state.open_calls.get(call_id)
         if call is not None and call.stage == "awaiting" and call.approval is not None:
             self._journal.record(ApprovalExpired(approval_id=call.approval.approval_id), self.run_id)

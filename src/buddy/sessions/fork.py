@@ -33,6 +33,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -101,6 +103,8 @@ def boundary(entries: Sequence[Entry], seq: int) -> int:
                 | HookFinished()
                 | ChildStarted()
                 | ChildFinished()
+                | QuestionAsked()
+                | QuestionAnswered()
                 | None
             ):
                 pass  # neither opens nor closes a call

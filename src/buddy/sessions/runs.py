@@ -47,6 +47,7 @@ from buddy.sessions.messages import (
     scrub_message,
     stored_id,
 )
+from buddy.sessions.questions import Questions
 from buddy.sessions.run_deadline import RunDeadline
 from buddy.sessions.runner import perform
 from buddy.sessions.services import SessionServices
@@ -65,6 +66,7 @@ class RunOwner(Protocol):
     journal: Journal
     approvals: Approvals
     hooks: HookPoints
+    questions: Questions
     audience: Audience
     files: FileTracker
     is_closing: bool
@@ -377,6 +379,7 @@ def _active(session: RunOwner, record_steering: Callable[[], Awaitable[bool]]) -
         session.place,
         session.journal,
         session.approvals,
+        session.questions,
         clock=session.services.clock,
         hooks=session.hooks,
         put_blob=session.services.log.put_blob,

@@ -23,6 +23,7 @@ from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, KeyReused, Rows
 from buddy.sessions.listing import ListedRow
 from buddy.sessions.messages import pruned_message
+from buddy.sessions.questions import Questions
 from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
 from buddy.sessions.snapshot import pending_of, snapshot_of
@@ -83,6 +84,7 @@ class Session:
             hooks=self.hooks,
             uncovered=self.files.uncovered,
         )
+        self.questions = Questions(self.journal, fold, services.ids, services.approval_timeout)
         self.runs = Runs(self)
 
     @property

@@ -26,6 +26,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -127,6 +129,8 @@ class SessionFold(Struct):
                 | HookFinished()
                 | ChildStarted()
                 | ChildFinished()
+                | QuestionAsked()
+                | QuestionAnswered()
             ):
                 pass  # affects only the run
         run = self.run

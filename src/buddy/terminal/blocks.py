@@ -33,6 +33,8 @@ from buddy.protocol.events import (
     ModelSwitched,
     Phase,
     Progress,
+    QuestionAnswered,
+    QuestionAsked,
     Recovery,
     RunCancelling,
     RunComplete,
@@ -90,7 +92,7 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             return call_block(body, style)
         case ToolResult() | FilesChanged() | FilesRestored():
             return result_block(body, style) if isinstance(body, ToolResult) else files_block(body, style)
-        case ApprovalReceived() | ApprovalExpired() | AcceptanceResult():
+        case ApprovalReceived() | ApprovalExpired() | AcceptanceResult() | QuestionAnswered():
             return _verdict_block(body, style, ts)
         case WarningRaised() | Error() | HookFinished() | ChildStarted() | ChildFinished():
             return _notice(body, style)
@@ -115,12 +117,18 @@ def event_block(body: EventBody, style: Style, *, ts: int = 0) -> str | None:
             | Phase()
             | Status()
             | SessionSnapshot()
+            | QuestionAsked()
         ):
             return None
 
 
-def _verdict_block(body: ApprovalReceived | ApprovalExpired | AcceptanceResult, style: Style, ts: int) -> str:
+def _verdict_block(
+    body: ApprovalReceived | ApprovalExpired | AcceptanceResult | QuestionAnswered, style: Style, ts: int
+) -> str:
     match body:
+        case QuestionAnswered():
+            word = {"accept": "answered", "decline": "declined", "cancel": "closed"}[body.action]
+            return style.dim(f"  Question {word} by {escape(body.by)}")
         case ApprovalReceived():
             return _decision_block(body, style, ts)
         case ApprovalExpired():
@@ -142,7 +150,7 @@ def _problem_block(body: WarningRaised | Error | HookFinished, style: Style) -> 
     message = escape(body.message)
     line = style.red(f"✗ {message}") if isinstance(body, Error) else style.yellow(f"! {message}")
     # Only these codes have the next step as their detail.
-    is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN")
+    is_advice = body.code in ("PROVIDER_ERROR", "CONTEXT_UNKNOWN", "MCP_SERVER_FAILED", "MCP_NEEDS_LOGIN")
     return f"{line}\n  hint: {escape(body.detail)}" if body.detail and is_advice else line
 
 

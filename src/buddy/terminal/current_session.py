@@ -35,6 +35,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -231,6 +233,8 @@ class CurrentSession:
                 | ChildFinished()
                 | RunComplete()
                 | AcceptanceResult()
+                | QuestionAsked()
+                | QuestionAnswered()
                 | SessionForked()
                 | FilesRestored()
                 | HookFinished()

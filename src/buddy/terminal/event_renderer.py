@@ -17,6 +17,7 @@ from buddy.protocol.events import (
     Error,
     EventBody,
     Progress,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -33,6 +34,7 @@ from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape
 from buddy.terminal.markdown import Markdown
 from buddy.terminal.phrases import format_tokens
+from buddy.terminal.question_text import answer_form, question_lines
 from buddy.terminal.settings import DisplayOptions
 from buddy.terminal.style import Style
 from buddy.terminal.wrap import cut, wrap_words
@@ -151,6 +153,8 @@ class EventRenderer:
                 self._cut_off()
                 run = self._session.view.runs[body.run_id]
                 self._block(outcome_block(body, run, self._style, self._failure), apart=True)
+            case QuestionAsked():
+                self._block(self._question(event), apart=True)
             case Error():
                 self._failure = body.message
             case ToolResult():
@@ -161,6 +165,15 @@ class EventRenderer:
             case _:
                 pass
         self._note(event, body)
+
+    def _question(self, event: Event) -> str:
+        found = event.to_json()
+        if found["type"] != "question_asked":
+            return ""
+        asked, style = found["payload"], self._style
+        first, *more = question_lines(asked)
+        how = "/answer, once you have opened it" if asked["mode"] == "url" else f"/answer {answer_form(asked)}".rstrip()
+        return "\n".join([style.yellow(first), *more, style.dim(f"  {how} · /decline")])
 
     def _update_activity(self, event: Event, body: EventBody) -> None:
         match body:

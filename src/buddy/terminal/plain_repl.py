@@ -13,13 +13,14 @@ from typing import TextIO
 from buddy.errors import BuddyError, UserError
 from buddy.protocol.codes import EXIT_CODES
 from buddy.protocol.envelopes import Event
-from buddy.protocol.events import ApprovalRequired, EventBody, RunComplete, UserMessage
+from buddy.protocol.events import ApprovalRequired, EventBody, QuestionAsked, RunComplete, UserMessage
 from buddy.terminal.approval_prompt import ApprovalAnswer
 from buddy.terminal.blocks import ME, error_block
 from buddy.terminal.current_session import CurrentSession
 from buddy.terminal.escape import escape
 from buddy.terminal.event_renderer import EventRenderer
 from buddy.terminal.line_question import END_OF_INPUT, NO, YES, LineQuestion, terminal_size
+from buddy.terminal.question_commands import ask_question
 from buddy.terminal.settings import TerminalSettings
 from buddy.terminal.slash import is_command, is_prepared, run_command
 from buddy.terminal.status_line import prompt_text
@@ -136,6 +137,11 @@ class PlainRepl:
             await self._renderer.render(event, self.session.access.read_full)
         if isinstance(body, ApprovalRequired):
             self._approvals.append(event)
+        if isinstance(body, QuestionAsked) and not self.session.is_replaying:
+            next_line = self._next_answer if self._has_person else None
+            await ask_question(
+                self.session, body.question_id, next_line, lambda error: self.show(error_block(error, self.style))
+            )
         if is_live:
             await self._ask()
         elif not self._has_person and isinstance(body, ApprovalRequired) and not self.session.is_replaying:

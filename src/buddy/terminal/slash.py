@@ -12,6 +12,7 @@ from buddy.errors import UserError
 from buddy.protocol.command_requests import CommandInfo
 from buddy.terminal import change_commands as change
 from buddy.terminal import file_commands as files
+from buddy.terminal import question_commands as question
 from buddy.terminal import show_commands as show
 from buddy.terminal.command_ui import CommandUI
 from buddy.terminal.escape import escape, one_line
@@ -87,6 +88,8 @@ COMMANDS = (
     Command(
         "/send-as-is", "[text]", "send the last message, or this text, without redacting guesses", change.send_as_is
     ),
+    Command("/answer", "<name=value …>", "answer a question of a server", question.answer),
+    Command("/decline", "", "decline a question of a server", question.decline),
     Command("/approve", "ask|auto|all|none|<duration>", "change the approval policy", change.set_policy),
     Command("/plan", "[on|off]", "switch plan mode: only read, change nothing", change.set_plan),
     Command("/permissions", "[revoke <id>]", "list rules and grants, or end one", show.manage_permissions),

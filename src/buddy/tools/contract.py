@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Intent
+from buddy.protocol.question_events import PersonAnswer, PersonQuestion
 from buddy.protocol.typed_text import InputLine
 from buddy.targets.contract import Target
 
@@ -63,10 +64,15 @@ class Place(Struct, frozen=True):
     """Buddy's own directories, which no tool reads."""
 
 
+async def nobody_asked(_question: PersonQuestion) -> PersonAnswer:
+    return PersonAnswer("cancel")
+
+
 class Call(Struct, frozen=True):
     """One running call: its place, its nonce, where its output goes meanwhile, and who allowed it.
 
-    `outside` is the real path outside the workspace that it was approved to read, if it reads there.
+    `outside` is the real path outside the workspace that it was approved to read, if it reads there. `ask` asks the
+    session's user for data.
     """
 
     call_id: str
@@ -76,6 +82,7 @@ class Call(Struct, frozen=True):
     by: str = ""
     outside: str = ""
     session_id: str = ""
+    ask: Callable[[PersonQuestion], Awaitable[PersonAnswer]] = nobody_asked
 
 
 class Tool(Protocol, Generic[Args_contra]):

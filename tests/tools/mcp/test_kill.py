@@ -4,10 +4,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.harness.clients import attach, connected_client, decide, read_log, send, start
 from tests.harness.daemon import Daemon
 from tests.harness.processes import wait_until
-from tests.harness.scripts import section
+from tests.harness.scripts import Reply, section
+from tests.harness.wire_client import ErrorResponse
 from tests.tools.mcp.servers import lines, plain_server
 
 
@@ -54,3 +57,30 @@ async def test_a_call_during_which_the_daemon_is_killed_has_an_unknown_outcome(t
         assert lines(ledger) == ["slow 60.0"]
         await asyncio.to_thread(wait_until, lambda: not is_running(pids(ledger)[0]), "the first server to end")
     assert not any(map(is_running, pids(ledger)))
+
+
+async def test_a_question_that_was_open_when_the_daemon_was_killed_is_closed(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    order: Reply = {"calls": [{"name": "mcp__one__order", "args": {}}]}
+    daemon = Daemon(tmp_path, script=[section("^go", order, {"text": "nothing ordered"})])
+    add_server(daemon, ledger)
+    with daemon:
+        async with connected_client(daemon) as client:
+            session_id = await start(client, daemon, approvalPolicy="all")
+            await send(client, session_id, "go")
+            asked = await client.wait_for("question_asked")
+        daemon.kill()
+        daemon.start()
+        async with connected_client(daemon) as client:
+            await attach(client, session_id)
+            await client.wait_for("run_complete")
+            events = await read_log(client, session_id)
+            late = {"questionId": asked["payload"]["questionId"], "action": "decline"}
+            with pytest.raises(ErrorResponse, match="APPROVAL_NOT_FOUND"):
+                await client.ask("answer_question", late, session_id)
+        kinds = [event["type"] for event in events]
+        assert kinds.index("question_answered") < kinds.index("tool_result")
+        (answered,) = [event["payload"] for event in events if event["type"] == "question_answered"]
+        assert (answered["by"], answered["action"]) == ("daemon", "cancel")
+        (result,) = [event["payload"] for event in events if event["type"] == "tool_result"]
+        assert result["structuredError"]["type"] == "UNKNOWN_OUTCOME" and lines(ledger) == []

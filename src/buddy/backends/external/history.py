@@ -23,6 +23,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -98,6 +100,8 @@ class History:
                 | ModelSwitched()
                 | SessionCompacted()
                 | AcceptanceResult()
+                | QuestionAsked()
+                | QuestionAnswered()
             ):
                 pass  # nothing that the agent has to be sent
 

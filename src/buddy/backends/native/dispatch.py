@@ -243,8 +243,8 @@ def _call_of(run: Run, call: OpenCall, prepared: PreparedCall) -> Call:
     """The call as its tool sees it."""
     call_id, intent = call.item.call_id, prepared.question.intent
     outside = intent.path if isinstance(intent, Other) and intent.is_outside else None
-    nonce = nonce_of(run.session_id, call_id)
-    return Call(call_id, run.place, nonce, _no_output, call.by, outside or "", run.session_id)
+    nonce, ask = nonce_of(run.session_id, call_id), partial(run.ask_person, call_id)
+    return Call(call_id, run.place, nonce, _no_output, call.by, outside or "", run.session_id, ask)
 
 
 def _shown_arguments(arguments: str) -> Steps[dict[str, Any]]:

@@ -30,6 +30,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -119,6 +121,8 @@ class Pins:
                 | FilesRestored()
                 | AcceptanceResult()
                 | HookFinished()
+                | QuestionAsked()
+                | QuestionAnswered()
             ):
                 pass  # nothing to pin
 

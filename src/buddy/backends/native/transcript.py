@@ -27,6 +27,8 @@ from buddy.protocol.events import (
     Informational,
     ModelRequest,
     ModelSwitched,
+    QuestionAnswered,
+    QuestionAsked,
     RunCancelling,
     RunComplete,
     RunStarted,
@@ -98,6 +100,8 @@ class Transcript:
                 | ModelSwitched()
                 | SessionForked()
                 | AcceptanceResult()
+                | QuestionAsked()
+                | QuestionAnswered()
             ):
                 pass  # not part of the conversation
 

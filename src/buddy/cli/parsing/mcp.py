@@ -33,13 +33,25 @@ def add_mcp(commands: "Subparsers") -> None:
     testing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help="only this server")
     for parser in (listing, testing):
         add_json(parser)
-    finish({"add": adding, "list": listing, "remove": removing, "test": testing}, _mcp)
+    serving = add(
+        actions,
+        "serve",
+        "be an MCP server on stdin and stdout: start sessions, reply to them, see their status",
+    )
+    parsers = {"add": adding, "list": listing, "remove": removing, "test": testing, "serve": serving}
+    serving.add_argument("--sandbox", metavar="LEVEL", help="how commands are confined: host or confined")
+    serving.add_argument("--approve", metavar="POLICY", help="approval policy: ask, auto, all, none or a duration")
+    finish(parsers, _mcp)
 
 
 ADD = {"mcp": add_mcp}
 
 
 def _mcp(options: Options) -> int:
+    if options.action == "serve":
+        from buddy.cli.mcp import serve
+
+        return serve(options)
     from buddy.cli.mcp import mcp
 
     return mcp(options)

@@ -9,6 +9,7 @@ import { markdown } from "../markdown.js";
 import { ask, go } from "../store.js";
 import { clock, cut, duration, money, output, plural, tokens, visible } from "../text.js";
 import { Approval } from "./approval.js";
+import { Question } from "./question.js";
 import { Diff } from "./diff_view.js";
 import { follow } from "./inbox.js";
 
@@ -67,6 +68,7 @@ const KINDS = {
     <${Whole} blobs=${item.blobs} field="/text" log=${log} />
   </div>`,
   call: ({ item, log, isPast }) => html`<${Call} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
+  question: ({ item, log, isPast }) => html`<${Question} item=${item} version=${item.version} sessionId=${log.sessionId} isPast=${isPast} />`,
   approval: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,
   // Of a sub-agent; its row is none of this session's log.
   asked: ({ item, log, isPast }) => html`<${Decision} item=${item} version=${item.version} log=${log} isPast=${isPast} />`,

@@ -11,6 +11,7 @@ from buddy.log.contract import SessionRecord
 from buddy.protocol import queue_requests as queue
 from buddy.protocol import requests as ask
 from buddy.protocol.grant_requests import ListGrants, ListGrantsReply, RevokeGrant
+from buddy.protocol.question_requests import AnswerQuestion
 from buddy.protocol.shapes import Shape
 from buddy.sessions.child_policy import check_not_wider, follow_policy
 from buddy.sessions.compaction import compact
@@ -36,6 +37,7 @@ class RunRequests:
             "steer_run": on_session(queue.SteerRun, self.steer_run),
             "cancel_run": on_session(ask.CancelRun, self.cancel_run),
             "submit_approval": on_session(ask.SubmitApproval, self.submit_approval),
+            "answer_question": on_session(AnswerQuestion, self.answer_question),
             "set_approval_policy": on_session(ask.SetApprovalPolicy, self.set_approval_policy),
             "list_grants": on_session(ListGrants, self.list_grants),
             "revoke_grant": on_session(RevokeGrant, self.revoke_grant),
@@ -75,6 +77,10 @@ class RunRequests:
         if request.scope == "always":
             peer.roles.require_owner(session.session_id, "store a rule; use scope once, session or until")
         await session.submit_approval(request, peer.name)
+        return ask.AcceptedReply(True)
+
+    async def answer_question(self, peer: PeerConnection, request: AnswerQuestion, session: Session) -> Shape:
+        await session.guard(session.questions.answer(request, peer.name))
         return ask.AcceptedReply(True)
 
     async def set_approval_policy(

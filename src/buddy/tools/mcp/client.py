@@ -12,16 +12,18 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import Client, MCPError
+from mcp.client._transport import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, Implementation, ToolListChangedNotification
+from mcp_types import CONNECTION_CLOSED, Implementation, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from buddy.errors import ToolError
 from buddy.tools.contract import Output
-from buddy.tools.mcp.contract import ConnectionLost, Report, ServerFailed, ServerStderr, ToolDefinition
+from buddy.tools.mcp.contract import Caller, ConnectionLost, ServerFailed, ServerStderr, ToolDefinition
 from buddy.tools.mcp.definitions import ServerDefinition
+from buddy.tools.mcp.elicitation import Callers
 from buddy.tools.mcp.http import Reached, make_http_client
 from buddy.tools.mcp.listing import list_tools
 from buddy.tools.mcp.results import output_of
@@ -55,15 +57,25 @@ async def _client(
     if definition.command:
         stdio = StdioTransport(definition, nonce, stderr)
         session.stdio = stdio
-        async with Client(stdio.open(), client_info=_CLIENT, message_handler=session.on_message, cache=None) as client:
+        async with _sdk_client(stdio.open(), session) as client:
             yield client
         return
     reached = Reached()
     session.reached = reached
     async with make_http_client(definition, reached) as http:
         transport = streamable_http_client(definition.url, http_client=http)
-        async with Client(transport, client_info=_CLIENT, message_handler=session.on_message, cache=None) as client:
+        async with _sdk_client(transport, session) as client:
             yield client
+
+
+def _sdk_client(transport: Transport, session: "SdkSession") -> Client:
+    return Client(
+        transport,
+        client_info=_CLIENT,
+        message_handler=session.on_message,
+        elicitation_callback=session.callers.elicit,
+        cache=None,
+    )
 
 
 @asynccontextmanager
@@ -97,6 +109,7 @@ class SdkSession:
         self.changed = asyncio.Event()
         self.stdio: StdioTransport | None = None
         self.reached = Reached()
+        self.callers = Callers(definition.name)
         self._definition = definition
         self._client: Client | None = None
         self._lost = asyncio.Event()
@@ -119,15 +132,24 @@ class SdkSession:
             return
         self.tools, self.skipped = await list_tools(client)
 
-    async def call(self, name: str, arguments: dict[str, Any], seconds: float, report: Report) -> Output:
+    async def call(self, name: str, arguments: dict[str, Any], seconds: float, caller: Caller) -> Output:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
-            await report(f"[{share}] {message or ''}".rstrip())
+            await caller.report(f"[{share}] {message or ''}".rstrip())
 
+        client = self._connected()
+        deadline = asyncio.timeout(seconds)
         try:
-            result = await self._connected().call_tool(name, arguments, seconds, on_progress)
+            async with deadline:
+                with self.callers.calling(caller, deadline):
+                    result = await client.call_tool(name, arguments, None, on_progress)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            text = f"{name} did not answer within {seconds:g} s; the server was asked to stop it, but it may have run"
+            raise ToolError(text, code="EXEC_TIMEOUT") from None
         except MCPError as error:
-            raise self._failure(error, name, seconds) from error
+            raise self._failure(error) from error
         except httpx2.HTTPError as error:
             raise self._lose(f"the connection to it broke ({error})") from error
         except (RuntimeError, ValidationError) as error:
@@ -163,10 +185,7 @@ class SdkSession:
             raise ServerFailed("it is not connected")
         return self._client
 
-    def _failure(self, error: MCPError, name: str, seconds: float) -> Exception:
-        if error.code == REQUEST_TIMEOUT:
-            text = f"{name} did not answer within {seconds:g} s; the server was asked to stop it, but it may have run"
-            return ToolError(text, code="EXEC_TIMEOUT")
+    def _failure(self, error: MCPError) -> Exception:
         if error.code == CONNECTION_CLOSED and self.reached.problem:
             self._lose(self.reached.problem)
             return ToolError(f"the server cannot be reached ({self.reached.problem}); nothing was called")

@@ -17,9 +17,9 @@ import anyio
 from buddy.errors import OutcomeUnknown, ToolError
 from buddy.tools.contract import Output
 from buddy.tools.mcp.contract import (
+    Caller,
     ConnectionLost,
     NeedsLogin,
-    Report,
     ServerFailed,
     ServerSession,
     ServerStderr,
@@ -90,7 +90,7 @@ class ServerConnection:
             return False
         return True
 
-    async def call(self, tool: str, arguments: dict[str, Any], report: Report) -> Output:
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller) -> Output:
         """Call a tool once; a server that is not running is given the time to start."""
         name = self.definition.name
         if not self._is_connected and self.state != "needs_login":
@@ -100,7 +100,7 @@ class ServerConnection:
         if session is None or not session.is_usable:
             raise ToolError(f"MCP server {name!r} is not running: {self.problem or self.state}")
         try:
-            return await session.call(tool, arguments, self.definition.timeout_seconds, report)
+            return await session.call(tool, arguments, self.definition.timeout_seconds, caller)
         except ConnectionLost as error:
             raise OutcomeUnknown(f"the MCP server {name!r} was lost during this call ({error})") from error
         except ServerFailed as error:

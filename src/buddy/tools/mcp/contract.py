@@ -12,12 +12,21 @@ import msgspec
 from msgspec import Struct
 
 from buddy.errors import BuddyError
+from buddy.protocol.question_events import PersonAnswer, PersonQuestion
 from buddy.tools.contract import Output
 from buddy.tools.mcp.definitions import ServerDefinition
 
 State = Literal["starting", "ready", "failed", "needs_login", "stopped"]
 Report = Callable[[str], Awaitable[None]]
 """Receives the progress of a call, as text."""
+
+
+class Caller(Struct, frozen=True):
+    """Who calls: the session, where progress goes, and how its user is asked for data."""
+
+    session_id: str
+    report: Report
+    ask: Callable[[PersonQuestion], Awaitable[PersonAnswer]]
 
 
 class ServerFailed(BuddyError):
@@ -66,7 +75,7 @@ class ServerSession(Protocol):
         """Whether a request would be sent."""
         ...
 
-    async def call(self, name: str, arguments: dict[str, Any], seconds: float, report: Report) -> Output:
+    async def call(self, name: str, arguments: dict[str, Any], seconds: float, caller: Caller) -> Output:
         """Call a tool. ToolError where the server refuses; ConnectionLost where its answer cannot come any more."""
         ...
 

@@ -14,7 +14,7 @@ from buddy.protocol.codes import Source, Tier
 from buddy.protocol.intents import Other
 from buddy.tools.contract import Call, Output, Place
 from buddy.tools.mcp.connection import ServerConnection
-from buddy.tools.mcp.contract import ToolDefinition
+from buddy.tools.mcp.contract import Caller, ToolDefinition
 
 SUMMARY = 200
 
@@ -70,7 +70,8 @@ class McpTool:
         async def report(text: str) -> None:
             await call.on_output("stdout", f"{text}\n".encode(errors="replace"))
 
-        return await self._connection.call(self._tool, args.given, report)
+        caller = Caller(call.session_id, report, call.ask)
+        return await self._connection.call(self._tool, args.given, caller)
 
     def _current(self) -> str:
         found = self._connection.find(self._tool)

@@ -1,0 +1,85 @@
+"""A server asks the user for data in the middle of a call: a question in the session, answered once."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from buddy.errors import ProtocolError
+from buddy.protocol.events import QuestionAnswered, QuestionAsked, RunComplete, ToolResult
+from buddy.protocol.question_requests import AnswerQuestion
+from buddy.protocol.requests import AcceptedReply, CancelRun, CancelRunReply
+from tests.harness.models import StepModel, answer, asks_for, call
+from tests.harness.processes import PATIENCE
+from tests.harness.runtime import RuntimeClient, checked_host
+from tests.replay.recordings import assert_same, recorded
+from tests.tools.mcp.servers import lines, plain_server, settings
+
+
+async def reply(
+    client: RuntimeClient, asked: QuestionAsked, action: str, given: dict[str, object] | None = None
+) -> None:
+    assert action in ("accept", "decline", "cancel")
+    request = AnswerQuestion(asked.question_id, action, given)
+    await client.api.request(request, AcceptedReply, client.session_id)
+
+
+async def test_a_question_is_answered_once_and_the_answer_reaches_the_server(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    model = StepModel(asks_for(call("mcp__one__order", {})), answer())
+    async with (
+        checked_host(tmp_path, model, mcp=settings(one=plain_server(ledger))) as host,
+        host.client() as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start(approval_policy="all")
+        await client.send("go")
+        asked = await client.wait_for(QuestionAsked)
+        assert (asked.source, asked.message, asked.mode) == ("mcp:one", "What would you like?", "form")
+        assert asked.schema is not None and set(asked.schema["properties"]) == {"size", "colour"}
+        with pytest.raises(ProtocolError, match="colour is missing"):
+            await reply(client, asked, "accept", {"size": 1})
+        with pytest.raises(ProtocolError, match="size must be of type integer"):
+            await reply(client, asked, "accept", {"size": "big", "colour": "red"})
+        await reply(client, asked, "accept", {"colour": "red"})
+        with pytest.raises(ProtocolError, match="is not open"):
+            await reply(client, asked, "decline")
+        await client.wait_for(RunComplete)
+        (answered,) = client.bodies(QuestionAnswered)
+        assert (answered.by, answered.action) == ("cli", "accept")
+        (result,) = client.bodies(ToolResult)
+        assert "'size': 2, 'colour': 'red'" in result.text
+        assert lines(ledger)[-1] == "order accept"
+        await assert_same(await recorded(host.runtime.log, client.session_id))
+
+
+async def test_a_headless_session_declines_and_says_so(tmp_path: Path) -> None:
+    model = StepModel(asks_for(call("mcp__one__order", {})), answer())
+    async with (
+        checked_host(tmp_path, model, mcp=settings(one=plain_server())) as host,
+        host.client() as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start("headless", approval_policy="all")
+        await client.send("go")
+        await client.wait_for(RunComplete)
+        (answered,) = client.bodies(QuestionAnswered)
+        assert (answered.by, answered.action) == ("policy", "decline")
+        assert "decline" in client.bodies(ToolResult)[0].text
+
+
+async def test_a_cancelled_run_closes_its_question(tmp_path: Path) -> None:
+    model = StepModel(asks_for(call("mcp__one__order", {})))
+    async with (
+        checked_host(tmp_path, model, mcp=settings(one=plain_server())) as host,
+        host.client() as client,
+        asyncio.timeout(PATIENCE),
+    ):
+        await client.start(approval_policy="all")
+        run_id = await client.send("go")
+        asked = await client.wait_for(QuestionAsked)
+        await client.api.request(CancelRun(client.session_id, run_id), CancelRunReply, client.session_id)
+        await client.wait_for(RunComplete)
+        assert [(one.by, one.action) for one in client.bodies(QuestionAnswered)] == [("daemon", "cancel")]
+        with pytest.raises(ProtocolError, match="is not open"):
+            await reply(client, asked, "decline")
