@@ -30,18 +30,25 @@ def parse(name: str, args: type[Struct], text: str) -> Struct:
             return _decoder(args).decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         pass  # examined below: something is wrong, or it is only a null
-    return _convert(name, args, _read_object(name, text))
+    return _convert(name, args, read_object(name, text))
 
 
 def parse_long(name: str, args: type[Struct], text: str) -> Steps[Struct]:
     """The same in steps, for arguments of any length."""
     if len(text) <= LONG:
         return parse(name, args, text)
+    return _convert(name, args, (yield from read_long_object(name, text)))
+
+
+def read_long_object(name: str, text: str) -> Steps[dict[str, object]]:
+    """The arguments as an object, in steps."""
+    if len(text) <= LONG:
+        return read_object(name, text)
     try:
         given: object = yield from decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise _unreadable(name, error) from error
-    return _convert(name, args, _check_object(name, given))
+    return _check_object(name, given)
 
 
 @cache
@@ -66,7 +73,7 @@ def _inline_value(key: str, value: Any, definitions: dict[str, Any]) -> Any:
     return value
 
 
-def _read_object(name: str, text: str) -> dict[str, object]:
+def read_object(name: str, text: str) -> dict[str, object]:
     try:
         given: object = msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:

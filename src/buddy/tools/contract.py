@@ -104,8 +104,8 @@ class DescribesArguments(Protocol):
 
     parameters: dict[str, Any]
 
-    def parse(self, arguments: str) -> Struct:
-        """Read the arguments of a call; ToolError says what is wrong with them."""
+    def read_arguments(self, given: dict[str, object]) -> Struct:
+        """The arguments of a call as `intent` and `run` take them; ToolError says what is wrong with them."""
         ...
 
 

@@ -92,12 +92,14 @@ class Registry:
     def parse(self, tool: AnyTool, arguments_json: str) -> Struct:
         """Read the arguments of a call; ToolError says what is wrong with them."""
         if isinstance(tool, DescribesArguments):
-            return tool.parse(arguments_json)
+            return tool.read_arguments(arguments.read_object(tool.name, arguments_json))
         return arguments.parse(tool.name, tool.args, arguments_json)
 
     def parse_long(self, tool: AnyTool, arguments_json: str) -> Steps[Struct]:
         """The same in steps, for arguments of any length."""
-        return arguments.parse_long(tool.name, tool.args, arguments_json)
+        if isinstance(tool, DescribesArguments):
+            return tool.read_arguments((yield from arguments.read_long_object(tool.name, arguments_json)))
+        return (yield from arguments.parse_long(tool.name, tool.args, arguments_json))
 
     @cached_property
     def _specs(self) -> tuple[Definition, ...]:

@@ -39,14 +39,8 @@ class McpTool:
         self.description: str = definition.description or f"{definition.name} of the MCP server"
         self.parameters: dict[str, Any] = {"type": "object", **definition.parameters}
 
-    def parse(self, arguments: str) -> McpArguments:
-        try:
-            given: object = msgspec.json.decode(arguments) if arguments.strip() else {}
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-            raise ToolError(f"{self.name}: the arguments are not valid JSON ({error}); send one JSON object") from error
-        if not isinstance(given, dict):
-            raise ToolError(f"{self.name}: the arguments must be one JSON object")
-        return McpArguments(msgspec.convert(given, dict[str, Any]), self._current())
+    def read_arguments(self, given: dict[str, object]) -> McpArguments:
+        return McpArguments(given, self._current())
 
     async def intent(self, args: McpArguments, place: Place) -> Other:  # noqa: ARG002 - a server is not on a target
         server = self._connection.definition
