@@ -10,7 +10,6 @@ from buddy.log.contract import Claim
 from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.protocol.intents import Intent
-from buddy.protocol.question_events import PersonAnswer, PersonQuestion
 from buddy.scrub.marks import has_mark
 from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
@@ -49,6 +48,7 @@ class ActiveRun:
         self._journal = journal
         self._approvals = approvals
         self._questions = questions
+        self.ask_person = questions.ask
         self._clock = clock
         self._put_blob = put_blob
         self.hooks = RunHooks(self, hooks)
@@ -111,9 +111,6 @@ class ActiveRun:
         if question.tier != "read-only":
             self._intents[question.call_id] = question.intent
         return await self._approvals.ask(question)
-
-    async def ask_person(self, call_id: str, question: PersonQuestion) -> PersonAnswer:
-        return await self._questions.ask(call_id, question)
 
     async def record_steering(self) -> bool:
         found = await self._record_steering()
