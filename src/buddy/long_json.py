@@ -226,14 +226,15 @@ def _put_back(value: Any, texts: dict[str, str]) -> Steps[Any]:
             for key, entry in entries.items():
                 if isinstance(entry, str | dict | list):
                     entries[key] = yield from _put_back(entry, texts)
+            return entries
         case list():
             items = cast("list[Any]", value)
             for at, entry in enumerate(items):
                 if isinstance(entry, str | dict | list):
                     items[at] = yield from _put_back(entry, texts)
+            return items
         case _:
-            pass
-    return value
+            return value
 
 
 def _encode_strings(value: Any) -> Steps[Any]:

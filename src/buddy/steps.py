@@ -20,17 +20,31 @@ Content = TypeVar("Content", str, bytes)
 Steps: TypeAlias = Generator[None, None, Result]
 
 
+class Turns:
+    """The turns of a task that does one long thing after another."""
+
+    def __init__(self) -> None:
+        self._begun = perf_counter()
+
+    async def take(self, work: Steps[Result]) -> Result:
+        """Do the work step by step."""
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                return done.value
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Let others run, if this task has taken its time."""
+        if perf_counter() - self._begun > TURN:
+            await asyncio.sleep(0)
+            self._begun = perf_counter()
+
+
 async def take_turns(work: Steps[Result]) -> Result:
     """Do the work step by step."""
-    begun = perf_counter()
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            return done.value
-        if perf_counter() - begun > TURN:
-            await asyncio.sleep(0)
-            begun = perf_counter()
+    return await Turns().take(work)
 
 
 def at_once(work: Steps[Result]) -> Result:

@@ -7,6 +7,7 @@ from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.protocol.envelopes import event_of
 from buddy.protocol.events import SessionStarted
 from buddy.sessions.fork import fork_events
+from buddy.steps import at_once
 from tests.backends.test_transcript import Story, compacted, told, user
 from tests.backends.wires import invalid_on_any_wire
 
@@ -34,7 +35,7 @@ def test_pinned_content_survives_a_prune() -> None:
     pins = Pins()
     pins.apply(40, compacted(f"[head]\nintroduction\n\nThe user said: never push{SEPARATOR}and so on", 30))
     pins.apply(41, user("a later message"))
-    text = pins.text(100, len, 10_000)
+    text = at_once(pins.text(100, len, 10_000))
     assert "The user said: never push" in text
     assert "a later message" in text
     assert "and so on" not in text

@@ -9,6 +9,7 @@ from buddy.scrub import Scrubber
 from buddy.scrub.heuristics import PASSES
 from buddy.scrub.pieces import LONGEST_LINE, split
 from buddy.scrub.token_formats import ARMOUR_LIMIT
+from buddy.steps import at_once
 from tests.scrub import corpora, figures
 
 SIZE = 9_000
@@ -80,8 +81,8 @@ def test_a_line_without_end_is_cut_at_the_same_places(filler: str) -> None:
     scrubber = Scrubber()
     text = filler * (2 * LONGEST_LINE // len(filler) + 500) + "\n" + "api_key=abcdef123456 " * 3_000
     whole = scrubber.text(text)
-    assert "".join(split(text)) == text
-    assert max(len(line) for piece in split(text) for line in piece.split("\n")) <= LONGEST_LINE
+    assert "".join(at_once(split(text))) == text
+    assert max(len(line) for piece in at_once(split(text)) for line in piece.split("\n")) <= LONGEST_LINE
     for size in (7, 40_000):
         stream = scrubber.stream()
         pieces = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]

@@ -71,11 +71,11 @@ class Run(Protocol):
         """Record an event; clients see it once it is committed."""
         ...
 
-    def stream(self, kind: str, text: str) -> None:
+    async def stream(self, kind: str, text: str) -> None:
         """Record a piece of text (`assistant_token`, `thinking_token`); pieces close in time become one event."""
         ...
 
-    def stream_output(self, call_id: str, stream: str, text: str) -> None:
+    async def stream_output(self, call_id: str, stream: str, text: str) -> None:
         """Record a piece of a running tool's output."""
         ...
 

@@ -13,8 +13,10 @@ from buddy.log.contract import SessionRecord
 from buddy.protocol.envelopes import IncomingRequest, payload_of, session_of
 from buddy.protocol.request_table import REQUESTS, RequestRow
 from buddy.protocol.shapes import Shape
+from buddy.scrub.scrubber import is_long
 from buddy.sessions.session import Session
 from buddy.sessions.sessions import Sessions
+from buddy.steps import take_turns
 
 AnyShape = TypeVar("AnyShape", bound=Shape)
 Subject = SessionRecord | Session | None
@@ -66,6 +68,9 @@ class Dispatcher:
             if not peer.roles.recognise(record) and row.access != "client":
                 raise no_session(session_id)
         _admit(peer, request.type, row, session_id)
+        if is_long(request.payload):
+            # So that its texts are known to the scrubber when they are recorded, which must not take long.
+            await take_turns(self._sessions.services.scrubber.tree_steps({"payload": request.payload}))
         subject = await self._sessions.open(session_id) if row.acts_on == "open_session" else record
         return await handler(peer, payload, subject)
 

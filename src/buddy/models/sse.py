@@ -38,15 +38,15 @@ class Events:
             self._hold(chunk)
             return []
         lines = chunk.split(b"\n")
-        lines[0] = self._release(lines[0])
         rest = lines.pop()
-        events = self._take(lines)
+        events = self._end_line(lines.pop(0)) if self._partial else []
+        events += self._take(lines)
         self._hold(rest)
         return events
 
     def finish(self) -> list[bytes]:
         """The stream is over: the event that was still open, if it has data."""
-        return self._take([self._release(b""), b""])
+        return [*self._end_line(b""), *self._take([b""])]
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         # A CR at the end of a chunk counts immediately, or a server that ends lines with CR alone would always be one
@@ -65,12 +65,14 @@ class Events:
             self._partial_size += len(part)
             self._check()
 
-    def _release(self, end: bytes) -> bytes:
-        """The line of which this is the end."""
-        held = b"".join([*self._partial, end]) if self._partial else end
-        self._partial = []
-        self._partial_size = 0
-        return held
+    def _end_line(self, end: bytes) -> list[bytes]:
+        """Take the line that was held, of which this is the end; of a long one, nothing is copied twice."""
+        held, self._partial, self._partial_size = [*self._partial, end], [], 0
+        if len(held[0]) >= 6 and held[0][:5] == b"data:" and not self._at_start:
+            held[0] = held[0][6:] if held[0][5:6] == b" " else held[0][5:]
+            self._add(b"".join(held))
+            return []
+        return self._take([b"".join(held)])
 
     def _check(self) -> None:
         if self._data_size + self._partial_size > self._limit:

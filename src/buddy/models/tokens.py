@@ -10,9 +10,15 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from buddy.steps import Steps
+
 _RATIO = (0.5, 2.0)
 _WEIGHT = 0.25
 _CHARS = 4
+PART = 32 * 1024
+_NEAR = 1024
+# Between two words: tokens begin with the blank or the newline before a word, and never with the end of another.
+_SEAM = re.compile(r"(?<=[A-Za-z])[ \n](?=[A-Za-z])")
 _O200K = r"(?:chatgpt-4o|codex|gpt-oss|gpt-(?:4o|4\.[1-9]|[5-9]|[1-9]\d)|o[1-9](?!\d))(?![a-z])"
 
 _counts: dict[str, Callable[[str], int]] = {}
@@ -27,6 +33,25 @@ def count(text: str, model: str = "") -> int:
         with _loading:
             found = _counts.setdefault(name, _load(name))
     return found(text)
+
+
+def count_steps(text: str, model: str = "") -> Steps[int]:
+    """The same in steps, for texts of any length: cut where a token can't reach across, if there is such a place."""
+    total = start = 0
+    while start < len(text):
+        end = _seam(text, start)
+        total += count(text[start:end], model)
+        start = end
+        yield
+    return total
+
+
+def _seam(text: str, start: int) -> int:
+    end = start + PART
+    if end >= len(text):
+        return len(text)
+    seams = [found.start() for found in _SEAM.finditer(text, end - _NEAR, end)]
+    return seams[-1] if seams else end
 
 
 def vocabulary(model: str) -> str:

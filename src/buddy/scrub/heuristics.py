@@ -9,6 +9,7 @@ Invariants:
 """
 
 import bisect
+from itertools import chain
 
 from buddy.scrub import entropy, key_value, token_formats
 from buddy.scrub.formats import RUN
@@ -16,9 +17,11 @@ from buddy.scrub.key_names import ENDING
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import ENTROPY_MARK, MARK, OPENING, Span, merge_spans
 from buddy.scrub.pieces import split
+from buddy.steps import Steps, at_once
 
 PASSES = 8
 LONGEST_ID = 40
+_AT_ONCE = 16
 _OWN = frozenset({"sess", "run", "msg", "asst", "appr", "req", "call"})
 
 Hit = tuple[int, int, str]  # start, end, and the mark that replaces it
@@ -29,9 +32,15 @@ _LONG_RUN = LazyPattern(rf"[{RUN}]{{16}}")
 
 def mask(text: str, *, random: bool = True) -> str:
     """Hide what looks like a secret; with `random` false, not because of its randomness alone."""
-    if not is_suspicious(text):
-        return text
-    return "".join(mask_piece(piece, random=random) for piece in split(text))
+    return at_once(_mask(text, random=random)) if is_suspicious(text) else text
+
+
+def _mask(text: str, *, random: bool) -> Steps[str]:
+    masked: list[str] = []
+    for piece in (yield from split(text)):
+        hidden = yield from mask_piece(piece, random=random)
+        masked.append(hidden)
+    return "".join(masked)
 
 
 def is_suspicious(text: str) -> bool:
@@ -49,29 +58,39 @@ def _is_own_id(text: str) -> bool:
     return prefix in _OWN and is_ulid and (not point or (turn.isascii() and turn.isdecimal()))
 
 
-def mask_piece(text: str, *, random: bool = True) -> str:
+def mask_piece(text: str, *, random: bool = True) -> Steps[str]:
     """Mask a text without overlong words; lines that contain a mark afterwards are examined again."""
-    hits = _hits(text, random=random)
+    hits = yield from _hits(text, random=random)
     if not hits:
         return text
     lines = _replace(text, hits).split("\n")
-    return "\n".join(_mask_again(line, random=random) if OPENING in line else line for line in lines)
+    for number, line in enumerate(lines):
+        if OPENING in line:
+            lines[number] = yield from _mask_again(line, random=random)
+    return "\n".join(lines)
 
 
-def _mask_again(line: str, *, random: bool) -> str:
+def _mask_again(line: str, *, random: bool) -> Steps[str]:
     """A mark ends a word, so that another one may show; ordinary text needs one more pass."""
     for _ in range(PASSES - 1):
-        hits = _hits(line, random=random)
+        hits = yield from _hits(line, random=random)
         if not hits:
             break
         line = _replace(line, hits)
     return line
 
 
-def _hits(text: str, *, random: bool) -> list[Hit]:
+def _hits(text: str, *, random: bool) -> Steps[list[Hit]]:
     runs = token_formats.runs(text)
-    certain = merge_spans([*token_formats.spans(text, runs), *key_value.spans(text)])
+    found: list[Span] = []
+    for number, span in enumerate(chain(token_formats.spans(text, runs), key_value.spans(text))):
+        if span is not None:
+            found.append(span)
+        if number % _AT_ONCE == 0:
+            yield
+    certain = merge_spans(found)
     guessed = list(entropy.spans(text, runs)) if random else []
+    yield
     hits = [(start, end, MARK) for start, end in certain]
     return hits + [(start, end, ENTROPY_MARK) for start, end in guessed if not _overlaps((start, end), certain)]
 

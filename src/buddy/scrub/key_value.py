@@ -76,12 +76,11 @@ class RunEnds:
         return end
 
 
-def spans(text: str) -> Iterator[Span]:
+def spans(text: str) -> Iterator[Span | None]:
+    """The values, and None for each name without one: looking for it takes time, too."""
     ends = RunEnds(text)
     for named in _NAMED.finditer(text):
-        span = _value(text, named, ends)
-        if span:
-            yield span
+        yield _value(text, named, ends)
     if "://" in text:
         yield from (hit.span(2) for hit in _USERINFO.finditer(text) if is_login(hit[1], hit[2]))
     if "-u" in text:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.safe_cuts import SafeCuts
 from buddy.scrub.token_formats import ARMOUR_LIMIT, DASHES
+from buddy.steps import Steps
 
 FAR = ARMOUR_LIMIT
 LONGEST_WORD = 8 * 1024
@@ -57,28 +58,31 @@ class ArmourRows:
         return found
 
 
-def split(text: str) -> Iterator[str]:
+def split(text: str) -> Steps[list[str]]:
     """The pieces of a complete text."""
+    pieces: list[str] = []
     done = 0
     for cut in ArmourRows().cuts(text) if len(text) > FAR else ():
-        yield from _split(text[done:cut])
+        pieces += yield from _split(text[done:cut])
         done = cut
-    yield from _split(text[done:] if done else text)
+    pieces += yield from _split(text[done:] if done else text)
+    return pieces
 
 
-def _split(text: str) -> Iterator[str]:
+def _split(text: str) -> Steps[list[str]]:
+    pieces: list[str] = []
     done = 0
     if len(text) >= LONGEST_WORD:
         for line, end in _long_lines(text):
-            cut = forced_cut(text, line, end)
+            cut = yield from forced_cut(text, line, end)
             while cut is not None:
-                yield text[done:cut]
+                pieces.append(text[done:cut])
                 done = cut
-                cut = forced_cut(text, done, end)
-    yield text[done:]
+                cut = yield from forced_cut(text, done, end)
+    return [*pieces, text[done:]]
 
 
-def forced_cut(text: str, line: int, end: int, blank: int = 0) -> int | None:
+def forced_cut(text: str, line: int, end: int, blank: int = 0) -> Steps[int | None]:
     """Where a line that reaches from `line` to `end` must be cut first; None if it need not.
 
     If `line` is negative, the line began before this text, and `blank` says where its last blank was: the cut may be
@@ -90,7 +94,7 @@ def forced_cut(text: str, line: int, end: int, blank: int = 0) -> int | None:
         start, stop = word.span(1)
         delimiter = _DELIMITER.match(text, start + LONGEST_WORD // 2, stop)
         return delimiter.end() if delimiter else stop
-    return _cut_line(text, line, limit, blank) if limit <= end else None
+    return (yield from _cut_line(text, line, limit, blank)) if limit <= end else None
 
 
 def is_wide(character: str) -> bool:
@@ -114,7 +118,7 @@ def _long_lines(text: str) -> Iterator[tuple[int, int]]:
         start = end + 1
 
 
-def _cut_line(text: str, line: int, limit: int, blank: int) -> int:
+def _cut_line(text: str, line: int, limit: int, blank: int) -> Steps[int]:
     half = line + _HALF_LINE
     last = next((at for at in range(limit, max(half, 0), -1) if text[at - 1].isspace()), blank)
     if last <= max(half, 0):
@@ -122,5 +126,5 @@ def _cut_line(text: str, line: int, limit: int, blank: int) -> int:
             return blank
         # Only a word that starts with wide characters is this long.
         return next((at for at in range(limit - 1, max(half, 0), -1) if is_wide(text[at])), limit)
-    safe = SafeCuts().find(text, last, max(line, 0))
+    safe = yield from SafeCuts().find(text, last, max(line, 0))
     return safe if safe >= half else last

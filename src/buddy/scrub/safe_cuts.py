@@ -6,6 +6,9 @@ be a name that waits for its value, and so on: every link of such a chain is exa
 
 from buddy.scrub import key_value
 from buddy.scrub.token_formats import OpenArmour
+from buddy.steps import Steps
+
+_AT_ONCE = 16
 
 
 class SafeCuts:
@@ -19,15 +22,19 @@ class SafeCuts:
         self._armour.clear()
         self._known.clear()
 
-    def find(self, text: str, cut: int, start: int = 0) -> int:
+    def find(self, text: str, cut: int, start: int = 0) -> Steps[int]:
         """The last safe position at or before `cut` (itself after a blank); nothing before `start` counts."""
         walked: list[int] = []
+        steps = 0
         while cut > start and cut not in self._known:
             held = min(key_value.open_at(text, cut, start), self._armour.find(text, cut, start))
             if held == cut:
                 break
             if cut < len(text):  # otherwise the next character may change the answer
                 walked.append(cut)
+            steps += 1
+            if steps % _AT_ONCE == 0:
+                yield
             # The preceding word may itself be the value of a name before it: look again.
             cut = _word_start(text, held, start)
         cut = self._known.get(cut, cut)

@@ -6,10 +6,11 @@ Invariants:
 - a stream's outputs, joined, are the masking of the complete text, however it was cut into chunks;
 - ids, digests and hashes in a tree are never hidden because of their randomness;
 - short texts that were found clean are cached until a secret is registered: names, ids and fixed phrases occur in every
-  event.
+  event;
+- in steps, the result is the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from operator import eq, is_not
@@ -27,6 +28,7 @@ from buddy.scrub.secret_values import is_secret
 from buddy.scrub.streams import Stream, ValueStream
 from buddy.scrub.text_fields import text_fields
 from buddy.scrub.values import Values
+from buddy.steps import Steps, at_once, parts
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
 
@@ -39,6 +41,10 @@ _NOTHING: frozenset[str] = frozenset()
 _SHORT = 80
 _REMEMBERED = 4096
 _AHEAD = 16 * 1024 * 1024
+_AT_ONCE = 512
+_PART = 16  # what a part of a value takes, in characters
+SLICE = 4 * 1024
+"""Characters of a long text that are examined together; a step takes less, if there is much in them."""
 
 
 class Scrubber:
@@ -49,7 +55,7 @@ class Scrubber:
         """How often a secret was registered: what was scrubbed before has to be scrubbed again."""
         self._values = Values()
         self._latest = ""
-        self._ahead: dict[int, tuple[str, str]] = {}  # by identity: comparing long texts would cost as much as hashing
+        self._known = MaskedTexts()
         self._clean: dict[bool, set[str]] = {True: set(), False: set()}  # by whether randomness was checked
         self._text_fields: dict[type[Struct], tuple[_TextField, ...]] = {}
 
@@ -60,7 +66,7 @@ class Scrubber:
             self._values.add(secret)
             self.version += 1
             self._latest = ""
-            self._ahead.clear()
+            self._known.clear()
             for clean in self._clean.values():
                 clean.clear()
 
@@ -72,31 +78,49 @@ class Scrubber:
         """Without `random`, for sentences that may name ids, nothing is hidden only because it looks random."""
         return self._mask(text, random=random)
 
-    def scrubbed_ahead(self, text: str) -> str | None:
-        """The masked text, if it was scrubbed before this."""
-        known = self._ahead.get(id(text))
-        return known[1] if known is not None and known[0] is text else text if text is self._latest else None
-
-    def remember(self, text: str, masked: str) -> None:
-        """Masking this very text again takes no time, until a few others were remembered or a secret is registered."""
-        self._ahead[id(text)] = text, masked
-        self._ahead[id(masked)] = masked, masked
-        while len(self._ahead) > 2 and sum(len(known) for known, _ in self._ahead.values()) > _AHEAD:
-            del self._ahead[next(iter(self._ahead))]
+    def text_steps(self, text: str, *, random: bool = True) -> Steps[str]:
+        """The same in steps; masking this very text again takes no time, until a few others were masked."""
+        if len(text) <= _AT_ONCE or not random:
+            return self._mask(text, random=random)
+        if (known := self._known.get(text)) is not None or text is self._latest:
+            return known or text
+        stream = self.stream()
+        pieces: list[str] = []
+        for part in parts(text, SLICE):
+            pieces.append((yield from stream.feed_steps(part)))
+            yield
+        masked = "".join([*pieces, (yield from stream.finish_steps())])
+        yield
+        masked = text if masked == text else masked
+        self._known.add(text, masked)
+        return masked
 
     def registered(self, text: str) -> str:
         """Mask registered values alone: for text that must stay byte for byte the same if it contains none."""
         return self._values.mask(text)
 
-    @overload
-    def tree(self, value: str) -> str: ...
+    def registered_steps(self, text: str) -> Steps[str]:
+        """The same in steps."""
+        if len(text) <= _AT_ONCE or self._values.empty:
+            return self.registered(text)
+        stream = ValueStream(self._values)
+        pieces: list[str] = []
+        for part in parts(text, SLICE):
+            pieces.append((yield from stream.feed(part)))
+            yield
+        return "".join([*pieces, (yield from stream.finish())])
+
     @overload
     def tree(self, value: dict[str, Any]) -> dict[str, Any]: ...
     @overload
     def tree(self, value: Json) -> Json: ...
     def tree(self, value: Json) -> Json:
         """A scrubbed copy of a JSON value, keys included; the value itself if there is nothing to hide."""
-        return self._scrub(value, "")
+        return at_once(self._scrub(value, ""))
+
+    def tree_steps(self, value: dict[str, Any]) -> Steps[dict[str, Any]]:
+        """The same in steps."""
+        return self._dict(value)
 
     def is_clean(self, shape: Struct) -> bool:
         """Whether a struct certainly has nothing to hide. Most events have not, and this costs a tenth of `tree`."""
@@ -115,7 +139,7 @@ class Scrubber:
         if isinstance(value, tuple):
             return all(self._is_clean_value(item, name) for item in cast("tuple[Any, ...]", value))
         tree = to_builtins(value)
-        return self._scrub(tree, name) is tree
+        return at_once(self._scrub(tree, name)) is tree
 
     def _find_text_fields(self, shape: type[Struct]) -> tuple[_TextField, ...]:
         found = self._text_fields[shape] = tuple(
@@ -127,32 +151,43 @@ class Scrubber:
     def stream(self) -> Stream:
         return Stream(self._values)
 
-    def registered_stream(self) -> ValueStream:
-        return ValueStream(self._values)
-
-    def _scrub(self, value: Json, name: str) -> Json:
+    def _scrub(self, value: Json, name: str) -> Steps[Json]:
         match value:
             case str():
-                return self._scrub_field(value, name)
+                if len(value) <= _AT_ONCE:
+                    return self._scrub_field(value, name)
+                return (yield from self._scrub_long_field(value, name))
             case dict():
-                return self._dict(value)
+                return (yield from self._dict(value))
             case list():
-                scrubbed = [self._scrub(item, name) for item in value]
+                scrubbed = yield from _scrub_all(self._scrub, value, name)
                 return scrubbed if _differ(scrubbed, value) else value
             case tuple():
-                scrubbed = tuple(self._scrub(item, name) for item in value)
+                scrubbed = tuple((yield from _scrub_all(self._scrub, value, name)))
                 return scrubbed if _differ(scrubbed, value) else value
             case _:
                 return value
 
     def _scrub_field(self, value: str, name: str) -> str:
+        if len(value) > _AT_ONCE:
+            return at_once(self._scrub_long_field(value, name))
         kind, random = _traits(name)
         if kind and _is_secret_field(kind, value):
             return MARK
         return self._mask(value, random=random)
 
-    def _dict(self, value: dict[str, Json]) -> dict[str, Json]:
-        scrubbed = {self.text(key): self._scrub(item, key) for key, item in value.items()}
+    def _scrub_long_field(self, value: str, name: str) -> Steps[str]:
+        kind, random = _traits(name)
+        if kind and _is_secret_field(kind, value):
+            return MARK
+        return (yield from self.text_steps(value, random=random))
+
+    def _dict(self, value: dict[str, Json]) -> Steps[dict[str, Json]]:
+        scrubbed: dict[str, Json] = {}
+        for key, item in value.items():
+            hidden = yield from self.text_steps(key)
+            scrubbed[hidden] = yield from self._scrub(item, key)
+            yield
         same = len(scrubbed) == len(value) and not _differ(scrubbed.values(), value.values())
         return value if same and all(map(eq, scrubbed, value)) else scrubbed
 
@@ -160,8 +195,8 @@ class Scrubber:
         clean = self._clean[random]
         if text is self._latest or text in clean:
             return text
-        if (known := self._ahead.get(id(text))) is not None and known[0] is text:
-            return known[1]
+        if (known := self._known.get(text)) is not None:
+            return known
         masked = heuristics.mask(self._values.mask(text), random=random)
         if masked != text:
             return masked
@@ -173,6 +208,38 @@ class Scrubber:
                 clean.clear()
             clean.add(text)
         return text
+
+
+class MaskedTexts:
+    """A few long texts and their masking, by identity: comparing them would cost as much as hashing."""
+
+    def __init__(self) -> None:
+        self._masked: dict[int, tuple[str, str]] = {}
+        self._size = 0
+
+    def get(self, text: str) -> str | None:
+        known = self._masked.get(id(text))
+        return known[1] if known is not None and known[0] is text else None
+
+    def add(self, text: str, masked: str) -> None:
+        for known in (text, masked):
+            if id(known) not in self._masked:
+                self._masked[id(known)] = known, masked
+                self._size += len(known)
+        while len(self._masked) > 2 and self._size > _AHEAD:
+            self._size -= len(self._masked.pop(next(iter(self._masked)))[0])
+
+    def clear(self) -> None:
+        self._masked.clear()
+        self._size = 0
+
+
+def _scrub_all(scrub: Callable[[Json, str], Steps[Json]], values: Sequence[Json], name: str) -> Steps[list[Json]]:
+    scrubbed: list[Json] = []
+    for value in values:
+        scrubbed.append((yield from scrub(value, name)))
+        yield
+    return scrubbed
 
 
 @lru_cache(maxsize=512)
@@ -190,3 +257,17 @@ def _is_secret_field(kind: Kind, value: str) -> bool:
 
 def _differ(scrubbed: Iterable[Json], value: Iterable[Json]) -> bool:
     return any(map(is_not, scrubbed, value))
+
+
+def is_long(tree: object) -> bool:
+    """Whether scrubbing a JSON value takes a while: there is a long text in it, or many parts."""
+    pending, size = [tree], 0
+    while pending and size <= SLICE:
+        value = pending.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, dict | list | tuple):
+            inner = cast("dict[str, object] | list[object] | tuple[object, ...]", value)
+            size += _PART * len(inner)
+            pending += inner.values() if isinstance(inner, dict) else inner
+    return size > SLICE

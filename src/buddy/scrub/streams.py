@@ -3,7 +3,8 @@
 Invariants:
 - the outputs, joined, are the masking of the complete text, however it was cut into chunks;
 - only what could still become a secret is held back: of ordinary prose the last word, or the last character in scripts
-  without blanks; at most a private key or a word up to their limits, or the longest registered value.
+  without blanks; at most a private key or a word up to their limits, or the longest registered value;
+- a chunk is examined in steps, each of which takes a fraction of a millisecond; the next one is fed after the last.
 """
 
 from buddy.scrub import heuristics
@@ -13,6 +14,7 @@ from buddy.scrub.pieces import FIRST_WIDE, LONGEST_LINE, LONGEST_WORD, ArmourRow
 from buddy.scrub.safe_cuts import SafeCuts
 from buddy.scrub.token_formats import DASHES
 from buddy.scrub.values import Values
+from buddy.steps import Steps, at_once
 
 _HELD = 256
 _MUCH = 1024
@@ -26,15 +28,20 @@ class Stream:
         self._heuristics = HeuristicStream()
 
     def feed(self, text: str) -> str:
-        text = self._values.feed(text)
-        return self._heuristics.feed(text) if text else ""
+        return at_once(self.feed_steps(text))
 
     def finish(self) -> str:
-        return self._heuristics.feed(self._values.finish()) + self._heuristics.finish()
+        """What was held back: the text is complete, or another starts after it."""
+        return at_once(self.finish_steps())
 
-    def flush(self) -> str:
-        """Return what is held back, because another text starts after this one."""
-        return self.finish()
+    def feed_steps(self, text: str) -> Steps[str]:
+        text = yield from self._values.feed(text)
+        return (yield from self._heuristics.feed(text)) if text else ""
+
+    def finish_steps(self) -> Steps[str]:
+        last = yield from self._values.finish()
+        out = yield from self._heuristics.feed(last)
+        return out + (yield from self._heuristics.finish())
 
 
 class ValueStream:
@@ -47,42 +54,42 @@ class ValueStream:
         self._wrapped = False
         self._enough = 0  # how much must be held before it is worth to look again
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str) -> Steps[str]:
         if self._values.empty and not self._held:
             return text
         self._held += text
         if len(self._held) < self._enough:
             return ""
-        out = self._examine()
+        out = yield from self._examine()
         self._enough = len(self._held) * 5 // 4 if len(self._held) > _MUCH else 0
         return out
 
-    def _examine(self) -> str:
-        out = self._close() if MARK in self._held else ""
+    def _examine(self) -> Steps[str]:
+        out = (yield from self._close()) if MARK in self._held else ""
         cut = max(self._held.rfind(" "), self._held.rfind("\n")) + 1
         ends_wide = self._held[-1:] >= FIRST_WIDE and is_wide(self._held[-1])
         if cut == 0 and len(self._held) <= _HELD and not ends_wide:
             return out
         noisy = has_noise(self._held)
         if cut == 0 or ends_wide:
-            cut = self._values.open_at(self._held.removesuffix("\r"))
+            cut = yield from self._values.open_at(self._held.removesuffix("\r"))
         elif self._values.has_spaces or self._held[cut - 1] == "\n" or noisy:
-            cut = self._values.open_at(self._held[:cut])
+            cut = yield from self._values.open_at(self._held[:cut])
         if self._covered or self._values.may_hold(self._held, noisy=noisy):
-            return out + self._release(cut)
+            return out + (yield from self._release(cut))
         return out + self._pass(cut)
 
-    def finish(self) -> str:
-        out = self._close() if MARK in self._held else ""
+    def finish(self) -> Steps[str]:
+        out = (yield from self._close()) if MARK in self._held else ""
         self._enough = 0
-        return out + self._release(len(self._held))
+        return out + (yield from self._release(len(self._held)))
 
-    def _close(self) -> str:
+    def _close(self) -> Steps[str]:
         """Parts that a mark follows are complete."""
         *parts, self._held = self._held.split(MARK)
         masked: list[str] = []
         for part in parts:
-            out, _ = self._values.mask_part(part, len(part), self._covered, wrapped=self._wrapped)
+            out, _ = yield from self._values.mask_part(part, len(part), self._covered, wrapped=self._wrapped)
             masked += (out, MARK)
             self._covered, self._wrapped = 0, False
         return "".join(masked)
@@ -92,10 +99,11 @@ class ValueStream:
         self._wrapped = out.endswith("\n") if out else self._wrapped
         return out
 
-    def _release(self, cut: int) -> str:
+    def _release(self, cut: int) -> Steps[str]:
         if cut == 0:
             return ""
-        out, self._covered = self._values.mask_part(self._held, cut, self._covered, wrapped=self._wrapped)
+        masking = self._values.mask_part(self._held, cut, self._covered, wrapped=self._wrapped)
+        out, self._covered = yield from masking
         self._wrapped = self._held[cut - 1] == "\n"
         self._held = self._held[cut:]
         return out
@@ -109,7 +117,7 @@ class HeuristicStream:
         self._rows = ArmourRows()
         self._tail = ""  # could become the opening of an armour line
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str) -> Steps[str]:
         text = self._tail + text
         if "-" in text[1 - len(DASHES) :]:
             size = next((size for size in range(len(DASHES) - 1, 0, -1) if text.endswith(DASHES[:size])), 0)
@@ -119,14 +127,17 @@ class HeuristicStream:
         out: list[str] = []
         done = 0
         for cut in self._rows.cuts(text):
-            out += (self._part.feed(text[done:cut]), self._part.finish())
+            out.append((yield from self._part.feed(text[done:cut])))
+            out.append((yield from self._part.finish()))
             done = cut
-        return "".join([*out, self._part.feed(text[done:] if done else text)])
+        last = yield from self._part.feed(text[done:] if done else text)
+        return "".join([*out, last]) if out else last
 
-    def finish(self) -> str:
+    def finish(self) -> Steps[str]:
         tail, self._tail = self._tail, ""
         self._rows = ArmourRows()
-        return self._part.feed(tail) + self._part.finish()
+        out = yield from self._part.feed(tail)
+        return out + (yield from self._part.finish())
 
 
 class _PartStream:
@@ -140,7 +151,7 @@ class _PartStream:
         self._blank: int = 0  # after the last blank before it
         self._cuts = SafeCuts()
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str) -> Steps[str]:
         last = _last_blank(text)
         out = ""
         before, word, line = len(self._held), self._word, self._line
@@ -150,23 +161,23 @@ class _PartStream:
             newline = text.rfind("\n")
             self._line = before + newline + 1 if newline >= 0 else line
         if len(self._held) - word >= LONGEST_WORD or len(self._held) - line >= LONGEST_LINE:
-            out = self._force(line)
+            out = yield from self._force(line)
         if last >= 0:
-            out += self._release()
+            out += yield from self._release()
         return out + self._start() if self._held >= FIRST_WIDE and not self._word else out
 
-    def finish(self) -> str:
+    def finish(self) -> Steps[str]:
         held = self._held
         self._drop(len(held))
         self._line = self._blank = 0
-        return heuristics.mask_piece(held) if heuristics.is_suspicious(held) else held
+        return (yield from heuristics.mask_piece(held)) if heuristics.is_suspicious(held) else held
 
-    def _release(self) -> str:
+    def _release(self) -> Steps[str]:
         cut = self._word
         region = self._held[:cut]
         if heuristics.is_suspicious(region):
-            cut = self._cuts.find(self._held, cut)
-            region = heuristics.mask_piece(self._held[:cut])
+            cut = yield from self._cuts.find(self._held, cut)
+            region = yield from heuristics.mask_piece(self._held[:cut])
         self._drop(cut)
         if cut:
             self._blank = 0
@@ -178,19 +189,20 @@ class _PartStream:
         self._drop(cut)
         return out
 
-    def _force(self, line: int) -> str:
+    def _force(self, line: int) -> Steps[str]:
         """Cut words and lines that are too long at the same places as in the complete text."""
         out: list[str] = []
         while True:
             end = self._held.find("\n", max(line, 0))
             end = len(self._held) if end < 0 else end
-            cut = forced_cut(self._held, line, end, self._blank)
+            cut = yield from forced_cut(self._held, line, end, self._blank)
             if cut is None and end == len(self._held):
                 return "".join(out)
             if cut is None:
                 line = end + 1
                 continue
-            out.append(heuristics.mask_piece(self._held[: max(cut, 0)]))
+            masked = yield from heuristics.mask_piece(self._held[: max(cut, 0)])
+            out.append(masked)
             line = min(cut, 0)
             self._line = max(self._line, cut)
             self._drop(max(cut, 0))

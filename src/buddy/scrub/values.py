@@ -17,6 +17,7 @@ from buddy.scrub.lazy import LazyPattern
 from buddy.scrub.marks import MARK, Span
 from buddy.scrub.multi_search import SKIPPED, MultiSearch, three_characters
 from buddy.scrub.noise import DEEPEST, OVERSTRUCK, has_noise, kinds_of_noise, open_noise
+from buddy.steps import Steps, at_once
 
 NOISE_WITHIN = 16 * 1024
 """How much noise a value may have inside: more would have to be held back without end."""
@@ -59,9 +60,9 @@ class Values:
     def mask(self, text: str) -> str:
         if self.empty or not self.may_hold(text, noisy=has_noise(text)) or not any(self._hits(text, wrapped=False)):
             return text
-        return MARK.join(self.mask_part(part, len(part))[0] for part in text.split(MARK))
+        return MARK.join(at_once(self.mask_part(part, len(part)))[0] for part in text.split(MARK))
 
-    def mask_part(self, part: str, cut: int, covered: int = 0, *, wrapped: bool = False) -> tuple[str, int]:
+    def mask_part(self, part: str, cut: int, covered: int = 0, *, wrapped: bool = False) -> Steps[tuple[str, int]]:
         """Mask what starts before `cut`, in a part without marks whose first `covered` characters are hidden already.
 
         `wrapped` says that a line break precedes the part. Returns the text up to the cut, and how many characters
@@ -69,7 +70,11 @@ class Values:
         """
         pieces: list[str] = []
         done = covered
-        for start, end in sorted(self._hits(part, wrapped=wrapped)):
+        hits: list[Span] = []
+        for hit in self._hits(part, wrapped=wrapped):
+            hits.append(hit)
+            yield
+        for start, end in sorted(hits):
             if start >= cut:
                 break
             if start >= done:
@@ -79,11 +84,11 @@ class Values:
             pieces.append(part[done:cut])
         return "".join(pieces), max(done - cut, 0)
 
-    def open_at(self, part: str) -> int:
+    def open_at(self, part: str) -> Steps[int]:
         """The position from which the end of this part could become a hit or a mark; its length if it can't."""
         size = len(part)
         open_mark = _open_mark(part)
-        held = min(self._open_value(part), open_mark)
+        held = min((yield from self._open_value(part)), open_mark)
         if open_mark == size:
             return held
         # Once complete, the mark wins over values that reach into it: they can't be decided before it is.
@@ -111,18 +116,21 @@ class Values:
                 if hit[1] - hit[0] <= self.longest + NOISE_WITHIN:
                     yield hit
 
-    def _open_value(self, part: str) -> int:
+    def _open_value(self, part: str) -> Steps[int]:
         held = self._open(part, _without_breaks(part), _BREAK)
+        yield
         # Not in what may still be removed itself.
         quiet = part[: open_noise(part)]
         is_noisy = has_noise(part) or len(quiet) < len(part)
         for noise in kinds_of_noise(part) if is_noisy else ():
             held = min(held, self._open_without(noise, quiet, held))
+            yield
         # Of the last characters, some may still be taken back.
         for size in range(len(quiet) - 1, max(len(quiet) - 1 - DEEPEST, -1), -1):
             if quiet[size].isspace():
                 break
             held = min(held, self._open_without(OVERSTRUCK, quiet[:size], held))
+            yield
         return held
 
     def _open_without(self, noise: LazyPattern, part: str, otherwise: int) -> int:

@@ -50,7 +50,7 @@ async def _result_of(run: Run, criterion: Criterion) -> AcceptanceResult:
         id=criterion.id,
         passed=finished.exit_code == criterion.exit_code,
         exit_code=finished.exit_code,
-        output=shorten_middle(run.scrub(output.text("stdout")), 4096),
+        output=shorten_middle(await run.scrub_long(output.text("stdout")), 4096),
         round=run.state.round,
     )
 

@@ -11,13 +11,13 @@ from buddy.protocol.codes import Tier
 from buddy.protocol.events import ApprovalExpired, AssistantMessage, EventBody, ToolClaimed, ToolResult
 from buddy.protocol.intents import Intent
 from buddy.scrub.marks import has_mark
-from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.approvals import Approvals
 from buddy.sessions.file_tracker import FileTracker
 from buddy.sessions.hook_points import HookPoints
 from buddy.sessions.journal import Journal, Rows
 from buddy.sessions.questions import Questions
 from buddy.sessions.run_hooks import RunHooks
+from buddy.steps import take_turns
 from buddy.tools.contract import Place
 
 STREAMED_PER_CALL = 1024 * 1024
@@ -73,16 +73,16 @@ class ActiveRun:
         if started:
             self.files.end_soon(self.run_id, started)
 
-    def stream(self, kind: str, text: str) -> None:
-        self._journal.stream((kind, "", ""), text, self.run_id)
+    async def stream(self, kind: str, text: str) -> None:
+        await self._journal.stream((kind, "", ""), text, self.run_id)
 
-    def stream_output(self, call_id: str, stream: str, text: str) -> None:
+    async def stream_output(self, call_id: str, stream: str, text: str) -> None:
         """Shown up to a limit per call; the result keeps the rest."""
         streamed = self._streamed.get(call_id, 0)
         shown = text[: STREAMED_PER_CALL - streamed]
         if shown:
             self._streamed[call_id] = streamed + len(shown)
-            self._journal.stream(("tool_output", call_id, stream), shown, self.run_id)
+            await self._journal.stream(("tool_output", call_id, stream), shown, self.run_id)
 
     async def commit(self) -> None:
         await self._journal.commit()
@@ -133,10 +133,15 @@ class ActiveRun:
         return call.arguments
 
     async def scrub_ahead(self, body: EventBody) -> None:
+        if body.facts.ends_reply:
+            await self._journal.finish_streams("thinking_token")
+            await self._journal.finish_streams("assistant_token")
+        elif isinstance(body, ToolResult):
+            await self._journal.finish_streams("tool_output", body.call_id or "")
         await self._journal.prepare(body)
 
     async def scrub_long(self, text: str) -> str:
-        return await scrub_in_slices(self._journal.scrubber, text)
+        return await take_turns(self._journal.scrubber.text_steps(text))
 
     def scrub(self, text: str) -> str:
         return self._journal.scrubber.text(text)

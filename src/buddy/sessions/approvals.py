@@ -252,6 +252,7 @@ class Approvals:
             parent=delegated and delegated.parent,
             agent=delegated and delegated.agent,
         )
+        await self._journal.prepare(required)
         faults.reached("approval.required.before")
         self._journal.record(required, run.run_id)
         record = ApprovalRecord(approval_id, run.run_id, question.call_id, question.digest, required.expires_at)
@@ -259,8 +260,7 @@ class Approvals:
         await self._journal.commit(Rows(approval=record), durable=True)
         faults.reached("approval.required.after")
         self._hooks.notify(f"Buddy needs your permission to use {question.tool}", "permission_prompt")
-        if uncovered:
-            await self._settle(call, question)  # the policy may have changed while the files were looked at
+        await self._settle(call, question)  # the policy may have changed while the question was prepared
         await self._wait(run, call, required)
 
     async def _wait(self, run: RunState, call: OpenCall, required: ApprovalRequired) -> None:

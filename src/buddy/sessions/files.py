@@ -30,7 +30,6 @@ from buddy.protocol.file_requests import (
 )
 from buddy.protocol.intents import Write
 from buddy.scrub import Scrubber
-from buddy.scrub.slices import scrub_in_slices
 from buddy.sessions.file_history import TYPES, Combined, combine, last_undo, select, steps_of
 from buddy.sessions.file_tracker import MAX_LISTED, list_files
 from buddy.sessions.journal import Rows
@@ -38,6 +37,7 @@ from buddy.sessions.past import read_entries
 from buddy.sessions.services import SessionServices
 from buddy.sessions.session import Session
 from buddy.sessions.written_files import MAX_DIFFS, cut
+from buddy.steps import take_turns
 from buddy.tools.changes import diff
 
 MAX_CONTENTS = 512 * 1024
@@ -90,7 +90,7 @@ async def _with_contents(services: Listing, changes: Sequence[Change], files: li
         data = contents.get(entry.content) if entry else None
         text = None
         if data is not None and len(data) <= left and b"\0" not in data[:8192]:
-            text = await scrub_in_slices(services.scrubber, data.decode("utf-8", "replace"))
+            text = await take_turns(services.scrubber.text_steps(data.decode("utf-8", "replace")))
             left -= len(data)
         shown.append(replace(file, content=text))
     return shown
@@ -120,7 +120,7 @@ async def _file_changes(
         text = None
         if with_diffs and left > 0:
             whole = await asyncio.to_thread(_diff, change, contents)
-            text = cut(await scrub_in_slices(services.scrubber, whole))
+            text = cut(await take_turns(services.scrubber.text_steps(whole)))
             left -= len(text)
         why = conflicts.get(change.path)
         files.append(FileChange(file.path, file.change, file.added, file.removed, text, why))

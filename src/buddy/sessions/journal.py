@@ -29,7 +29,9 @@ from buddy.protocol.events import (
     ToolOutput,
 )
 from buddy.scrub import Scrubber, Stream
+from buddy.scrub.scrubber import SLICE
 from buddy.sessions.bodies import BodyEncoder
+from buddy.steps import Steps, Turns, at_once, parts, take_turns
 
 MERGE_SECONDS = 0.016
 """Pieces this close together become one event: a frame of a screen. The first after a pause is recorded at once."""
@@ -88,7 +90,7 @@ class Journal:
         self._blobs: dict[str, bytes] = {}
         self._appends: deque[_Append] = deque()
         self._bodies = BodyEncoder(scrubber)
-        self._lanes: dict[Lane, tuple[Stream, str]] = {}
+        self._lanes: dict[Lane, _Streaming] = {}
         self._lane: Lane | None = None
         self._run_id: str | None = None
         self._pieces: list[str] = []
@@ -106,25 +108,33 @@ class Journal:
         self._close_pieces()
         return self._append(body, run_id)
 
-    def stream(self, lane: Lane, text: str, run_id: str) -> None:
-        """Record a piece of a running text."""
+    async def stream(self, lane: Lane, text: str, run_id: str) -> None:
+        """Record a piece of a running text, bit by bit if it is long; the next one follows when it is done."""
         if lane not in self._lanes:
             if lane[0] == "assistant_token":
-                self._end_thinking()
-            self._lanes[lane] = self.scrubber.stream(), run_id
-        self._piece(lane, self._lanes[lane][0].feed(text), run_id)
+                await self.finish_streams("thinking_token")  # so that the two stay in order
+            self._lanes[lane] = _Streaming(self.scrubber.stream(), run_id)
+        streaming, turns = self._lanes[lane], Turns()
+        for part in parts(text, SLICE):
+            streaming.work = streaming.stream.feed_steps(part)
+            self._piece(lane, await turns.take(streaming.work), run_id)
+            streaming.work = None
+            await turns.pause()
 
-    def _end_thinking(self) -> None:
-        """An answer starts: flush the thinking before it, so that the two stay in order."""
-        for lane in [known for known in self._lanes if known[0] == "thinking_token"]:
-            stream, run_id = self._lanes.pop(lane)
-            self._piece(lane, stream.flush(), run_id)
+    async def finish_streams(self, kind: str, call_id: str = "") -> None:
+        """Texts are complete: flush what the scrubber held back, bit by bit."""
+        for lane in [known for known in self._lanes if known[:2] == (kind, call_id)]:
+            streaming = self._lanes[lane]
+            streaming.work = streaming.stream.finish_steps()
+            text = await take_turns(streaming.work)
+            if self._lanes.pop(lane, None) is not None:
+                self._piece(lane, text, streaming.run_id)
 
     def end_streams(self) -> None:
         """The streamed texts are complete: flush what the scrubber held back."""
         lanes, self._lanes = self._lanes, {}
-        for lane, (stream, run_id) in lanes.items():
-            self._piece(lane, stream.finish(), run_id)
+        for lane, streaming in lanes.items():
+            self._piece(lane, streaming.end(), streaming.run_id)
         self._close_pieces()
 
     async def commit(self, rows: Rows = NO_ROWS, *, durable: bool = False) -> None:
@@ -144,8 +154,8 @@ class Journal:
         """An approval of this session, in any state."""
         return await self._log.approval(approval_id)
 
-    def _append(self, body: EventBody, run_id: str | None) -> EventBody:
-        body, payload, blobs = self._bodies.encode(body)
+    def _append(self, body: EventBody, run_id: str | None, *, is_scrubbed: bool = False) -> EventBody:
+        body, payload, blobs = self._bodies.encode(body, is_scrubbed=is_scrubbed)
         self._blobs.update(blobs)
         self.last_seq += 1
         event = Event(
@@ -182,7 +192,7 @@ class Journal:
         kind, call_id, name = self._lane
         for start in range(0, len(text), MERGE_CHARACTERS):
             part = text[start : start + MERGE_CHARACTERS]
-            self._append(_piece_body(kind, call_id, name, part), self._run_id)
+            self._append(_piece_body(kind, call_id, name, part), self._run_id, is_scrubbed=True)
 
     def _schedule(self) -> None:
         """Write at the end of this loop iteration, so that what is recorded together is written together."""
@@ -262,6 +272,19 @@ class Journal:
             self._begin()
         elif self._pending:
             self._schedule()
+
+
+class _Streaming(Struct):
+    """A text that arrives in pieces; `work` is being done on the latest, unless that was cancelled."""
+
+    stream: Stream
+    run_id: str
+    work: Steps[str] | None = None
+
+    def end(self) -> str:
+        """What was held back, and what a cancelled task left undone."""
+        undone = at_once(self.work) if self.work is not None else ""
+        return (undone or "") + self.stream.finish()
 
 
 class _Append(Struct):

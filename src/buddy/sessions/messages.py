@@ -20,7 +20,7 @@ from buddy.protocol.requests import SendUserMessage
 from buddy.protocol.shapes import AcceptanceOptions, BudgetLimits, RunOptions, ToolCallItem
 from buddy.scrub import Scrubber
 from buddy.scrub.marks import OPENING
-from buddy.scrub.slices import scrub_in_slices, scrub_registered_in_slices
+from buddy.steps import take_turns
 from buddy.tools.contract import Place
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class ScrubbedText(Struct, frozen=True):
 
 async def scrub_message(scrubber: Scrubber, text: str, *, as_is: bool) -> ScrubbedText:
     """Scrub a person's words; as they are, only registered secrets are hidden."""
-    certain = await scrub_registered_in_slices(scrubber, text)
+    certain = await take_turns(scrubber.registered_steps(text))
     if as_is:
         return ScrubbedText(certain)
-    scrubbed = await scrub_in_slices(scrubber, text)
+    scrubbed = await take_turns(scrubber.text_steps(text))
     return ScrubbedText(scrubbed, max(0, scrubbed.count(OPENING) - certain.count(OPENING)))
 
 

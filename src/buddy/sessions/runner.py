@@ -66,7 +66,7 @@ def complete(run: Run, ending: Ending) -> None:
         RunComplete(
             run_id=run.run_id,
             outcome=ending.outcome,
-            summary=run.scrub(ending.summary)[:SUMMARY],
+            summary=run.scrub(ending.summary[: 2 * SUMMARY])[:SUMMARY],
             acceptance=acceptance,
             headless=Headless(_EXITS.get(ending.reason or "", EXIT_CODES[ending.outcome])),
             reason=ending.reason,

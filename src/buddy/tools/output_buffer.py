@@ -4,6 +4,7 @@ Invariants: both streams together stay below the limit, whatever is written; wha
 floods, it is cut first, so that a few lines of stderr survive next to a gigabyte of stdout.
 """
 
+import codecs
 from typing import Literal
 
 LIMIT = 10 * 1024 * 1024
@@ -29,11 +30,14 @@ class OutputBuffer:
             self._drop(excess)
 
     def text(self, stream: Stream) -> str:
-        head, tail = bytes(self._heads[stream]), bytes(self._tails[stream])
-        if not self._dropped[stream]:
-            return (head + tail).decode("utf-8", "replace")
-        marker = f"\n[... {self._dropped[stream]} bytes left out ...]\n"
-        return head.decode("utf-8", "replace") + marker + tail.decode("utf-8", "replace")
+        return "".join(self.pieces(stream))
+
+    def pieces(self, stream: Stream) -> list[str]:
+        """The text in pieces, some of which are long."""
+        head, read = codecs.utf_8_decode(self._heads[stream], "replace", bool(self._dropped[stream]))
+        tail = self._heads[stream][read:] + self._tails[stream]
+        dropped = f"\n[... {self._dropped[stream]} bytes left out ...]\n" if self._dropped[stream] else ""
+        return [piece for piece in (head, dropped, tail.decode("utf-8", "replace")) if piece]
 
     def _drop(self, excess: int) -> None:
         while excess > 0:

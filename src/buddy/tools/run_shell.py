@@ -26,6 +26,7 @@ from buddy.tools.texts import text_of
 from buddy.tools.written_places import strays
 
 SHOWN_AFTER_TIMEOUT = 8 * 1024
+_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 # What programs print if the sandbox stopped them, and what the model can do about it.
 _NO_NETWORK = (
     *("network is unreachable", "could not resolve", "name resolution", "name or service not known"),
@@ -155,7 +156,7 @@ async def _network(args: RunShellArgs, place: Place) -> bool | None:
 
 def command_result(finished: Finished, output: OutputBuffer) -> Output:
     """The result of a command that has ended."""
-    text = f"exit code: {finished.exit_code}\n{_sections(output)}".rstrip("\n")
+    text = _sections(output, f"exit code: {finished.exit_code}\n")
     failed = finished.exit_code != 0
     error_type = "EXEC_NON_ZERO_EXIT" if failed else "UNKNOWN"
     return Output(text, exit_code=finished.exit_code, is_error=failed, error_type=error_type)
@@ -180,9 +181,24 @@ def _seconds(wait: bool | int | str | None) -> float | None:
     return seconds
 
 
-def _sections(output: OutputBuffer) -> str:
-    texts = {stream: output.text(stream).removesuffix("\n") for stream in ("stdout", "stderr")}
-    return "\n".join(f"{stream}:\n{text}" for stream, text in texts.items() if text)
+def _sections(output: OutputBuffer, first: str = "") -> str:
+    """What was written to each stream, without newlines at the end; copied once, as it may be long."""
+    pieces = [first]
+    for stream in _STREAMS:
+        shown = _without_newline(output.pieces(stream))
+        if shown:
+            pieces += ("\n" if pieces[1:] else "", f"{stream}:\n", *shown)
+    while pieces:
+        last = pieces.pop().rstrip("\n")
+        if last:
+            return "".join([*pieces, last])
+    return ""
+
+
+def _without_newline(pieces: list[str]) -> list[str]:
+    *before, last = pieces or [""]
+    last = last.removesuffix("\n")
+    return [*before, last] if last or before else []
 
 
 def _still_running(wait: bool | int | str | None, output: OutputBuffer) -> Output:

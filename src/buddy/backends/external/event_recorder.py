@@ -7,8 +7,6 @@ again; text that came in pieces is not repeated when the complete message arrive
 import asyncio
 from typing import Any
 
-import msgspec
-
 from buddy.backends.budget import Budget, BudgetExceeded
 from buddy.backends.contract import ModelName, Run
 from buddy.backends.external.contract import (
@@ -28,6 +26,7 @@ from buddy.backends.external.permission_bridge import PermissionBridge
 from buddy.backends.native.bounds import shorten_middle
 from buddy.backends.runstate import CONTINUES, OpenCall, Spending
 from buddy.errors import OutcomeUnknown
+from buddy.long_json import decode, encode
 from buddy.models.contract import TokenUsage
 from buddy.protocol.codes import BudgetLimit, ToolOutcome
 from buddy.protocol.events import (
@@ -43,7 +42,7 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolFailure
-from buddy.scrub.slices import slices
+from buddy.steps import take_turns
 
 
 class EventRecorder:
@@ -79,13 +78,13 @@ class EventRecorder:
             await self.begin_turn()
         match event:
             case Delta():
-                self._delta(event)
+                await self._delta(event)
             case Message():
-                self._complete_message(event)
+                await self._complete_message(event)
             case ToolStarted() | ToolProgress() | ToolEnded():
                 await self._tool(event)
             case Permission():
-                self._announce(event.call_id, event.name, event.args)
+                await self._announce(event.call_id, event.name, event.args)
                 self._bridge.take(event, self._ours[event.call_id], asking)
             case UsageReport():
                 self._record_usage(event)
@@ -105,26 +104,26 @@ class EventRecorder:
             text = completion.text
         if completion.reason in ("completed", "truncated") or text:
             finish = "stop" if completion.reason == "completed" else completion.reason
-            self._say(text, finish, truncated=completion.reason == "truncated")
+            await self._say(text, finish, truncated=completion.reason == "truncated")
         await self._run.commit()
 
     # --- text -------------------------------------------------------------------------------------------------------
 
-    def _delta(self, event: Delta) -> None:
+    async def _delta(self, event: Delta) -> None:
         if event.thinking:
-            self._run.stream("thinking_token", event.text)
+            await self._run.stream("thinking_token", event.text)
             return
         if self._pieces and event.message_id != self._message_id:
-            self._flush()
+            await self._flush()
         self._message_id = event.message_id
         self._pieces.append(event.text)
-        self._run.stream("assistant_token", event.text)
+        await self._run.stream("assistant_token", event.text)
 
-    def _complete_message(self, event: Message) -> None:
+    async def _complete_message(self, event: Message) -> None:
         if not self._pieces and event.message_id == self._message_id != "" and event.text == self._last_said:
             return  # a call came between its pieces and the complete message
         if self._pieces and event.message_id != self._message_id:
-            self._flush()
+            await self._flush()
         said = "".join(self._pieces)
         self._message_id = event.message_id
         if not event.text.startswith(said):
@@ -132,17 +131,19 @@ class EventRecorder:
             said = ""
         self._pieces = [event.text]
         if len(event.text) > len(said):
-            self._run.stream("assistant_token", event.text[len(said) :])
+            await self._run.stream("assistant_token", event.text[len(said) :])
 
-    def _flush(self) -> None:
+    async def _flush(self) -> None:
         if self._pieces:
-            self._say("".join(self._pieces), CONTINUES)
+            await self._say("".join(self._pieces), CONTINUES)
 
-    def _say(self, text: str, finish: str, *, truncated: bool = False) -> None:
+    async def _say(self, text: str, finish: str, *, truncated: bool = False) -> None:
         run = self._run
         tail = f".{self._messages}" if self._messages else ""
         message_id = f"asst_{run.run_id.removeprefix('run_')}.{max(run.state.turns, 1)}{tail}"
-        run.emit(AssistantMessage(message_id=message_id, text=text, tool_calls=(), finish=finish, truncated=truncated))
+        said = AssistantMessage(message_id=message_id, text=text, tool_calls=(), finish=finish, truncated=truncated)
+        await run.scrub_ahead(said)
+        run.emit(said)
         run.emit(AssistantDone(message_id=message_id))
         self._messages += 1
         self._last_said = text
@@ -150,11 +151,11 @@ class EventRecorder:
 
     # --- tool calls -------------------------------------------------------------------------------------------------
 
-    def _announce(self, theirs: str, name: str, args: dict[str, Any]) -> None:
+    async def _announce(self, theirs: str, name: str, args: dict[str, Any]) -> None:
         if theirs in self._ours:
             return
-        self._flush()
-        if (held := self._find_held(name, args)) is not None:
+        await self._flush()
+        if (held := await self._find_held(name, args)) is not None:
             self._ours[theirs] = held.item.call_id
             self._started[held.item.call_id] = self._run.seconds()
             return
@@ -167,26 +168,32 @@ class EventRecorder:
         self._ours[theirs] = call_id
         self._started[call_id] = self._run.seconds()
         target = self._run.place.target.name
-        self._run.emit(ToolCall(source="delegate", tool_name=name, args=args, call_id=call_id, target=target))
+        body = ToolCall(source="delegate", tool_name=name, args=args, call_id=call_id, target=target)
+        await self._run.scrub_ahead(body)
+        self._run.emit(body)
 
-    def _find_held(self, name: str, args: dict[str, Any]) -> OpenCall | None:
+    async def _find_held(self, name: str, args: dict[str, Any]) -> OpenCall | None:
         """The same call from before an interruption, whose question may still be open, or decided by now."""
-        text = msgspec.json.encode(args)
-        wanted = [msgspec.json.decode(text), self._run.scrub(text.decode())]
-        for call in self._run.state.open_calls.values():
-            is_other = call.item.call_id in self._ours.values() or not call.is_held or call.item.name != name
-            if not is_other and (msgspec.json.decode(call.item.arguments) in wanted or call.item.arguments in wanted):
+        open_calls = self._run.state.open_calls.values()
+        held = [call for call in open_calls if call.is_held and call.item.name == name]
+        mine = set(self._ours.values())
+        candidates = [call for call in held if call.item.call_id not in mine]
+        if not candidates:
+            return None
+        text = await take_turns(encode(args))
+        wanted = [await take_turns(decode(text)), await self._run.scrub_long(text.decode())]
+        for call in candidates:
+            if call.item.arguments in wanted or await take_turns(decode(call.item.arguments)) in wanted:
                 return call
         return None
 
     async def _tool(self, event: ToolStarted | ToolProgress | ToolEnded) -> None:
         match event:
             case ToolStarted():
-                self._announce(event.call_id, event.name, event.args)
+                await self._announce(event.call_id, event.name, event.args)
             case ToolProgress():
                 if event.call_id in self._ours:
-                    async for part in slices(event.text):
-                        self._run.stream_output(self._ours[event.call_id], "stdout", part)
+                    await self._run.stream_output(self._ours[event.call_id], "stdout", event.text)
             case ToolEnded():
                 await self._result(event)
 
@@ -205,6 +212,7 @@ class EventRecorder:
         elif event.is_error:
             failure, outcome = ToolFailure("UNKNOWN", False, full[:200]), "failed"
         result = self._result_of(call, text, outcome, failure, stored)
+        await self._run.scrub_ahead(result)
         self._run.emit(result)
         await self._run.hooks.after_call(call, result)
         self.between_turns = not self._run.state.open_calls

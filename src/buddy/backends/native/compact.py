@@ -15,6 +15,7 @@ from buddy.backends.native.pinned import SEPARATOR, Pins
 from buddy.backends.native.sizes import Tally
 from buddy.backends.native.transcript import Transcript
 from buddy.models.contract import AssistantItem, Item, TokenUsage, ToolItem, UserItem
+from buddy.steps import take_turns
 
 PREFIX = "[buddy compact summary]"
 INTRODUCTION = "This is a summary of the earlier part of this session. All of it has happened: do not do it again."
@@ -68,7 +69,7 @@ def cut_old_messages(transcript: Transcript, tally: Tally) -> Cut | None:
 
 async def shorten(cut: Cut, pins: Pins, tally: Tally, limit: int, summarise: Summarise) -> Compaction | None:
     """The first version that is short enough; None if none is shorter than the history itself."""
-    pinned = pins.text(cut.through, tally.text, int(limit * PINNED_SHARE), but=cut.asked_seq)
+    pinned = await take_turns(pins.text(cut.through, tally.text, int(limit * PINNED_SHARE), but=cut.asked_seq))
     summary = await summarise(cut.old)
     versions: list[tuple[Strategy, str, int]] = [
         ("lines", "\n".join(_lines_of(cut.old)), limit),
@@ -141,5 +142,6 @@ def _lines(item: Item) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MAX_LINE else flat[: MAX_LINE - 1] + "…"
+    head = text[: 16 * MAX_LINE]
+    flat = " ".join(head.split())
+    return flat if len(flat) <= MAX_LINE and len(head) == len(text) else flat[: MAX_LINE - 1] + "…"

@@ -32,7 +32,6 @@ from buddy.protocol.codes import ToolErrorType, ToolOutcome
 from buddy.protocol.events import Recovery, ToolCall, ToolResult
 from buddy.protocol.intents import Other
 from buddy.protocol.shapes import ToolFailure
-from buddy.scrub.slices import slices
 from buddy.steps import Steps, take_turns
 from buddy.tools.contract import Call, Output, Resumable, Tool
 from buddy.tools.registry import Registry
@@ -59,12 +58,14 @@ class Dispatch:
             calls = list(group)
             if together and len(calls) > 1:
                 for call, result in zip(calls, await self._run_concurrently(run, calls), strict=True):
+                    await run.scrub_ahead(result)
                     run.emit(result)
                     await run.hooks.after_call(call, result)
             else:
                 for call in calls:
                     await asyncio.sleep(0)  # many calls may be refused without a wait
                     result = await self._result_of(run, call)
+                    await run.scrub_ahead(result)
                     run.emit(result)
                     faults.reached("result.emitted")
                     await run.hooks.after_call(call, result)
@@ -189,8 +190,7 @@ class Dispatch:
             if stream not in decoders:
                 decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
             text = decoders[stream].decode(data)
-            async for part in slices(text):
-                run.stream_output(call.item.call_id, stream, part)
+            await run.stream_output(call.item.call_id, stream, text)
 
         under_way = replace(_call_of(run, call, prepared), on_output=on_output)
         faults.reached("tool.run.before")

@@ -7,10 +7,12 @@ approval can be open here: a compaction waits until every call has its result.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
 
+from buddy.long_json import LONG
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import (
     AcceptanceResult,
@@ -46,6 +48,7 @@ from buddy.protocol.events import (
     UserMessage,
 )
 from buddy.protocol.shapes import Criterion, ToolCallItem
+from buddy.steps import Steps, parts
 
 SEPARATOR = "\n\n--- what happened, in short ---\n"
 ARGUMENTS = 200
@@ -75,6 +78,7 @@ class Pins:
         self._skills: dict[str, int] = {}
         self._criteria: tuple[Criterion, ...] = ()
         self._calls: dict[str, ToolCallItem] = {}
+        self._outlines: dict[str, dict[str, object]] = {}
         self._claimed: set[str] = set()
         self._asked_at = 0
         self._first_seq = 0
@@ -89,8 +93,8 @@ class Pins:
                 self._asked_at = seq
                 for call in body.tool_calls:
                     self._calls[call.call_id] = call
-            case ToolClaimed():
-                self._claimed.add(body.call_id)
+            case ToolCall() | ToolClaimed():
+                self._begin(body)
             case ToolResult():
                 self._finish(body)
             case UserMessage() | SessionCompacted():
@@ -100,11 +104,11 @@ class Pins:
             case RunComplete():
                 self._criteria = ()
                 self._calls.clear()
+                self._outlines.clear()
                 self._claimed.clear()
             case (
                 Informational()
                 | SessionStarted()
-                | ToolCall()
                 | ApprovalRequired()
                 | ApprovalReceived()
                 | RunCancelling()
@@ -126,21 +130,22 @@ class Pins:
             ):
                 pass  # nothing to pin
 
-    def text(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> str:
+    def text(self, through: int, count: Callable[[str], int], room: int, *, but: int = 0) -> Steps[str]:
         """Everything up to `through`, within `room` tokens; the message `but` stays in the history itself."""
         said = [message for message in self._said if message.seq <= through and message.seq != but]
         first = self._said[0].seq if self._said else 0
         effects = [f"- {line}" for line in _count_repeats(effect for effect in self._effects if effect.seq <= through)]
         files = [path for path, seq in self._files.items() if seq <= through]
-        parts = [
+        messages = yield from _messages(said, first, count, int(room * _SHARES[0]))
+        sections = [
             self._carried,
-            _section("The user said, word for word:", _messages(said, first, count, int(room * _SHARES[0]))),
+            _section("The user said, word for word:", messages),
             _section("To be accepted:", [f"- {one.id}: `{one.check}` exits {one.exit_code}" for one in self._criteria]),
             _section("Already done; do not do it again:", _newest(effects, count, int(room * _SHARES[1]))),
             _section("Files touched:", [", ".join(files[-FILES:])] if files else []),
             _section(f"{SKILLS_USED}:", [", ".join(name for name, seq in self._skills.items() if seq <= through)]),
         ]
-        return "\n\n".join(part for part in parts if part)
+        return "\n\n".join(section for section in sections if section)
 
     def _pin(self, seq: int, body: UserMessage | SessionCompacted) -> None:
         if isinstance(body, SessionCompacted):
@@ -156,10 +161,7 @@ class Pins:
         call = known if result.call_id in self._claimed else None
         if call is None:
             return
-        try:
-            arguments = _arguments.decode(call.arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            arguments = {}  # redaction left no valid JSON
+        arguments = self._arguments(call)
         shown = _short(msgspec.json.encode(arguments).decode() if arguments else call.arguments, ARGUMENTS)
         failure = result.structured_error
         outcome = f"{failure.type}: {_short(failure.message, OUTCOME)}" if failure else "done"
@@ -168,6 +170,24 @@ class Pins:
         if isinstance(path, str) and not result.is_error:
             self._files.pop(path, None)
             self._files[path] = self._asked_at
+
+    def _arguments(self, call: ToolCallItem) -> dict[str, object]:
+        if len(call.arguments) > LONG:
+            return self._outlines.get(call.call_id, {})
+        try:
+            return _arguments.decode(call.arguments)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return {}  # redaction left no valid JSON
+
+    def _begin(self, body: ToolCall | ToolClaimed) -> None:
+        if isinstance(body, ToolClaimed):
+            self._claimed.add(body.call_id)
+            return
+        call = self._calls.get(body.call_id or "")
+        if call is not None and len(call.arguments) > LONG and body.args.keys() != {"raw"}:
+            # Only their beginnings: decoding them again would take a while.
+            entries = islice(body.args.items(), ARGUMENTS)
+            self._outlines[call.call_id] = {name: _beginning(value) for name, value in entries}
 
     def _carry(self, compaction: SessionCompacted) -> None:
         # The beginning of the log was pruned, so its pinned part survives only in the summary.
@@ -178,15 +198,22 @@ class Pins:
         self._files = {path: seq for path, seq in self._files.items() if seq > through}
 
 
-def _messages(said: list[PinnedText], first: int, count: Callable[[str], int], room: int) -> list[str]:
+def _beginning(value: object) -> object:
+    if isinstance(value, str):
+        return value[: 2 * ARGUMENTS]
+    return "…" if isinstance(value, dict | list) else value
+
+
+def _messages(said: list[PinnedText], first: int, count: Callable[[str], int], room: int) -> Steps[list[str]]:
     """The messages in order; the first one and those that state a rule are chosen first, then the newest."""
     ranked = sorted(said, key=lambda message: (_states_rule(message, first), message.seq), reverse=True)
     chosen: dict[int, str] = {}
     for message in ranked:
         text = message.text
-        if count(text) > room:
-            text = "\n".join(_rules(text)) or _short(text, ARGUMENTS)
-        size = count(text)
+        size = yield from _size(text, count)
+        if size > room:
+            text = "\n".join((yield from _rules(text))) or _short(text, ARGUMENTS)
+            size = yield from _size(text, count)
         if size <= room:
             chosen[message.seq] = f"<user-message>\n{text}\n</user-message>"
             room -= size
@@ -195,15 +222,27 @@ def _messages(said: list[PinnedText], first: int, count: Callable[[str], int], r
     return [*note, *(chosen[seq] for seq in sorted(chosen))]
 
 
+def _size(text: str, count: Callable[[str], int]) -> Steps[int]:
+    size = 0
+    for part in parts(text, LONG):
+        size += count(part)
+        yield
+    return size
+
+
 def _states_rule(message: PinnedText, first: int) -> bool:
     return message.seq == first or re.search(_RULE, message.text, re.IGNORECASE) is not None
 
 
-def _rules(text: str) -> Iterator[str]:
+def _rules(text: str) -> Steps[list[str]]:
     """The lines of a long text that state a rule, with a mark where others are missing."""
-    for line in text.splitlines():
+    found: list[str] = []
+    for number, line in enumerate(text.splitlines()):
         if re.search(_RULE, line, re.IGNORECASE):
-            yield f"… {_short(line, 2 * ARGUMENTS)}"
+            found.append(f"… {_short(line, 2 * ARGUMENTS)}")
+        if number % 100 == 0:
+            yield
+    return found
 
 
 def _newest(lines: list[str], count: Callable[[str], int], room: int) -> list[str]:
@@ -231,8 +270,9 @@ def _section(title: str, lines: list[str]) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
+    head = text[: 16 * most]
+    flat = " ".join(head.split())
+    return flat if len(flat) <= most and len(head) == len(text) else flat[: most - 1] + "…"
 
 
 _arguments = msgspec.json.Decoder(dict[str, object])

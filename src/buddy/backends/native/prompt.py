@@ -30,6 +30,7 @@ from buddy.errors import RunEnded
 from buddy.models.contract import Item, Prompt, Provider, TokenUsage, UserItem
 from buddy.protocol.actors import RuntimeActor
 from buddy.protocol.events import EventBody, Informational, WarningRaised
+from buddy.steps import take_turns
 
 if TYPE_CHECKING:
     from buddy.backends.native.compact import Cut, Summary
@@ -91,7 +92,8 @@ class Prompts:
         from buddy.backends.native.compact import cut_old_messages
         from buddy.backends.native.summary import NoAccount
 
-        cut = cut_old_messages(self.transcript, self._use(provider))
+        await take_turns(self._use(provider).count_ahead(self.transcript.items))
+        cut = cut_old_messages(self.transcript, self._tally)
         return await self._shorten(cut, provider, NoAccount()) if cut else None
 
     async def _begin(self, run: Run, provider: Provider, catalog: Catalog) -> None:
@@ -123,12 +125,12 @@ class Prompts:
 
     async def _fit(self, run: Run, provider: Provider) -> Sizes:
         """Make room if the window is nearly full, and warn about it."""
-        sizes = self._sizes(provider)
+        sizes = await self._measure(provider)
         limits = run.state.options.budget
         if sizes.share >= SHARPEN or limits.max_tokens is not None or limits.max_cost_usd is not None:
             is_assumed = await self._window.find(provider)
             self._tally.sharpen()
-            sizes = self._sizes(provider)
+            sizes = await self._measure(provider)
             if is_assumed:
                 return sizes
         if sizes.share >= COMPACT:
@@ -160,7 +162,7 @@ class Prompts:
             fixed = sizes.prompt - sizes.summary - sizes.history
             run.emit(compaction_event(found, RuntimeActor.AUTO_COMPACTION, besides_history=fixed))
             await run.commit()
-        return self._sizes(provider)
+        return await self._measure(provider)
 
     async def _shorten(self, cut: "Cut", provider: Provider, account: "Account") -> Compaction | None:
         from buddy.backends.native.compact import shorten
@@ -171,8 +173,9 @@ class Prompts:
 
         return await shorten(cut, self._pins, self._tally, provider.context_limit, summarise_items)
 
-    def _sizes(self, provider: Provider) -> Sizes:
+    async def _measure(self, provider: Provider) -> Sizes:
         tally, memory = self._tally, self._recalled[1]
+        await take_turns(tally.count_ahead(self.transcript.items))
         summary = self.transcript.summary
         total = tally.items(self.transcript.items)
         summarised = tally.item(summary) if summary else 0

@@ -8,7 +8,6 @@ from typing import Literal
 
 from buddy.backends.contract import Run
 from buddy.protocol.events import Recovery
-from buddy.scrub.slices import slices
 from buddy.targets.contract import Reattachable
 from buddy.tools.contract import Output
 from buddy.tools.output_buffer import OutputBuffer
@@ -25,8 +24,7 @@ async def reattach(run: Run, call_id: str, nonce: str) -> Output | None:
 
     async def on_output(stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
         output.add(stream, chunk)
-        async for part in slices(decoder.decode(chunk)):
-            run.stream_output(call_id, stream, part)
+        await run.stream_output(call_id, stream, decoder.decode(chunk))
 
     finished = await target.reattach(nonce, on_output)
     if finished is None:

@@ -32,7 +32,6 @@ from buddy.protocol.events import (
     WarningRaised,
 )
 from buddy.protocol.shapes import ContextState, ToolCallItem
-from buddy.scrub.slices import SLICE, slices
 from buddy.steps import take_turns
 
 
@@ -53,9 +52,9 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
     async for piece in provider.stream(asked.prompt):
         match piece:
             case TextDelta():
-                await _stream(run, "assistant_token", piece.text)
+                await run.stream("assistant_token", piece.text)
             case ThinkingDelta():
-                await _stream(run, "thinking_token", piece.text)
+                await run.stream("thinking_token", piece.text)
             case Restart():
                 run.emit(AssistantRestart(reason=piece.reason))
             case Retrying():
@@ -64,16 +63,7 @@ async def read_reply(run: Run, provider: Provider, asked: ModelCall, known_calls
                 run.emit(WarningRaised(code=piece.code, message=piece.message, detail=piece.detail or None))
             case Reply():
                 await _record(run, piece, turn, known_calls)
-                run.emit(_usage_event(run, turn, asked, piece, provider))
-
-
-async def _stream(run: Run, kind: str, text: str) -> None:
-    """Record a delta; a long one in parts, so that others get their turn in between."""
-    if len(text) <= SLICE:
-        run.stream(kind, text)
-        return
-    async for part in slices(text):
-        run.stream(kind, part)
+                run.emit(await _usage_event(run, turn, asked, piece, provider))
 
 
 def request_of(
@@ -112,11 +102,11 @@ def usage_of(run: Run, turn: int, usage: TokenUsage, context: ContextState, *, e
     )
 
 
-def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, provider: Provider) -> Usage:
+async def _usage_event(run: Run, turn: int, asked: ModelCall, reply: Reply, provider: Provider) -> Usage:
     """What the call took as the server reports it, or as counted here if it reports nothing."""
     usage, tally = reply.usage, asked.tally
     if usage is None:
-        written = tally.item(AssistantItem(reply.text, reply.calls))
+        written = await take_turns(tally.item_steps(AssistantItem(reply.text, reply.calls)))
         usage = TokenUsage(asked.sizes.prompt, written, cost_usd=asked.reserved.cost_usd)
     else:
         tally.learn(asked.sizes.prompt, usage.input_tokens)

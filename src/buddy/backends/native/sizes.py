@@ -11,8 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from buddy.models.contract import AssistantItem, Item, ToolItem, UserItem
-from buddy.models.tokens import Counter, count
+from buddy.models.encoded import is_long
+from buddy.models.tokens import Counter, count, count_steps
 from buddy.protocol.shapes import ContextState
+from buddy.steps import Steps, parts
 
 BUFFER = 1024
 FRAME = 4
@@ -90,13 +92,26 @@ class Tally:
     def item(self, item: Item) -> int:
         return self._counter.scale(self._item(item))
 
+    def item_steps(self, item: Item) -> Steps[int]:
+        """The same in steps."""
+        yield from self.count_ahead((item,))
+        return self.item(item)
+
+    def count_ahead(self, items: Sequence[Item]) -> Steps[None]:
+        """Count the long items that are new, in steps."""
+        first = self._counted if items is self._items else 0
+        for item in items[first:]:
+            if is_long(item) and id(item) not in self._known:
+                self._known[id(item)] = item, (yield from self._count_steps(item))
+
     def items(self, items: Sequence[Item]) -> int:
         """A complete history; if it is the same object as last time, only what was added is counted."""
         if items is not self._items or len(items) < self._counted:
             self._items, self._counted, self._total = items, 0, 0
-        size_of = self._item if self.is_exact else self._count  # a rough count is cheaper than looking it up
         for at in range(self._counted, len(items)):
-            self._total += size_of(items[at])
+            # A rough count is cheaper than looking it up.
+            looks_up = self.is_exact or is_long(items[at])
+            self._total += self._item(items[at]) if looks_up else self._count(items[at])
         self._counted = len(items)
         return self._counter.scale(self._total)
 
@@ -115,17 +130,45 @@ class Tally:
         return known[1]
 
     def _count(self, item: Item) -> int:
-        match item:
-            case UserItem() | ToolItem():
-                return self._raw(item.text) + FRAME
-            case AssistantItem():
-                size = self._raw(item.text) + FRAME
-                for call in item.calls:
-                    size += self._raw(call.name) + self._raw(call.arguments) + FRAME
-                return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
+        return sum(map(self._raw, _texts(item))) + _extra(item)
+
+    def _count_steps(self, item: Item) -> Steps[int]:
+        size = _extra(item)
+        for text in _texts(item):
+            size += (yield from count_steps(text, self.model)) if self.is_exact else (yield from _rough_steps(text))
+        return size
 
     def _raw(self, text: str) -> int:
-        if self.is_exact:
-            return count(text, self.model)
-        size = len(text) if text.isascii() else len(text.encode(errors="replace"))
-        return -(-size // _BYTES)
+        return count(text, self.model) if self.is_exact else _rough(text)
+
+
+def _texts(item: Item) -> list[str]:
+    match item:
+        case UserItem() | ToolItem():
+            return [item.text]
+        case AssistantItem():
+            return [item.text, *(part for call in item.calls for part in (call.name, call.arguments))]
+
+
+def _extra(item: Item) -> int:
+    """What an item takes besides its texts."""
+    if not isinstance(item, AssistantItem):
+        return FRAME
+    size = FRAME * (1 + len(item.calls))
+    return size + len(msgspec.json.encode(item.opaque)) // 4 if item.opaque else size
+
+
+def _rough(text: str) -> int:
+    return -(-_bytes_of(text) // _BYTES)
+
+
+def _rough_steps(text: str) -> Steps[int]:
+    size = 0
+    for part in parts(text):
+        size += _bytes_of(part)
+        yield
+    return -(-size // _BYTES)
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))

@@ -21,9 +21,9 @@ async def system_prompt(run: Run, tools: tuple[str, ...], instructions: str, fol
         target=place.target.name,
         sandbox=place.sandbox,
         tools=", ".join(tools) or "none",
-        notes=run.scrub(notes),
-        screen=run.scrub(await _screen(place.target)),
-        instructions=run.scrub(f"\n{instructions}\n") if instructions else "",
+        notes=await run.scrub_long(notes),
+        screen=await run.scrub_long(await _screen(place.target)),
+        instructions=await run.scrub_long(f"\n{instructions}\n") if instructions else "",
     )
 
 
