@@ -7,7 +7,7 @@ references and index, and has a configuration with the few settings that are nee
 
 Invariants: git never opens the repository's configuration, hooks or the user's configuration; a setting is copied only
 if its name and its value are on a list; a bare repository inside a work tree is not a repository; nothing is fetched
-and nothing is written.
+and nothing is written. `run_git` is the exception, for what the user asks for by name.
 """
 
 import contextlib
@@ -141,6 +141,31 @@ def read_objects(places: Sequence[str], ids: Sequence[str]) -> dict[str, bytes]:
         wanted = "".join(f"{one}\n" for one in ids).encode()
         command = Git(program, name, "", environment).command("cat-file", "--batch")
         return _parse_objects(_run(command, environment, wanted, seconds=OBJECT_SECONDS))
+
+
+def run_git(folder: str, *words: str) -> str:
+    """Git as the user would run it, because the user asked for what it does; UserError with its words if it fails.
+
+    The repository's configuration applies, as it decides what a checkout contains; hooks and file monitors do not run.
+    """
+    program = find_git()
+    if program is None:
+        raise UserError("git is not installed", hint="install git, or add its folder to PATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    settings = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+    done = subprocess.run(
+        [program, "-C", folder, "--no-pager", *settings, *words],
+        env={**environment, "PATH": _absolute_path(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        raise UserError(f"git {words[0]} failed: {said[-500:] or f'exit code {done.returncode}'}")
+    return done.stdout
 
 
 def _quoted(place: str) -> str:

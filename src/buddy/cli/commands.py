@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from buddy.cli.parsing.parser import Subparsers
 
 COMMANDS = (
-    *("exec", "run", "resume", "session", "changes", "undo", "attach", "ps", "replay", "daemon", "approvals"),
-    *("trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "doctor", "demo", "completion"),
-    "help",
+    *("exec", "run", "resume", "session", "changes", "undo", "worktree", "attach", "ps", "replay", "daemon"),
+    *("approvals", "trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "doctor", "demo"),
+    *("completion", "help"),
 )
 
 # Commands of other programs, and where their like is here. As single words they are no prompts.
@@ -45,7 +45,7 @@ ELSEWHERE = {
     **dict.fromkeys(("apply", "undo", "sandbox", "version", "setup", "kill", "features", "debug"), ""),
 }
 
-_WITH_ACTIONS = ("session", "daemon", "approvals", "model", "memory", "project", "mcp", "node")
+_WITH_ACTIONS = ("session", "worktree", "daemon", "approvals", "model", "memory", "project", "mcp", "node")
 _COMMON = ("--config", "--state-dir", "--socket", "--log", "-C")
 
 _EPILOG = """\
@@ -108,7 +108,7 @@ def _add(commands: "Subparsers", name: str) -> None:
     match name:
         case "exec" | "run" | "resume":
             from buddy.cli.parsing.runs import ADD
-        case "session" | "changes" | "undo" | "attach" | "ps" | "replay" | "memory":
+        case "session" | "changes" | "undo" | "worktree" | "attach" | "ps" | "replay" | "memory":
             from buddy.cli.parsing.sessions import ADD
         case "mcp":
             from buddy.cli.parsing.mcp import ADD

@@ -22,6 +22,7 @@ def check_fixed(options: Options) -> None:
         "--sandbox": options.sandbox,
         "--plan": options.plan,
         "--no-checkpoints": options.no_checkpoints,
+        "--worktree": options.worktree,
     }
     for flag, value in fixed.items():
         if value:

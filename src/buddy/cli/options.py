@@ -40,6 +40,7 @@ class Options(argparse.Namespace):
     tmux: bool | str | None = None
     no_tmux: bool = False
     no_checkpoints: bool = False
+    worktree: bool = False
     sandbox: str | None = None
     plan: bool = False
     last: bool = False
@@ -59,6 +60,7 @@ class Options(argparse.Namespace):
     stat: bool = False
     diff: bool = False
     redo: bool = False
+    discard: bool = False
     at: int | None = None
     file: str | None = None
     dry_run: bool = False

@@ -91,6 +91,7 @@ def add_run_flags(parser: Parser) -> None:
     pane.add_argument("--no-tmux", action="store_true", help="do not use a tmux pane")
     parser.add_argument("--sandbox", metavar="LEVEL", help="sandbox level: host, confined or container")
     parser.add_argument("--plan", action="store_true", help="plan only: offer the model read-only tools")
+    parser.add_argument("--worktree", action="store_true", help="work in a new git worktree, beside the repository")
     parser.add_argument("--no-checkpoints", action="store_true", help="keep nothing to undo what is changed")
 
 

@@ -94,13 +94,22 @@ def _repl(options: Options) -> int:
     from buddy.cli.repl import repl
 
     prepare(options)
+    _enter_worktree(options)
     return repl(options)
 
 
 def _exec(options: Options) -> int:
     from buddy.cli.exec import execute
 
+    _enter_worktree(options)
     return execute(options)
+
+
+def _enter_worktree(options: Options) -> None:
+    if options.worktree:
+        from buddy.cli.worktree import enter_worktree
+
+        enter_worktree(options)
 
 
 def _resume(options: Options) -> int:

@@ -89,6 +89,18 @@ def add_undo(commands: "Subparsers") -> None:
     parser.set_defaults(command=_undo)
 
 
+def add_worktree(commands: "Subparsers") -> None:
+    actions = add_actions(add(commands, "worktree", "list, merge or remove worktrees that --worktree made"))
+    listing = add(actions, "list", "list the worktrees of this repository")
+    add_json(listing)
+    merging = add(actions, "merge", "commit what a worktree has, and merge it into the branch that is checked out")
+    removing = add(actions, "remove", "delete a worktree and its branch")
+    for action in (merging, removing):
+        action.add_argument("name", metavar="NAME", help="name of the worktree, as list shows it")
+    removing.add_argument("--discard", action="store_true", help="also if it has changes that are not merged")
+    finish({"list": listing, "merge": merging, "remove": removing}, _worktree)
+
+
 def add_attach(commands: "Subparsers") -> None:
     parser = add(commands, "attach", "watch a session, line by line")
     add_session(parser)
@@ -152,6 +164,7 @@ ADD = {
     "session": add_sessions,
     "changes": add_changes,
     "undo": add_undo,
+    "worktree": add_worktree,
     "attach": add_attach,
     "ps": add_ps,
     "replay": add_replay,
@@ -175,6 +188,12 @@ def _undo(options: Options) -> int:
     from buddy.cli.undo import undo
 
     return undo(options)
+
+
+def _worktree(options: Options) -> int:
+    from buddy.cli.worktree import worktree
+
+    return worktree(options)
 
 
 def _attach(options: Options) -> int:
