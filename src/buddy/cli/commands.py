@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("exec", "run", "resume", "session", "changes", "undo", "worktree", "attach", "ps", "replay", "daemon"),
-    *("exec", "run", "resume", "session", "changes", "undo", "worktree", "attach", "ps", "replay", "daemon"),
     *("approvals", "trust", "model", "login", "logout", "memory", "project", "mcp", "node", "web", "doctor", "demo"),
-    *("completion", "help"),
     *("completion", "help"),
 )
 
