@@ -42,7 +42,7 @@ SCRIPT: list[Reply] = [
 class FleetOf:
     """Use it as `async with FleetOf(folder, server, "a", "b") as fleet`."""
 
-    def __init__(self, folder: Path, server: Postgres, *names: str, more: str = "") -> None:
+    def __init__(self, folder: Path, server: Postgres, *names: str, more: str = "", web: str = "") -> None:
         self.folder = folder
         self.server = server
         self.url = server.database()
@@ -62,6 +62,8 @@ class FleetOf:
         self._env = {"BUDDY_LOG": self.url, "PATH": f"{programs}:{os.environ['PATH']}"}
         for name in names:
             self.add(name)
+        if web:
+            self.add(web).flags = ["--listen", "127.0.0.1:0"]
 
     def add(self, folder: str, **settings: object) -> Daemon:
         """One more node, named as its folder unless the settings say otherwise."""

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from tests.fleet.nodes import FleetOf, refusal
-from tests.harness.clients import decide, read_log, send
+from tests.harness.clients import decide, read_log, send, wire_client
 from tests.harness.postgres import Postgres
 
 
@@ -73,3 +73,15 @@ async def test_a_gateway_has_its_sessions_run_by_workers(tmp_path: Path, postgre
         assert (await client.wait_for("run_complete"))["payload"]["outcome"] == "success"
         assert fleet.owner(session_id) == "worker"
         assert await fleet.violations(session_id) == []
+
+
+async def test_a_token_that_is_revoked_on_one_node_is_useless_on_all(tmp_path: Path, postgres: Postgres) -> None:
+    async with FleetOf(tmp_path, postgres, "a", web="b") as fleet:
+        here = await fleet.client("a")
+        session_id = await fleet.start(here)
+        token = (await here.ask("mint_token", {"role": "observer"}, session_id))["attachToken"]
+        async with wire_client(fleet.nodes["b"], "websocket", token=token) as guest:
+            await fleet.attach(guest, session_id)
+            await guest.wait_for("session_started")
+            await here.ask("revoke_token", {"attachToken": token}, session_id)
+            await guest.ended()

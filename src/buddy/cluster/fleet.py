@@ -33,12 +33,20 @@ def ignore(_: object) -> None:
     """Nobody listens."""
 
 
+async def do_nothing() -> None:
+    """Nothing is checked."""
+
+
 class FleetListener(Struct, frozen=True):
-    """Who learns of what happens: `took` with a reason, `queued` with a number, `hinted` with a session's id."""
+    """Who learns of what happens: `took` with a reason, `queued` with a number, `hinted` with a session's id.
+
+    `beaten` is awaited after each beat.
+    """
 
     took: Callable[[str], None] = ignore
     queued: Callable[[int], None] = ignore
     hinted: Callable[[str], None] = ignore
+    beaten: Callable[[], Awaitable[None]] = do_nothing
 
 
 class NodeRole(Struct, frozen=True, kw_only=True):
@@ -146,6 +154,7 @@ class Fleet:
         await self._drop_lost(before, beat)
         await self._release_leaked(beat)
         self.known = await self._placement.nodes()
+        await self._listener.beaten()
 
     async def _drop_lost(self, before: dict[str, int], beat: Beat) -> None:
         """Stop working on what another node has taken since."""

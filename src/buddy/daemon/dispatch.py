@@ -90,7 +90,8 @@ def _admit(peer: PeerConnection, kind: str, row: RequestRow, session_id: str) ->
         case "anyone" | "client":
             pass
         case "user":
-            peer.roles.require_user(kind)
+            if not peer.roles.is_owner and peer.roles.user is None:
+                raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
         case "owner":
             if not peer.roles.is_owner:
                 raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")

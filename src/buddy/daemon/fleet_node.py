@@ -13,6 +13,8 @@ from buddy.daemon.runtime import Runtime
 from buddy.log.owners import this_owner
 from buddy.log.postgres.postgres import PostgresLog
 
+_KNOWN_TOKENS = "SELECT hash FROM tokens WHERE hash = ANY($1::text[])"
+
 
 async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, is_daemon: bool) -> None:
     """Without a daemon it only works on its own sessions, for as long as the command runs."""
@@ -30,7 +32,7 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
         capacity=lambda: most - held.runs(),
         lease_seconds=config.cluster.lease_seconds,
     )
-    fleet = Fleet(role, placement, requests, held, forwarding.serve, _listener(runtime))
+    fleet = Fleet(role, placement, requests, held, forwarding.serve, _listener(runtime, shared))
     forwarding.fleet = runtime.fleet = fleet
     leases = FleetLeases(placement, name, lambda: fleet.may_take)
     runtime.sessions.services = replace(runtime.sessions.services, leases=leases, node=name, parks=True)
@@ -39,7 +41,7 @@ async def join_fleet(runtime: Runtime, shared: PostgresLog, config: Config, *, i
     await fleet.start()
 
 
-def _listener(runtime: Runtime) -> FleetListener:
+def _listener(runtime: Runtime, shared: PostgresLog) -> FleetListener:
     def took(reason: str) -> None:
         if runtime.operations.metrics is not None:
             runtime.operations.metrics.count_take(reason)
@@ -48,4 +50,12 @@ def _listener(runtime: Runtime) -> FleetListener:
         if runtime.operations.metrics is not None:
             runtime.operations.metrics.gauges.queue = number
 
-    return FleetListener(took, queued, runtime.session_list.note)
+    async def disconnect_revoked() -> None:
+        """A token may have been revoked on another node."""
+        used = {token for peer in list(runtime.connections.values()) for token in peer.roles.token_hashes}
+        if used:
+            known = {row[0] for row in await shared.reads.fetch(_KNOWN_TOKENS, list(used))}
+            for token in used - known:
+                runtime.disconnect_token(token)
+
+    return FleetListener(took, queued, runtime.session_list.note, disconnect_revoked)

@@ -27,18 +27,21 @@ log = logging.getLogger("buddy.tracing")
 
 
 class Gauges:
-    """Numbers that others set and the export reads; `lag` is in seconds."""
+    """Numbers that others set and the export reads."""
 
     def __init__(self) -> None:
         self.queue = 0
-        self.lag = 0.0
 
 
 class Metrics:
-    """`status` is read at every export, in another thread."""
+    """`status` and `lag` are read at every export, in another thread."""
 
     def __init__(
-        self, provider: "MeterProvider", status: Callable[[], DaemonStatusReply], clock: Callable[[], int]
+        self,
+        provider: "MeterProvider",
+        status: Callable[[], DaemonStatusReply],
+        clock: Callable[[], int],
+        lag: Callable[[], float],
     ) -> None:
         meter = provider.get_meter("buddy", VERSION)
         self.gauges = Gauges()
@@ -54,7 +57,7 @@ class Metrics:
         _watch(meter, "buddy.sessions.open", lambda: status().sessions)
         _watch(meter, "buddy.connections", lambda: status().connections)
         _watch(meter, "buddy.queue", lambda: self.gauges.queue)
-        _watch(meter, "buddy.lag", lambda: self.gauges.lag, "s")
+        _watch(meter, "buddy.lag", lag, "s")
 
     def observe(self, events: Sequence[Event]) -> None:
         """Count what was committed: a listener of all sessions."""
@@ -76,7 +79,11 @@ class Metrics:
 
 
 def start_metrics(
-    env: Mapping[str, str], status: Callable[[], DaemonStatusReply], clock: Callable[[], int], node: str
+    env: Mapping[str, str],
+    status: Callable[[], DaemonStatusReply],
+    clock: Callable[[], int],
+    lag: Callable[[], float],
+    node: str,
 ) -> Metrics | None:
     """Metrics that are exported by OTLP over HTTP; None unless the environment names a collector."""
     endpoint = metrics_endpoint(env)
@@ -92,7 +99,7 @@ def start_metrics(
     name = env.get("OTEL_SERVICE_NAME") or "buddy"
     described = {"service.name": name, "service.version": VERSION, "service.instance.id": node}
     provider = MeterProvider([reader], Resource.create(described), shutdown_on_exit=False)
-    return Metrics(provider, status, clock)
+    return Metrics(provider, status, clock, lag)
 
 
 def metrics_endpoint(env: Mapping[str, str]) -> str | None:

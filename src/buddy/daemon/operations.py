@@ -16,9 +16,15 @@ class Operations:
         self.metrics: Metrics | None = None
         self.audit: Audit | None = None
 
-    def start(self, env: Mapping[str, str], clock: Callable[[], int], status: Callable[[], DaemonStatusReply]) -> None:
+    def start(
+        self,
+        env: Mapping[str, str],
+        clock: Callable[[], int],
+        status: Callable[[], DaemonStatusReply],
+        lag: Callable[[], float],
+    ) -> None:
         """Metrics if a collector is named."""
-        self.metrics = start_metrics(env, status, clock, self.node)
+        self.metrics = start_metrics(env, status, clock, lag, self.node)
 
     def start_audit(self, state_dir: Path, clock: Callable[[], int]) -> None:
         self.audit = Audit(state_dir / "logs" / "audit.log", self.node, clock)

@@ -4,6 +4,8 @@ Invariants: only committed events are sent, in order, each once per pump; a slow
 """
 
 import asyncio
+import re
+import time
 
 from buddy.daemon.link import ServerLink
 from buddy.log.contract import Log
@@ -15,6 +17,7 @@ PORTION_BYTES = 256 * 1024
 CACHED = 32
 POLL_SECONDS = 1.0
 SAFEGUARD_SECONDS = 60.0
+_TIME = re.compile(rb'"ts":(\d+)')
 
 
 class Pump:
@@ -30,6 +33,7 @@ class Pump:
         self._woken = asyncio.Event()
         self._later: asyncio.TimerHandle | None = None
         self._session: Session | None = None
+        self._is_live = False
 
     async def run(self) -> None:
         """Send until it is cancelled or the client is gone."""
@@ -40,10 +44,13 @@ class Pump:
                 self._woken.clear()
                 lines, last_seq = self._encoded.after(self._session_id, self._cursor) or await self._next()
                 if lines:
+                    self._encoded.note_lag(lines if self._is_live and self._session is None else b"")
                     await self._link.write(lines)
                     self._cursor = last_seq
+                    self._is_live = False
                 else:
                     await self._wait()
+                    self._is_live = True
         except ConnectionError:
             self._link.close()
         finally:
@@ -97,7 +104,14 @@ class LineCache:
     """
 
     def __init__(self) -> None:
+        self.lag = 0.0
+        """Seconds from recording an event in another process to sending it here, for the latest such event."""
         self._portions: dict[tuple[str, int], Portion] = {}
+
+    def note_lag(self, lines: bytes) -> None:
+        found = _TIME.search(lines)
+        if found is not None:
+            self.lag = max(0.0, time.time() - int(found[1]) / 1000)
 
     def after(self, session_id: str, cursor: int) -> "Portion | None":
         return self._portions.get((session_id, cursor))

@@ -57,11 +57,6 @@ class Roles:
             return self.user
         return f"token:{token.token_hash[:16]}" if token is not None else "owner" if self.is_owner else "guest"
 
-    def require_user(self, kind: str) -> None:
-        """Refuse what needs more than a role on one session."""
-        if not self.is_owner and self.user is None:
-            raise ProtocolError("ATTACH_FORBIDDEN", f"only the owner of the runtime may send {kind}")
-
     def may_see(self, record: SessionRecord) -> bool:
         """Whether a list of sessions shows it to this peer."""
         return self.is_owner or (self.user is not None and record.user == self.user) or record.session_id in self._roles
@@ -120,6 +115,11 @@ class Roles:
     def sessions(self) -> tuple[str, ...]:
         """The sessions that this peer has a role on."""
         return tuple(session_id for session_id in self._roles if not self._is_over(session_id))
+
+    @property
+    def token_hashes(self) -> set[str]:
+        """The attach tokens that this peer's roles come from."""
+        return {token.token_hash for token in self._by_token.values()}
 
     def use_login(self, login_hash: str) -> None:
         """The peer was admitted by a login: it is disconnected with it."""

@@ -122,13 +122,13 @@ class Runtime:
         memory_dir = overrides.memory_dir or (places.state_dir if overrides.log is None else None)
         self.memory = make_memory(config, env, memory_dir, self.log) if memory_dir else None
         self.tracing = start_tracing(env)
-        self._connections: dict[asyncio.Task[None], PeerConnection] = {}
+        self.connections: dict[asyncio.Task[None], PeerConnection] = {}
         self.checkpoints = make_checkpoints(config, places.state_dir) if overrides.log is None else None
         self.session_list = SessionList(self.log, overrides.clock)
         self.admission = Admission(lambda: self.limits.user, self.log, overrides.clock)
         self.stopping = asyncio.Event()
         self.web: WebControl | None = None
-        self._encoded = LineCache()
+        self.encoded = LineCache()
         self._started = time.monotonic()
         self.operations = Operations(node_name(config.node, places.state_dir))
         projects = Projects(choose_store(places.state_dir, overrides.shared, overrides.log), overrides.ids)
@@ -165,9 +165,9 @@ class Runtime:
         `login` is the hash of the owner's login that the peer was admitted by; `user` has sessions of their own.
         """
         most = self.limits.connections - (0 if trusted else min(OWNER_RESERVE, self.limits.connections // 4))
-        is_full = len(self._connections) >= most
+        is_full = len(self.connections) >= most
         if is_full and trusted:
-            is_full = not make_room(self._connections, time.monotonic(), self.limits.idle_seconds)
+            is_full = not make_room(self.connections, time.monotonic(), self.limits.idle_seconds)
         if is_full or self.stopping.is_set():
             return False
         peer = PeerConnection(
@@ -179,7 +179,7 @@ class Runtime:
             is_local=is_local,
             scrubber=self.scrubber,
             limits=self.limits,
-            encoded=self._encoded,
+            encoded=self.encoded,
             user=user,
             audit=self.operations.audit,
         )
@@ -192,13 +192,13 @@ class Runtime:
 
     def disconnect_token(self, token_hash: str) -> None:
         """Close the connections that use a revoked token."""
-        for connection in list(self._connections.values()):
+        for connection in list(self.connections.values()):
             if connection.roles.uses(token_hash):
                 connection.close()
 
     def has_observer_slot(self, session_id: str) -> bool:
         """Whether one more client may follow this session."""
-        following = sum(connection.is_attached(session_id) for connection in self._connections.values())
+        following = sum(connection.is_attached(session_id) for connection in self.connections.values())
         return following < self.limits.observers
 
     def trust(self, root: str, *, trusted: bool) -> str:
@@ -208,7 +208,7 @@ class Runtime:
         sessions = self.sessions.open_sessions
         running = sum(session.runs.is_running for session in sessions)
         uptime = round(time.monotonic() - self._started, 3)
-        known = (PRODUCT_VERSION, uptime, len(sessions), running, len(self._connections))
+        known = (PRODUCT_VERSION, uptime, len(sessions), running, len(self.connections))
         places = (self.configuration.current.source, self.web_address, self.web_token_file)
         if self.fleet is None:
             return DaemonStatusReply(*known, *places, self.operations.node)
@@ -219,8 +219,8 @@ class Runtime:
 
     def _serve(self, connection: PeerConnection) -> None:
         task = asyncio.get_running_loop().create_task(connection.serve())
-        self._connections[task] = connection
-        task.add_done_callback(lambda done: self._connections.pop(done, None))
+        self.connections[task] = connection
+        task.add_done_callback(lambda done: self.connections.pop(done, None))
 
     async def clean_up(self) -> None:
         """Remove from workspaces what a process that was killed has left there."""
@@ -234,7 +234,7 @@ class Runtime:
         await self._mcp.close()
         await self.agents.close()
         await close_connections(self._own)
-        tasks = list(self._connections)
+        tasks = list(self.connections)
         for task in tasks:
             task.cancel()
         if tasks:

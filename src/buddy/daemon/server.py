@@ -66,7 +66,7 @@ async def serve(
 
 def start_operations(runtime: Runtime, env: Mapping[str, str], state_dir: Path, *, is_audited: bool) -> None:
     operations, sessions = runtime.operations, runtime.sessions
-    operations.start(env, unix_ms, runtime.status)
+    operations.start(env, unix_ms, runtime.status, lambda: runtime.encoded.lag)
     if operations.metrics is not None:
         listeners = (*sessions.services.listeners, operations.metrics.observe)
         sessions.services = replace(sessions.services, listeners=listeners)

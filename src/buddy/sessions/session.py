@@ -28,6 +28,7 @@ from buddy.sessions.runs import Runs
 from buddy.sessions.services import SessionServices
 from buddy.sessions.snapshot import pending_of, snapshot_of
 from buddy.sessions.state import SessionFold
+from buddy.targets.contract import FencedTarget
 from buddy.tools.contract import Place
 
 
@@ -85,6 +86,8 @@ class Session:
             uncovered=self.files.uncovered,
         )
         self.questions = Questions(self.journal, fold, services.ids, services.approval_timeout)
+        if services.leases is not None and isinstance(place.target, FencedTarget):
+            place.target.fence = f"{lease.session_id}:{lease.epoch}"
         self.runs = Runs(self)
 
     @property

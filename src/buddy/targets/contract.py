@@ -120,6 +120,13 @@ class ExactFiles(Protocol):
 
 
 @runtime_checkable
+class FencedTarget(Protocol):
+    """Refuses to start anything for a session under an old epoch; `fence` is `SESSION:EPOCH`, or empty."""
+
+    fence: str
+
+
+@runtime_checkable
 class Unconnected(Protocol):
     """A target that may have been proven to have no network, and cannot be given any."""
 

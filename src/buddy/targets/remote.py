@@ -3,9 +3,11 @@
 Invariants:
 - a command whose end was not reported has an unknown outcome, which the result says; it is not run again;
 - after a timeout or a cancellation nothing that carries the call's nonce is left, if the target is still reachable;
-- a command cannot fake its own end: the end marker contains a secret that it never sees.
+- a command cannot fake its own end: the end marker contains a secret that it never sees;
+- with a `fence` (`SESSION:EPOCH`), nothing starts there once a higher epoch of the session was seen there.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Mapping
@@ -23,6 +25,8 @@ from buddy.targets.scripts import script_argv
 from buddy.targets.shell_files import ShellFiles
 
 GRACE = 0.5
+FENCE_TRIES = 50
+FENCE_SECONDS = 0.1
 MAX_PREAMBLE = 16 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -33,6 +37,7 @@ class Remote:
     def __init__(self, launcher: Launcher, *, grace: float = GRACE) -> None:
         self.name: str = launcher.name
         self.launcher = launcher
+        self.fence = ""
         self._grace = grace
         self._files = ShellFiles(launcher)
 
@@ -46,7 +51,7 @@ class Remote:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
-        words = script_argv("run", cwd, nonce, *_assignments(env or {}))
+        words = script_argv("run", cwd, nonce, self.fence or "-", *_assignments(env or {}))
         ending = OutputParser(on_output)
         faults.reached("tool.start.before")
         stdin = ending.token + b"\n" + encode_command(command)
@@ -89,7 +94,19 @@ class Remote:
         return await self._files.locate(path, root=root)
 
     async def kill_orphans(self, nonce: str) -> int:
-        return await self._end(nonce, 0)
+        """With a fence, nothing of the call starts later either: an earlier owner may have been about to start it."""
+        ended = await self._end(nonce, 0)
+        session, _, epoch = self.fence.rpartition(":")
+        for _ in range(FENCE_TRIES if session else 0):
+            try:
+                answer = await ask(self.launcher, script_argv("fence", session, epoch, nonce))
+            except ToolError:
+                break  # nothing can start there now; what is started later raises the epoch itself
+            if answer.output == b"fenced\n":
+                break
+            await asyncio.sleep(FENCE_SECONDS)
+            ended += await self._end(nonce, 0)
+        return ended
 
     async def _end(self, nonce: str, grace: float) -> int:
         """If the target is gone, nothing can be done about its processes."""
@@ -109,6 +126,10 @@ class Remote:
             return Finished(exit_code_of(ending.code))
         if ending.stage == "nodir":
             raise ToolError(f"the directory {cwd!r} does not exist on {self.name}; use another cwd")
+        if ending.stage == "fenced":
+            raise ToolError(
+                f"{self.name} refused to start it: another node has the session", code="SANDBOX_UNREACHABLE"
+            )
         if ending.stage == "waiting":
             raise unreachable(
                 self.launcher, ending.preamble() or f"it exited with code {code} before the command started"
@@ -121,7 +142,7 @@ class OutputParser:
 
     def __init__(self, on_output: OnOutput) -> None:
         self.token = secrets.token_hex(24).encode()
-        self.stage: Literal["waiting", "nodir", "running", "ended"] = "waiting"
+        self.stage: Literal["waiting", "nodir", "fenced", "running", "ended"] = "waiting"
         self.code: int | None = None
         self._on_output = on_output
         self._mark = b"\n" + self.token + b" ended "
@@ -152,7 +173,7 @@ class OutputParser:
             return
         del before  # a login banner, not the command's output
         word, _, self._held = after.partition(b"\n")
-        self.stage = "running" if word == b"started" else "nodir"
+        self.stage = "running" if word == b"started" else "fenced" if word == b"fenced" else "nodir"
 
     def _find_end(self) -> bytes:
         before, found, after = self._held.partition(self._mark)
