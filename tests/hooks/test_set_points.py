@@ -5,11 +5,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from buddy.daemon.runtime import RuntimeOverrides, unix_ms
 from buddy.errors import ProtocolError
-from buddy.protocol.events import ApprovalRequired, HookFinished, RunComplete, ToolResult, UserMessage, WarningRaised
+from buddy.log.memory import MemoryLog
+from buddy.protocol.events import (
+    ApprovalRequired,
+    HookFinished,
+    RunComplete,
+    SessionCompacted,
+    ToolResult,
+    UserMessage,
+    WarningRaised,
+)
 from buddy.protocol.requests import CompactSession, CompactSessionReply
+from tests.backends.workers import Worker
 from tests.harness.logs import read_all
-from tests.harness.models import answer, asks_for, shell
+from tests.harness.models import answer, asks_for, call, shell
+from tests.harness.runtime import check_host, scripted_host
 from tests.hooks.hooking import hook, hooked_session, saying, user_hooks
 
 
@@ -159,3 +171,20 @@ async def test_nobody_waits_for_a_hook_in_the_background(tmp_path: Path) -> None
         complete = await session.say()
         assert isinstance(complete, RunComplete)
         assert session.verdicts() == ["none"]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_hooks_come_before_an_automatic_compaction(tmp_path: Path, refused: bool) -> None:
+    for number in range(40):
+        (tmp_path / f"note{number}.txt").write_text(f"note {number}: " + f"word{number} " * 300)
+    user_hooks(tmp_path, PreCompact=hook(f"cat > seen.json; exit {2 if refused else 0}", "auto"))
+    model = Worker(lambda turn: (call("read_file", {"path": f"note{turn}.txt"}),) if turn < 36 else ())
+    parts = RuntimeOverrides(log=MemoryLog(unix_ms), provider=lambda _: model)
+    async with scripted_host(tmp_path, overrides=parts) as host, host.client() as client:
+        await client.start(approval_policy="all")
+        await client.send("read everything")
+        complete = await client.wait_for(RunComplete)
+        assert seen(tmp_path, "seen.json")["trigger"] == "auto"
+        assert bool(client.bodies(SessionCompacted)) != refused
+        assert complete.reason == ("context_full" if refused else None)
+        await check_host(host)

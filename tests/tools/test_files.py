@@ -204,6 +204,7 @@ async def test_a_change_of_the_present_file_changes_the_intent_also_beyond_a_cut
         ".cargo/config.toml",
         *(".claude/settings.json", ".github/workflows/x.yml", "sub/.github/Workflows/x.yml", ".cursor/mcp.json"),
         *(
+            ".agents/hooks.json",
             ".codex/config.toml",
             ".gemini/settings.json",
             "lefthook.yml",

@@ -12,7 +12,17 @@ REPLACED = (
 )
 # The same, but nothing replaces what is missing, as it would be in the way: what a command adds is set aside.
 GUARDED = (
-    *(".idea", ".codex", ".gemini", "lefthook.yml", ".lefthook.yml", ".travis.yml", ".drone.yml", ".cirrus.yml"),
+    *(
+        ".idea",
+        ".agents",
+        ".codex",
+        ".gemini",
+        "lefthook.yml",
+        ".lefthook.yml",
+        ".travis.yml",
+        ".drone.yml",
+        ".cirrus.yml",
+    ),
     *(".woodpecker", ".woodpecker.yml", ".buildkite", ".forgejo", ".gitea"),
     *("Jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml"),
 )
@@ -36,7 +46,7 @@ IN_REPOSITORY = frozenset({"config", "config.worktree", "commondir", "hooks", "o
 _NAMES = frozenset(name for name in PROTECTED if "/" not in name)
 _PATHS = tuple(f"/{name}/" for name in PROTECTED if "/" in name)
 # Other agents keep work trees below these, and a workspace may be one of them.
-_AGENTS = frozenset({".claude", ".cursor", ".codex", ".gemini"})
+_AGENTS = frozenset({".agents", ".claude", ".cursor", ".codex", ".gemini"})
 
 
 def is_protected(path: str, root: str = "") -> bool:

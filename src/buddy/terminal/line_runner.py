@@ -43,7 +43,7 @@ class LineRunner:
             await run_command(ui, line.text)
         elif line.text.startswith("!"):
             await self._run_program(line.text[1:].strip())
-        elif line.steer and ui.session.active is not None:
+        elif line.steer and ui.session.active is not None and not is_command(line.text):
             await change_commands.steer(ui, line.text)
         else:
             sent = await ui.session.send(line.text)
