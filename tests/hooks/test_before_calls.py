@@ -238,6 +238,16 @@ async def test_hooks_for_permission_requests_come_before_a_person(
         await session.assert_replayed()
 
 
+@pytest.mark.parametrize(("command", "made"), [(permission("allow"), True), ("true", False), ("exit 1", False)])
+async def test_a_hook_can_stand_in_for_a_person(tmp_path: Path, command: str, made: bool) -> None:
+    user_hooks(tmp_path, PermissionRequest=hook(command))
+    turns = (asks_for(shell("touch made")), answer())
+    async with hooked_session(tmp_path, *turns, mode="headless", policy="auto") as session:
+        assert (await session.say()).outcome == "success"
+        assert (tmp_path / "made").exists() == made
+        await session.assert_replayed()
+
+
 async def test_no_hook_allows_what_only_a_person_may(tmp_path: Path) -> None:
     user_hooks(tmp_path, PreToolUse=hook(deciding("allow")), PermissionRequest=hook(permission("allow")))
     write = call("write_file", {"path": ".envrc", "content": "x"})

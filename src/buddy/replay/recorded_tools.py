@@ -211,7 +211,7 @@ class RecordedPermissions(Permissions):
         if isinstance(step, ApprovalRequired):
             return Opinion("ask", str(step.details.get("why", "")), must_ask=True)
         actor = parse_actor(step.by) if isinstance(step, ApprovalReceived) else None
-        if self._is_left_to_hooks(question.call_id):
+        if actor == RuntimeActor.HOOK and self._is_left_to_hooks(question.call_id):
             return Opinion("ask", "", must_ask=True)
         if not isinstance(step, ApprovalReceived) or not isinstance(actor, RuleActor | RuntimeActor):
             # What a person decided later, or nobody, was left to them by every policy.

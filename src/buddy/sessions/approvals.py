@@ -186,10 +186,12 @@ class Approvals:
         return self.session_policy().policy == "until" or bool(self.permissions.grants(self._now()))
 
     async def _decide(self, run: RunState, call: OpenCall, question: Question, opinion: Opinion) -> None:
-        now = self._now()
-        decision = decide(question, opinion, self.policy().at(now), self._grant(question, now), _mode(self._fold))
-        if decision.verdict == "ask":
-            asked = AskedHooks(self._hooks, run.run_id, _mode(self._fold))
+        now, mode = self._now(), _mode(self._fold)
+        policy, grant = self.policy().at(now), self._grant(question, now)
+        decision = decide(question, opinion, policy, grant, mode)
+        if decide(question, opinion, policy, grant, replace(mode, attended=True)).verdict == "ask":
+            # Also where nobody can be asked: a hook may stand in for a person.
+            asked = AskedHooks(self._hooks, run.run_id, mode)
             decision = await asked.decide(call, question, opinion) or decision
         approval_id = self._ids("appr")
         if decision.verdict == "ask" or decision.by is None:
