@@ -168,7 +168,7 @@ def _mcp_servers(config: Config, places: Places, options: Options, scrubber: Scr
     definitions = found.definitions
     if not definitions.servers and not definitions.problems:
         return
-    for report in asyncio.run(check_servers(definitions, scrubber, MCP_SECONDS)):
+    for report in asyncio.run(check_servers(definitions, scrubber, places, MCP_SECONDS)):
         if report.is_up:
             text = f"{report.name}: {len(report.tools)} tools, {report.server}"
             yield Check("mcp", "ok", text)

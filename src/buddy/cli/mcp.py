@@ -15,6 +15,7 @@ from buddy.cli.settings import config_finder, places_of, read_config
 from buddy.config.edit import change_file
 from buddy.config.load import parse_config
 from buddy.config.mcp import SERVER_NAME
+from buddy.config.places import Places
 from buddy.errors import UserError
 from buddy.scrub import Scrubber
 from buddy.terminal.escape import escape, escape_json
@@ -26,7 +27,15 @@ MISPLACED = "[mcp.servers] is not a table of servers"
 
 
 def mcp(options: Options) -> int:
-    return {"add": _add, "list": _list, "remove": _remove, "test": _test}[options.action](options)
+    return {"add": _add, "list": _list, "remove": _remove, "test": _test, "login": _login}[options.action](options)
+
+
+def _login(options: Options) -> int:
+    if not is_installed():
+        raise UserError(MISSING)
+    from buddy.cli.mcp_login import log_in
+
+    return log_in(options)
 
 
 def serve(options: Options) -> int:
@@ -112,7 +121,7 @@ def _remove(options: Options) -> int:
 
 def _list(options: Options) -> int:
     found = _find(options)
-    reports = _check(found, LIST_SECONDS)
+    reports = _check(found, places_of(options), LIST_SECONDS)
     _print(reports, options, with_tools=False)
     if not reports and not options.json:
         print("no MCP servers", file=sys.stderr)
@@ -128,7 +137,7 @@ def _test(options: Options) -> int:
             known = ", ".join(one.name for one in found.definitions.servers) or "none"
             raise UserError(f"no MCP server {options.name[:80]!r}. Available: {known}")
         found = Found(chosen)
-    reports = _check(found, 600.0)
+    reports = _check(found, places_of(options), 600.0)
     _print(reports, options, with_tools=True)
     return 0 if all(report.is_up for report in reports) else 1
 
@@ -140,10 +149,10 @@ def _find(options: Options) -> Found:
     return found
 
 
-def _check(found: Found, seconds: float) -> list[ServerReport]:
+def _check(found: Found, places: Places, seconds: float) -> list[ServerReport]:
     scrubber = Scrubber()
     scrubber.register_environment(os.environ)
-    return asyncio.run(check_servers(found.definitions, scrubber, seconds))
+    return asyncio.run(check_servers(found.definitions, scrubber, places, seconds))
 
 
 def _print(reports: list[ServerReport], options: Options, *, with_tools: bool) -> None:

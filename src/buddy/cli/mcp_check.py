@@ -57,12 +57,14 @@ def find_servers(config: Config, places: Places, folder: str) -> Found:
     return Found(merge(own, read_project_file(root, os.environ)))
 
 
-async def check_servers(definitions: Definitions, scrubber: Scrubber, most: float = 600.0) -> list[ServerReport]:
+async def check_servers(
+    definitions: Definitions, scrubber: Scrubber, places: Places, most: float = 600.0
+) -> list[ServerReport]:
     """Connect to all of them; a server has its own time to start, or `most` seconds if that is less."""
     for definition in definitions.servers:
         for secret in definition.secrets():
             scrubber.register(secret)
-    servers = Servers(lambda _: True, f"check {os.getpid()}")
+    servers = Servers(lambda _: True, f"check {os.getpid()}", places.config_dir)
     try:
         connections = servers.use("check", definitions.servers)
         await asyncio.gather(*(one.wait_settled(min(most, one.definition.startup_seconds + 5)) for one in connections))

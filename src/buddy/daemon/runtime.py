@@ -115,7 +115,7 @@ class Runtime:
         self.definitions = AgentDefinitions(str(places.config_dir), env.get("HOME", ""), trust.is_trusted)
         delegating = (self.children, self.definitions.find)
         self._tool_deps = ToolDeps(overrides.clock, self.log.read_blob, self._has_secret, *delegating)
-        self._mcp = _make_mcp(self, env)
+        self._mcp = _make_mcp(self, env, places.config_dir)
         self._more_tools = (*overrides.tools, self._mcp)
         self.texts = PreparedTexts(places.config_dir, self.rulebook.trust)
         self._use_tools(config.tools)
@@ -359,7 +359,7 @@ def _make_children(runtime: Runtime) -> ChildSessions:
     return ChildSessions(most, lambda: profile_names(configuration.current, {}))
 
 
-def _make_mcp(runtime: Runtime, env: Mapping[str, str]) -> DeferredMcp:
+def _make_mcp(runtime: Runtime, env: Mapping[str, str], tokens: Path) -> DeferredMcp:
     def is_open(session_id: str) -> bool:
         return runtime.sessions.live(session_id) is not None
 
@@ -368,7 +368,8 @@ def _make_mcp(runtime: Runtime, env: Mapping[str, str]) -> DeferredMcp:
             runtime.scrubber.register(secret)
 
     configuration, trust = runtime.configuration, runtime.rulebook.trust
-    return DeferredMcp(McpHost(lambda: configuration.current, env, this_owner(), trust.is_trusted, is_open, hide))
+    about = (lambda: configuration.current, env, this_owner(), trust.is_trusted, is_open, hide, tokens)
+    return DeferredMcp(McpHost(*about))
 
 
 def _open_log(places: Places, clock: Callable[[], int]) -> Log:

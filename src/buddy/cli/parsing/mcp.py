@@ -33,12 +33,21 @@ def add_mcp(commands: "Subparsers") -> None:
     testing.add_argument("name", nargs="?", default=argparse.SUPPRESS, metavar="NAME", help="only this server")
     for parser in (listing, testing):
         add_json(parser)
+    logging_in = add(actions, "login", "log in to a server over HTTP with a browser, here or elsewhere")
+    logging_in.add_argument("name", metavar="NAME", help="name of the server")
     serving = add(
         actions,
         "serve",
         "be an MCP server on stdin and stdout: start sessions, reply to them, see their status",
     )
-    parsers = {"add": adding, "list": listing, "remove": removing, "test": testing, "serve": serving}
+    parsers = {
+        "add": adding,
+        "list": listing,
+        "remove": removing,
+        "test": testing,
+        "login": logging_in,
+        "serve": serving,
+    }
     serving.add_argument("--sandbox", metavar="LEVEL", help="how commands are confined: host or confined")
     serving.add_argument("--approve", metavar="POLICY", help="approval policy: ask, auto, all, none or a duration")
     finish(parsers, _mcp)

@@ -13,15 +13,16 @@ import anyio
 import httpx2
 from mcp import Client, MCPError
 from mcp.client._transport import Transport
+from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import CONNECTION_CLOSED, Implementation, ToolListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from buddy.errors import ToolError
+from buddy.errors import ToolError, UserError
 from buddy.tools.contract import Output
-from buddy.tools.mcp.contract import Caller, ConnectionLost, ServerFailed, ServerStderr, ToolDefinition
+from buddy.tools.mcp.contract import Caller, ConnectionLost, NeedsLogin, ServerFailed, ServerStderr, ToolDefinition
 from buddy.tools.mcp.definitions import ServerDefinition
 from buddy.tools.mcp.elicitation import Callers
 from buddy.tools.mcp.http import Reached, make_http_client
@@ -31,20 +32,23 @@ from buddy.tools.mcp.stdio import StdioTransport
 from buddy.version import VERSION
 
 MAX_ERROR = 2000
+_BROKEN = (OSError, ValidationError, RuntimeError)
 _CLIENT = Implementation(name="buddy", version=VERSION)
 
 
 @asynccontextmanager
-async def connect(definition: ServerDefinition, stderr: ServerStderr, nonce: str) -> AsyncGenerator["SdkSession"]:
-    """Connect and list the tools; ServerFailed says why that did not work."""
+async def connect(
+    definition: ServerDefinition, stderr: ServerStderr, nonce: str, login: httpx2.Auth | None = None
+) -> AsyncGenerator["SdkSession"]:
+    """Connect and list the tools; ServerFailed says why that did not work, NeedsLogin that a login is missing."""
     session = SdkSession(definition)
     try:
-        async with _client(definition, session, stderr, nonce) as client:
+        async with _client(definition, session, stderr, nonce, login) as client:
             session.use(client)
             await session.refresh()
             async with _following_changes(client, session):
                 yield session
-    except (ServerFailed, MCPError, httpx2.HTTPError, OSError, ValidationError, RuntimeError) as error:
+    except (ServerFailed, UserError, OAuthFlowError, MCPError, httpx2.HTTPError, *_BROKEN) as error:
         raise _failed(session, error) from error
     except ExceptionGroup as group:
         raise _failed(session, next(_leaves(group))) from group
@@ -52,7 +56,11 @@ async def connect(definition: ServerDefinition, stderr: ServerStderr, nonce: str
 
 @asynccontextmanager
 async def _client(
-    definition: ServerDefinition, session: "SdkSession", stderr: ServerStderr, nonce: str
+    definition: ServerDefinition,
+    session: "SdkSession",
+    stderr: ServerStderr,
+    nonce: str,
+    login: httpx2.Auth | None,
 ) -> AsyncGenerator[Client]:
     if definition.command:
         stdio = StdioTransport(definition, nonce, stderr)
@@ -62,7 +70,7 @@ async def _client(
         return
     reached = Reached()
     session.reached = reached
-    async with make_http_client(definition, reached) as http:
+    async with make_http_client(definition, reached, login) as http:
         transport = streamable_http_client(definition.url, http_client=http)
         async with _sdk_client(transport, session) as client:
             yield client
@@ -203,6 +211,8 @@ def _failed(session: SdkSession, error: BaseException) -> ServerFailed:
     """Why a connection came to nothing; of a program that ended, how."""
     if isinstance(error, ServerFailed):
         return error
+    if session.reached.is_unauthorized and not isinstance(error, UserError):
+        return NeedsLogin("it needs a login")
     text = session.exit_reason or str(error) or type(error).__name__
     return ServerFailed(text[:MAX_ERROR])
 

@@ -28,6 +28,8 @@ class McpHost(Struct, frozen=True):
     is_trusted: Callable[[str], bool]
     is_open: Callable[[str], bool]
     hide: Callable[[str], None]
+    tokens: Path | None = None
+    """The folder of logins."""
 
 
 class DeferredMcp:
@@ -60,7 +62,7 @@ class DeferredMcp:
             from buddy.tools.mcp.source import McpSource
 
             host = self._host
-            servers = Servers(host.is_open, host.owner)
+            servers = Servers(host.is_open, host.owner, host.tokens)
             self._source = McpSource(servers, self._own, host.is_trusted, host.env, host.hide)
         return self._source
 

@@ -23,6 +23,8 @@ class Reached(Struct):
     """Why the server could not be reached, if so: then nothing was sent to it."""
 
     problem: str = ""
+    is_unauthorized: bool = False
+    """Whether the server wanted a login, and was not satisfied."""
 
 
 class BoundedTransport(httpx2.AsyncHTTPTransport):
@@ -38,6 +40,7 @@ class BoundedTransport(httpx2.AsyncHTTPTransport):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             self._reached.problem = str(error) or type(error).__name__
             raise
+        self._reached.is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _BoundedStream(response.stream)
         return response

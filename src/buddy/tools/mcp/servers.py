@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 from buddy.tools.mcp.connection import Open, ServerConnection
@@ -26,8 +27,10 @@ MISSING = "MCP servers require a package that is not installed: pip install 'bud
 class Servers:
     """`is_open` says whether a session is open in this process; `owner` names the process."""
 
-    def __init__(self, is_open: Callable[[str], bool], owner: str) -> None:
+    def __init__(self, is_open: Callable[[str], bool], owner: str, tokens: Path | None = None) -> None:
+        """`tokens` is the folder of logins."""
         self._is_open = is_open
+        self._tokens = tokens
         self._owner = owner
         self._connections: dict[ServerDefinition, ServerConnection] = {}
         self._used: dict[str, tuple[float, frozenset[ServerDefinition]]] = {}
@@ -69,7 +72,7 @@ class Servers:
         if found is None:
             self._started += 1
             nonce = nonce_of(self._owner, self._started)
-            found = ServerConnection(definition, partial(_load, nonce))
+            found = ServerConnection(definition, partial(_load, nonce, self._tokens))
             self._connections[definition] = found
             found.start()
         return found
@@ -96,15 +99,22 @@ def is_installed() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-async def _load(nonce: str) -> Open:
+async def _load(nonce: str, tokens: Path | None) -> Open:
     """The part that needs the SDK, imported off the event loop: it takes half a second."""
     if not is_installed():
         raise ServerFailed(MISSING)
     client = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.client")
-    return partial(_open, client, nonce)
+    oauth = await asyncio.to_thread(importlib.import_module, "buddy.tools.mcp.oauth")
+    return partial(_open, client, oauth, nonce, tokens)
 
 
 def _open(
-    client: ModuleType, nonce: str, definition: ServerDefinition, stderr: ServerStderr
+    client: ModuleType,
+    oauth: ModuleType,
+    nonce: str,
+    tokens: Path | None,
+    definition: ServerDefinition,
+    stderr: ServerStderr,
 ) -> AbstractAsyncContextManager[ServerSession]:
-    return client.connect(definition, stderr, nonce)
+    login = oauth.stored_login(tokens, definition.name, definition.url) if tokens and definition.url else None
+    return client.connect(definition, stderr, nonce, login)
