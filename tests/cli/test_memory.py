@@ -1,7 +1,10 @@
 """`buddy memory`: what was said is found, and can be taken out."""
 
+import asyncio
+
 import msgspec
 
+from tests.harness.fake_model import Answer, FakeModel, Request, answer_to, says
 from tests.harness.home import Home
 
 
@@ -46,3 +49,18 @@ def test_forgetting_needs_to_know_what(home: Home) -> None:
     home.run("exec", "pomelo")
     assert home.run("memory", "forget").code == 64
     assert home.run("memory", "forget", "999").code == 1
+
+
+async def test_a_single_exec_recalls_what_was_said_in_other_words(home: Home) -> None:
+    def reply(request: Request) -> Answer:
+        return answer_to(request, says("fine"))
+
+    async with FakeModel(reply) as model:
+        env = {"BUDDY_BASE_URL": model.base_url, "BUDDY_MODEL": "m", "BUDDY_CONTEXT_LIMIT": "32000"}
+        for prompt in ("my car is broken", "the automobile does not run"):
+            done = await asyncio.to_thread(home.run, "exec", prompt, env=env)
+            assert done.code == 0, done.err
+        sent = [request.body for request in model.requests if request.path.endswith("/chat/completions")]
+    texts = [message["content"] for message in sent[-1]["messages"] if message["role"] == "user"]
+    assert "- my car is broken (user, " in texts[0]
+    assert texts[-1] == "the automobile does not run"

@@ -1,6 +1,7 @@
 """Memory in a runtime: what was said in one session is recalled in the next, and nothing waits for it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -150,7 +151,7 @@ async def test_two_processes_read_a_session_into_one_index(tmp_path: Path) -> No
         await memory.close()
 
 
-async def test_a_recall_does_not_wait_for_the_embedder_and_a_search_does(
+async def test_a_recall_waits_for_the_embedder_only_if_words_found_nothing_where_something_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -158,12 +159,55 @@ async def test_a_recall_does_not_wait_for_the_embedder_and_a_search_does(
     def find(_: Config, __: Mapping[str, str]) -> None:
         asked.append("embedder")
 
+    # Without it, nothing starts to load the embedder while the test looks.
+    monkeypatch.setattr("buddy.memory.memory.EMBEDDER_AFTER", 3600.0)
+    monkeypatch.setattr("buddy.daemon.memories.find_embedder", find)
+    log = MemoryLog(unix_ms)
+    parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")), memory_dir=tmp_path)
+    async with scripted_host(tmp_path, overrides=parts) as host:
+        await say(host, "carambola")
+    memory = _made(tmp_path, log)
+    project = str(tmp_path)
+    assert await memory.recaller("sess_1", "/nothing/was/said/here")("anything") == ""
+    assert "carambola" in await memory.recaller("sess_1", project)("carambola")
+    assert asked == []
+    assert await memory.recaller("sess_1", project)("anything") == ""
+    assert asked == ["embedder"]
+    await memory.close()
+
+
+async def test_a_search_waits_for_the_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def find(_: Config, __: Mapping[str, str]) -> None:
+        asked.append("embedder")
+
     monkeypatch.setattr("buddy.daemon.memories.find_embedder", find)
     memory = _made(tmp_path, MemoryLog(unix_ms))
-    assert await memory.recaller("sess_1", "/here")("anything") == ""
-    assert asked == []
     assert await memory.search("anything", MemoryScope()) == []
     assert asked == ["embedder"]
+    await memory.close()
+
+
+async def test_a_slow_embedder_does_not_hold_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = threading.Event()
+
+    def find(_: Config, __: Mapping[str, str]) -> None:
+        loaded.wait(timeout=60)
+
+    monkeypatch.setattr("buddy.memory.memory.EMBEDDER_SECONDS", 0.05)
+    monkeypatch.setattr("buddy.daemon.memories.find_embedder", find)
+    log = MemoryLog(unix_ms)
+    parts = RuntimeOverrides(log=log, provider=lambda _: StepModel(answer("yes")), memory_dir=tmp_path)
+    async with scripted_host(tmp_path, overrides=parts) as host:
+        await say(host, "carambola")
+        # The runtime's own memory may be loading its embedder by now; what is tested has its own.
+        loaded.set()
+    loaded.clear()
+    memory = _made(tmp_path, log)
+    assert await memory.recaller("sess_1", str(tmp_path))("anything") == ""
+    assert not loaded.is_set()
+    loaded.set()
     await memory.close()
 
 

@@ -2,7 +2,8 @@
 
 Invariants: it is off the hot path (a listener only notes which session has news); it is a cache that catches up from
 the log with a cursor per session; its failures are logged and never reach a run; the embedder, which takes longer to
-load than a run to start, is loaded a while after it was first missed, or when somebody waits for it.
+load than a run to start, is loaded a while after it was first missed, or when somebody waits for it: a search does, and
+a recall, for a moment, if the words of the prompt found nothing.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ PAGE = 500
 BATCH = 16
 BACKLOG = 200
 RECALL_SECONDS = 2.0
+EMBEDDER_SECONDS = 1.0
+"""How long a recall that found nothing by words waits for the embedder and for missing vectors."""
 CLOSE_SECONDS = 2.0
 EMBEDDER_AFTER = 2.0
 # A run does not recall its own messages, so nothing is lost by waiting for its end.
@@ -115,8 +118,8 @@ class Memory:
     def recaller(self, session_id: str, project: str) -> Recall:
         """A function from a prompt of this session to its memory block, which may be empty.
 
-        A run does not wait for the embedder: until it is loaded, the search is by words. The index is opened now,
-        before anything waits for it.
+        Until the embedder is loaded, the search is by words; only if that finds nothing does a run wait for it. The
+        index is opened now, before anything waits for it.
         """
         self._access.open_soon()
 
@@ -124,7 +127,8 @@ class Memory:
             scope = MemoryScope(project=project, unless=session_id)
             try:
                 async with asyncio.timeout(RECALL_SECONDS):
-                    return memory_block(await self._find(prompt, scope))
+                    found = await self._find(prompt, scope)
+                    return memory_block(found or await self._find_by_meaning(prompt, scope))
             except (TimeoutError, apsw.Error, BuddyError, OSError, RuntimeError) as error:
                 log.warning("nothing recalled: %s", str(error) or type(error).__name__)
                 return ""
@@ -217,6 +221,17 @@ class Memory:
         self._load_soon(index, search)
         question = MemoryQuery(text, scope, limit or self._top_k)
         return await self._access.read(partial(search.find, question))
+
+    async def _find_by_meaning(self, text: str, scope: MemoryScope) -> list[MemoryHit]:
+        """Search again once the embedder is loaded; at once if it was, or if nothing could be found."""
+        _, search = await self._access.wait_open()
+        if self._embedder is not None or not await self._access.read(partial(search.has_chunks, scope)):
+            return []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EMBEDDER_SECONDS):
+                await self._wait_embedder()
+                await self._embed()
+        return await self._find(text, scope) if self._embedder is not None else []
 
     async def _wait_embedder(self) -> Embedder | None:
         """Load the embedder now if it is not loaded yet, and return it."""

@@ -57,7 +57,7 @@ class Search:
 
     def find(self, question: MemoryQuery) -> list[MemoryHit]:
         """The best matches, best first; ties by recency."""
-        if self._is_empty(question.scope):
+        if not self.has_chunks(question.scope):
             return []
         wanted = question.limit * CANDIDATES
         by_words = self._by_words(question, wanted)
@@ -71,11 +71,11 @@ class Search:
         best = rank(scores, {chunk: (found.ts, found.seq) for chunk, found in known.items()})
         return [replace(known[chunk], score=round(scores[chunk], 4)) for chunk in best[: question.limit]]
 
-    def _is_empty(self, scope: MemoryScope) -> bool:
-        """Whether nothing of the project is in scope: cheaper to check than to search."""
+    def has_chunks(self, scope: MemoryScope) -> bool:
+        """Whether anything of the project is in scope: cheaper to check than to search. Without a project, True."""
         if scope.project is None:
-            return False
-        return self._db.execute(_ANY, (scope.project, *_bindings(scope))).get is None
+            return True
+        return self._db.execute(_ANY, (scope.project, *_bindings(scope))).get is not None
 
     def _by_words(self, question: MemoryQuery, wanted: int) -> dict[int, float]:
         query = build_query(question.text, self._rows_with)
